@@ -1,0 +1,1 @@
+//! Runs graphs of agents over a typed state.

@@ -1,0 +1,3 @@
+//! The `graphrun` program.
+
+fn main() {}
