@@ -1,0 +1,221 @@
+//! What the author of a workflow did wrong: a code, a place, a message and a way out.
+//!
+//! A check never stops at its first finding; it adds to a [`Diagnostics`] and goes on. Drawing
+//! them is the business of whoever prints.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+/// A text that places point into: a workflow, a prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SourceFile {
+    /// The path or other name it is shown under.
+    pub name: String,
+    /// The whole text.
+    pub text: String,
+}
+
+/// A range of bytes in a source file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: Arc<SourceFile>,
+    /// The bytes.
+    pub range: Range<usize>,
+}
+
+impl Place {
+    /// The line and the column of the first byte, both counted from one.
+    pub fn line_and_column(&self) -> (usize, usize) {
+        let before = self.file.text.get(..self.range.start).unwrap_or(&self.file.text);
+        let line = before.matches('\n').count() + 1;
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        (line, before[line_start..].chars().count() + 1)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column) = self.line_and_column();
+        write!(f, "{}:{line}:{column}", self.file.name)
+    }
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth a look; the workflow runs.
+    Warning,
+    /// The workflow does not load.
+    Error,
+}
+
+/// A marked place with a few words about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Where.
+    pub place: Place,
+    /// What is there.
+    pub text: String,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The stable code, such as `GR010`; its meaning never changes.
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// The places, the most important first; none for a graph built in Rust.
+    pub labels: Vec<Label>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A finding that keeps the workflow from loading.
+    pub fn error(code: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, severity: Severity::Error, message, labels: Vec::new(), help: None }
+    }
+
+    /// A finding that is worth a look.
+    pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(code, message) }
+    }
+
+    /// Adds a place.
+    #[must_use]
+    pub fn at(mut self, place: Option<Place>, text: impl Into<String>) -> Self {
+        self.labels.extend(place.map(|place| Label { place, text: text.into() }));
+        self
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// Every finding of a set of checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnostics(Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// Adds a finding.
+    pub fn push(&mut self, finding: Diagnostic) {
+        self.0.push(finding);
+    }
+
+    /// Adds the findings of another check.
+    pub fn extend(&mut self, findings: impl IntoIterator<Item = Diagnostic>) {
+        self.0.extend(findings);
+    }
+
+    /// Whether a finding keeps the workflow from loading.
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|it| it.severity == Severity::Error)
+    }
+
+    /// How many findings are errors, and how many are warnings.
+    pub fn counts(&self) -> (usize, usize) {
+        let errors = self.0.iter().filter(|it| it.severity == Severity::Error).count();
+        (errors, self.0.len() - errors)
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The findings in the order of their places; those without one come first.
+    pub fn in_order(&self) -> Vec<&Diagnostic> {
+        let mut findings: Vec<&Diagnostic> = self.0.iter().collect();
+        findings.sort_by_key(|it| {
+            let place = it.labels.first().map(|label| &label.place);
+            (place.map(|it| &it.file.name), place.map(|it| it.range.start), it.code)
+        });
+        findings
+    }
+
+    /// The value and the warnings if there is no error, else every finding.
+    ///
+    /// # Errors
+    ///
+    /// Gives the findings back when one of them is an error.
+    pub fn or_ok<T>(self, value: T) -> Result<(T, Self), Self> {
+        if self.has_errors() { Err(self) } else { Ok((value, self)) }
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, finding) in self.in_order().into_iter().enumerate() {
+            let separator = if at == 0 { "" } else { "\n" };
+            write!(f, "{separator}{}: {}", finding.code, finding.message)?;
+            if let Some(label) = finding.labels.first() {
+                write!(f, "\n  at {:?}: {}", label.place, label.text)?;
+            }
+            if let Some(help) = &finding.help {
+                write!(f, "\n  help: {help}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// The candidate nearest to a misspelt word, if one is near enough to be meant.
+pub fn did_you_mean<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    candidates
+        .into_iter()
+        .map(|it| (strsim::damerau_levenshtein(word, it), it))
+        .filter(|(distance, it)| *distance <= 1 + it.len().max(word.len()) / 4)
+        .min()
+        .map(|(_, it)| it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_shown_in_the_order_of_the_file() {
+        let file = Arc::new(SourceFile { name: "w.yaml".into(), text: "a: 1\nbé: 2\n".into() });
+        let place = |range| Some(Place { file: Arc::clone(&file), range });
+        let mut findings = Diagnostics::default();
+        findings
+            .push(Diagnostic::error("GR002", "second").at(place(9..10), "here").help("mend it"));
+        findings.push(Diagnostic::warning("GR001", "first").at(place(0..1), "there"));
+        insta::assert_snapshot!(findings, @r"
+        GR001: first
+          at w.yaml:1:1: there
+        GR002: second
+          at w.yaml:2:4: here
+          help: mend it
+        ");
+        assert_eq!(findings.counts(), (1, 1));
+    }
+
+    #[test]
+    fn a_suggestion_is_near_or_absent() {
+        assert_eq!(did_you_mean("majr", ["minor", "major"]), Some("major"));
+        assert_eq!(did_you_mean("publish", ["qa", "tl"]), None);
+    }
+}

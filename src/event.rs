@@ -1,0 +1,300 @@
+//! What a run tells the outside: one vocabulary for the terminal, the log, a stream and a page.
+//!
+//! The driver stamps every event with a number that goes up by one; nobody has other data.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::{
+    id::{NodeName, RunId, Step, TaskId},
+    llm::Usage,
+};
+
+/// The version of the form in which events are written.
+pub const EVENT_VERSION: u32 = 1;
+
+/// The number of events a slow reader may fall behind before the run waits for it.
+const SINK_CAPACITY: usize = 1024;
+
+/// An event with its place in the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stamped {
+    /// The version of this form.
+    pub v: u32,
+    /// The place among the events of the run, from one, without gaps.
+    pub seq: u64,
+    /// When it happened, in RFC 3339.
+    pub ts: String,
+    /// The run.
+    pub run: RunId,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// Something that happened in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Event {
+    /// A run was accepted and saved.
+    #[serde(rename = "run.started")]
+    RunStarted {
+        /// The name people call it by.
+        name: String,
+        /// The workflow it runs.
+        workflow: String,
+    },
+    /// A saved run goes on in this process.
+    #[serde(rename = "run.resumed")]
+    RunResumed {
+        /// The last committed step.
+        step: Step,
+    },
+    /// A task began an attempt.
+    #[serde(rename = "task.started")]
+    TaskStarted {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt, from one.
+        attempt: u32,
+        /// How often the node has run since its count was last reset, this time included.
+        visit: u32,
+        /// The bound of `visit`, if the node has one.
+        max_visits: Option<u32>,
+    },
+    /// A node said something while it worked.
+    #[serde(rename = "task.reported")]
+    TaskReported {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// What it said.
+        report: Report,
+    },
+    /// An attempt failed and another one follows.
+    #[serde(rename = "task.retrying")]
+    TaskRetrying {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt that failed.
+        attempt: u32,
+        /// Why it failed.
+        error: String,
+        /// How long the run waits before the next attempt.
+        wait_ms: u64,
+    },
+    /// The result of a task is durable; it never runs again.
+    #[serde(rename = "task.finished")]
+    TaskFinished {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt that succeeded.
+        attempt: u32,
+        /// What it took, from the start of the first attempt.
+        ms: u64,
+        /// The channels it wrote.
+        wrote: Vec<String>,
+        /// Where it leads.
+        to: Vec<String>,
+        /// What its models took.
+        spent: Spent,
+    },
+    /// A task failed for good.
+    #[serde(rename = "task.failed")]
+    TaskFailed {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt that failed last.
+        attempt: u32,
+        /// What it took, from the start of the first attempt.
+        ms: u64,
+        /// The kind of failure, as `catch` names it.
+        kind: String,
+        /// What went wrong.
+        error: String,
+        /// Where a `catch` route takes the run; empty if nothing catches it.
+        to: Vec<String>,
+        /// What its models took.
+        spent: Spent,
+    },
+    /// A task waits for an answer.
+    #[serde(rename = "question.asked")]
+    QuestionAsked {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The key an answer names.
+        key: String,
+        /// What is asked.
+        prompt: String,
+        /// The JSON Schema of an answer.
+        schema: Value,
+    },
+    /// A question was answered.
+    #[serde(rename = "question.answered")]
+    QuestionAnswered {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The key of the question.
+        key: String,
+    },
+    /// A node with `emits` finished.
+    #[serde(rename = "emitted")]
+    Emitted {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The name the workflow gives the event.
+        name: String,
+        /// A sentence for people.
+        message: String,
+    },
+    /// A step was committed and its checkpoint is durable.
+    #[serde(rename = "step.committed")]
+    StepCommitted {
+        /// The step.
+        step: Step,
+        /// The nodes of the next step, in task order.
+        next: Vec<NodeName>,
+    },
+    /// The run came to rest in this process.
+    #[serde(rename = "run.finished")]
+    RunFinished {
+        /// How: done, failed, paused, limit or interrupted.
+        status: Status,
+        /// Why, if not done.
+        reason: Option<String>,
+        /// The committed steps.
+        steps: u64,
+        /// What the models took in all.
+        spent: Spent,
+    },
+}
+
+/// What a node says while it works.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Report {
+    /// A model answered, or failed to.
+    ModelCalled {
+        /// The model.
+        model: String,
+        /// What the call took.
+        spent: Spent,
+        /// How long it took.
+        ms: u64,
+    },
+    /// Something was overlooked that is worth a look.
+    Warning {
+        /// What.
+        message: String,
+    },
+    /// Something happened that a watcher may want to know.
+    Note {
+        /// What.
+        message: String,
+    },
+    /// A file was written outside the database.
+    Artifact {
+        /// Its path.
+        path: String,
+    },
+}
+
+/// What models took: tokens, calls, and money as far as prices are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Tokens and calls.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// US dollars, or `None` if the price of a call is not known.
+    pub cost_usd: Option<f64>,
+}
+
+impl Spent {
+    /// Adds what something else took. The cost stays known only if both are.
+    pub fn add(&mut self, other: &Self) {
+        self.cost_usd = match (self.usage.calls, other.usage.calls) {
+            (_, 0) => self.cost_usd,
+            (0, _) => other.cost_usd,
+            _ => self.cost_usd.zip(other.cost_usd).map(|(a, b)| a + b),
+        };
+        self.usage += other.usage;
+    }
+
+    /// The tokens of requests and replies.
+    pub fn tokens(&self) -> u64 {
+        self.usage.input_tokens.saturating_add(self.usage.output_tokens)
+    }
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// A process works on it, or died while it did.
+    Running,
+    /// It reached its end.
+    Done,
+    /// It failed; what finished is kept.
+    Failed,
+    /// It waits for a person.
+    Paused,
+    /// A limit stopped it.
+    Limit,
+    /// Somebody stopped it.
+    Interrupted,
+}
+
+impl Status {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Paused => "paused",
+            Self::Limit => "limit",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Where a run sends its events. A full sink slows the run down rather than losing events.
+#[derive(Clone, Debug, Default)]
+pub struct EventSink(Vec<mpsc::Sender<Stamped>>);
+
+/// The events of a run as they happen.
+pub type Events = mpsc::Receiver<Stamped>;
+
+impl EventSink {
+    /// Adds a reader.
+    ///
+    /// It must be read while the run goes on: a reader that falls too far behind holds the run up.
+    pub fn subscribe(&mut self) -> Events {
+        let (sender, receiver) = mpsc::channel(SINK_CAPACITY);
+        self.0.push(sender);
+        receiver
+    }
+
+    /// Sends an event. A reader that went away is not an error: the run goes on unwatched.
+    pub async fn send(&self, event: &Stamped) {
+        for reader in &self.0 {
+            drop(reader.send(event.clone()).await);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a node may ask of the engine when it returns.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::NodeError;
+use crate::{
+    id::{ChannelName, NodeName},
+    state::Update,
+};
+
+/// The answer of a node: what to write, and where to go if the edges alone should not decide.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Command<W = Update> {
+    /// What to write.
+    pub update: W,
+    /// Where to go.
+    pub goto: Goto,
+}
+
+/// Whether the edges of the graph decide what runs next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Goto {
+    /// They do.
+    #[default]
+    Edges,
+    /// They do, and these run as well.
+    Also(Vec<Hop>),
+    /// They do not; only these run.
+    Instead(Vec<Hop>),
+}
+
+/// One thing to run next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hop {
+    /// Run this node on the state, or end.
+    To(Target),
+    /// Run a node on an input of its own, beside any other dispatches to it.
+    Dispatch(Dispatch),
+}
+
+/// Where an edge leads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// To a node.
+    Node(NodeName),
+    /// Nowhere: this branch of the run is done.
+    End,
+    /// To the failure of the run.
+    Fail,
+}
+
+/// An input for one node, as in the map half of a map-reduce.
+#[doc(alias = "Send")]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dispatch {
+    /// The node to run.
+    pub node: NodeName,
+    /// What it sees as its input.
+    pub input: Value,
+}
+
+/// What a node function may return.
+#[diagnostic::on_unimplemented(
+    message = "a node function returns a struct of the channels it writes, or a `Command`",
+    label = "derive `Serialize` for this, or return a `Command`"
+)]
+pub trait IntoCommand {
+    /// The struct of the channels it writes.
+    type Writes: Serialize;
+
+    /// Makes the command.
+    ///
+    /// # Errors
+    ///
+    /// Fails when what is written is no struct of channels.
+    fn into_command(self) -> Result<Command, NodeError>;
+}
+
+impl<W: Serialize> IntoCommand for W {
+    type Writes = W;
+
+    fn into_command(self) -> Result<Command, NodeError> {
+        Ok(Command { update: update_of(&self)?, goto: Goto::Edges })
+    }
+}
+
+impl<W: Serialize> IntoCommand for Command<W> {
+    type Writes = W;
+
+    fn into_command(self) -> Result<Command, NodeError> {
+        Ok(Command { update: update_of(&self.update)?, goto: self.goto })
+    }
+}
+
+impl From<Update> for Command {
+    fn from(update: Update) -> Self {
+        Self { update, goto: Goto::Edges }
+    }
+}
+
+impl Target {
+    /// The node it names, unless it is built in.
+    pub fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Node(name) => Some(name),
+            Self::End | Self::Fail => None,
+        }
+    }
+}
+
+impl Hop {
+    /// Where it leads.
+    pub fn target(&self) -> Target {
+        match self {
+            Self::To(target) => target.clone(),
+            Self::Dispatch(dispatch) => Target::Node(dispatch.node.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => name.fmt(f),
+            Self::End => f.write_str("end"),
+            Self::Fail => f.write_str("fail"),
+        }
+    }
+}
+
+/// A write for each field that is not null: a null field is one the node left alone.
+fn update_of<W: Serialize>(writes: &W) -> Result<Update, NodeError> {
+    let fields = match serde_json::to_value(writes)? {
+        Value::Object(fields) => fields,
+        Value::Null => return Ok(Update::default()),
+        other => {
+            return Err(NodeError::permanent(format!(
+                "a node writes a struct of channels, this one returned `{other}`"
+            )));
+        }
+    };
+    let mut update = Update::default();
+    for (name, value) in fields {
+        if !value.is_null() {
+            update.writes.push((ChannelName::parse(&name)?, value));
+        }
+    }
+    Ok(update)
+}

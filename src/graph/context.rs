@@ -1,0 +1,188 @@
+//! What a node can see and do while it runs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Failure, NodeError, Question};
+use crate::{
+    event::{Report, Spent},
+    id::{NodeName, RunId, TaskId},
+    state::State,
+};
+
+/// What started a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// An edge: the node works on the state.
+    #[default]
+    State,
+    /// A [`Dispatch`](super::Dispatch): the node works on this value.
+    Value(Value),
+}
+
+/// By which way a run came to a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Via {
+    /// The run starts here.
+    #[default]
+    Start,
+    /// An edge, a route or a dispatch.
+    Then {
+        /// The node it leaves.
+        node: NodeName,
+    },
+    /// A bound was used up, and this is where the run goes then.
+    Exhausted {
+        /// The node whose bound it is.
+        node: NodeName,
+        /// The bound.
+        max_visits: u32,
+    },
+    /// A failure was caught.
+    Caught {
+        /// The node that failed.
+        node: NodeName,
+        /// Why.
+        failure: Failure,
+    },
+    /// A limit of the run was reached.
+    Limit {
+        /// Which, in words.
+        error: String,
+    },
+}
+
+/// What a node can see and do while it runs.
+#[derive(Clone, Debug)]
+pub struct NodeContext {
+    /// The run.
+    pub run: RunId,
+    /// The task, the same across retries and resumptions.
+    pub task: TaskId,
+    /// The node.
+    pub node: NodeName,
+    /// The attempt, from one; only failures count, not crashes.
+    pub attempt: u32,
+    /// How often each node has run since its count was last reset, this time included.
+    pub visits: Arc<BTreeMap<NodeName, u32>>,
+    /// The bound of this node's visits.
+    pub max_visits: Option<u32>,
+    /// The state at the start of the step.
+    pub state: Arc<State>,
+    /// What started the node.
+    pub input: Input,
+    /// By which way the run came here.
+    pub via: Via,
+    /// Cancelled when the run should stop at once.
+    pub cancel: CancellationToken,
+    /// The answers this task has been given, by key.
+    pub answers: BTreeMap<String, Value>,
+    /// Tells watchers what the node does.
+    pub reporter: Reporter,
+}
+
+/// Tells watchers what a node does, and counts what its models took.
+#[derive(Clone, Debug, Default)]
+pub struct Reporter {
+    spent: Arc<Mutex<Spent>>,
+    reports: Option<(TaskId, mpsc::Sender<(TaskId, Report)>)>,
+}
+
+impl NodeContext {
+    /// Asks a person and returns the answer once the run is resumed with one.
+    ///
+    /// The first call ends the node; pass the error on with `?`. On resumption the node starts
+    /// over and this call returns the answer. Answers are found by key, so that a node may ask
+    /// several questions in any order; null is an answer.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the question itself while there is no answer.
+    #[doc(alias = "interrupt")]
+    pub fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<T, NodeError> {
+        match self.answers.get(&question.key) {
+            Some(answer) => Ok(T::deserialize(answer)?),
+            None => Err(NodeError::Ask(question)),
+        }
+    }
+
+    /// How often this node has run since its count was last reset, this time included.
+    pub fn visit(&self) -> u32 {
+        self.visits.get(&self.node).copied().unwrap_or(1)
+    }
+
+    /// A key that is the same whenever this task runs, for services that take one.
+    pub fn idempotency_key(&self) -> String {
+        format!("{}/{}/{}/{}", self.run, self.task.step, self.node, self.task.index)
+    }
+
+    /// Tells watchers something; see [`Report`].
+    pub async fn report(&self, report: Report) {
+        self.reporter.report(report).await;
+    }
+}
+
+impl Reporter {
+    pub(crate) fn new(task: TaskId, reports: mpsc::Sender<(TaskId, Report)>) -> Self {
+        Self { spent: Arc::default(), reports: Some((task, reports)) }
+    }
+
+    /// Tells watchers something. What a model call took is counted even if nobody watches.
+    pub async fn report(&self, report: Report) {
+        if let Report::ModelCalled { spent, .. } = &report {
+            self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(spent);
+        }
+        if let Some((task, reports)) = &self.reports {
+            drop(reports.send((*task, report)).await);
+        }
+    }
+
+    /// What has been reported as taken so far.
+    pub fn spent(&self) -> Spent {
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Via {
+    /// The node that led here.
+    pub fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Start | Self::Limit { .. } => None,
+            Self::Then { node } | Self::Exhausted { node, .. } | Self::Caught { node, .. } => {
+                Some(node)
+            }
+        }
+    }
+
+    /// The word a prompt sees.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Then { .. } => "then",
+            Self::Exhausted { .. } => "exhausted",
+            Self::Caught { .. } => "caught",
+            Self::Limit { .. } => "limit",
+        }
+    }
+
+    /// What went wrong, if something did.
+    pub fn error(&self) -> Option<String> {
+        match self {
+            Self::Start | Self::Then { .. } => None,
+            Self::Exhausted { node, max_visits } => {
+                Some(format!("`{node}` used up its {max_visits} visits"))
+            }
+            Self::Caught { failure, .. } => Some(failure.message.clone()),
+            Self::Limit { error } => Some(error.clone()),
+        }
+    }
+}

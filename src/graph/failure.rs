@@ -1,0 +1,147 @@
+//! Why a node did not return a command.
+
+use std::{error::Error, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use super::Question;
+
+/// The kinds of failure that a `catch` route tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// It took longer than its timeout.
+    Timeout,
+    /// A provider asked for patience, more often than the retries allow.
+    RateLimit,
+    /// A provider failed.
+    Provider,
+    /// A model refused to answer.
+    Refused,
+    /// The answer of a model could not be read, in spite of the repairs.
+    InvalidOutput,
+    /// Key or quota of a provider are not usable.
+    Credentials,
+    /// A tool failed.
+    Tool,
+    /// The sandbox could not be set up.
+    Sandbox,
+    /// The node panicked.
+    Panic,
+    /// Anything else.
+    Other,
+}
+
+/// A failure in the form in which it is saved and shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The kind.
+    pub kind: ErrorKind,
+    /// What went wrong, with its causes.
+    pub message: String,
+    /// Whether trying again may help.
+    pub transient: bool,
+    /// How long to wait at least before trying again, if a provider said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// The raw text that could not be read, kept for whoever looks into it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+}
+
+/// Why a node did not return a command.
+///
+/// This type is not a [`std::error::Error`], so that `?` turns any error into a permanent failure.
+#[derive(Debug)]
+pub enum NodeError {
+    /// Not a failure: the node waits for an answer.
+    Ask(Question),
+    /// The node failed.
+    Failed(Failure),
+}
+
+impl NodeError {
+    /// A failure that trying again would repeat.
+    pub fn permanent(message: impl fmt::Display) -> Self {
+        Self::Failed(Failure::new(ErrorKind::Other, message))
+    }
+
+    /// A failure that trying again may mend.
+    pub fn transient(message: impl fmt::Display) -> Self {
+        Self::Failed(Failure { transient: true, ..Failure::new(ErrorKind::Other, message) })
+    }
+}
+
+impl Failure {
+    /// A failure that trying again would repeat.
+    pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
+        let message = message.to_string();
+        Self { kind, message, transient: false, retry_after_ms: None, raw: None }
+    }
+
+    /// A failure out of an error and all of its causes.
+    pub fn of(kind: ErrorKind, error: &dyn Error) -> Self {
+        Self::new(kind, chain(error))
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for NodeError {
+    fn from(error: E) -> Self {
+        Self::permanent(chain(&error))
+    }
+}
+
+impl From<Failure> for NodeError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl ErrorKind {
+    /// Every kind, in the order of the documentation.
+    pub const ALL: [Self; 10] = [
+        Self::Timeout,
+        Self::RateLimit,
+        Self::Provider,
+        Self::Refused,
+        Self::InvalidOutput,
+        Self::Credentials,
+        Self::Tool,
+        Self::Sandbox,
+        Self::Panic,
+        Self::Other,
+    ];
+
+    /// The word a workflow uses for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::RateLimit => "rate_limit",
+            Self::Provider => "provider",
+            Self::Refused => "refused",
+            Self::InvalidOutput => "invalid_output",
+            Self::Credentials => "credentials",
+            Self::Tool => "tool",
+            Self::Sandbox => "sandbox",
+            Self::Panic => "panic",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The texts of an error and its causes in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,25 @@
+//! A graph as its author made it: names, edges, policies and node values, not yet checked.
+//!
+//! Start with [`GraphBuilder`] and [`Node`]; `compile` turns a [`Graph`] into what can run.
+
+mod builder;
+mod command;
+mod context;
+mod definition;
+mod failure;
+mod node;
+mod policy;
+mod question;
+mod route;
+
+pub use self::{
+    builder::GraphBuilder,
+    command::{Command, Dispatch, Goto, Hop, IntoCommand, Target},
+    context::{Input, NodeContext, Reporter, Via},
+    definition::{Edge, Graph, NodeSpec},
+    failure::{ErrorKind, Failure, NodeError},
+    node::{Contract, Node, Read, node_fn},
+    policy::{Backoff, Catch, Limits, Policies},
+    question::Question,
+    route::{Route, RouteError, RouteView, Way, route_fn},
+};

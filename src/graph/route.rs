@@ -1,0 +1,158 @@
+//! Routes: the state decides what runs next.
+
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use super::{Dispatch, Hop, Target, node::fields_of};
+use crate::{
+    id::{ChannelName, NodeName},
+    state::{State, ViewError},
+};
+
+/// Decides from the state where to go.
+///
+/// It is asked when a task finishes, and sees the state of the step with the task's own writes,
+/// never those of siblings. It must be pure.
+pub trait Route: fmt::Debug + Send + Sync {
+    /// Every way it may take, so that checks and drawings are complete.
+    fn ways(&self) -> &[Way];
+
+    /// The channels it looks at; `None` if it may look at any.
+    fn reads(&self) -> Option<&[ChannelName]>;
+
+    /// Decides.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the state is not what the route was made for.
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError>;
+}
+
+/// One way that a route may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Where it leads.
+    pub to: Target,
+    /// The condition in words, for drawings.
+    pub label: Option<String>,
+}
+
+/// What a route sees.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteView<'a> {
+    /// The state of the step with the task's own writes.
+    pub state: &'a State,
+    /// How often each node has run since its count was last reset.
+    pub visits: &'a BTreeMap<NodeName, u32>,
+}
+
+/// A route could not decide.
+#[derive(Debug, Error)]
+pub enum RouteError {
+    /// The state has not the form the route expects.
+    #[error("the route cannot read the state")]
+    View(#[from] ViewError),
+    /// The route named something that it had not declared.
+    #[error("the route chose `{0}`, which is not among its targets")]
+    Undeclared(String),
+    /// An expression could not be evaluated.
+    #[error("the condition `{expression}` failed: {reason}")]
+    Expression {
+        /// The expression.
+        expression: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Makes a route of a function over a typed view of the state.
+///
+/// The function names nodes by text, or `end` or `fail`; it returns one name, several, or
+/// [`Dispatch`]es.
+pub fn route_fn<F, S, C>(targets: impl IntoIterator<Item = Target>, choose: F) -> RouteFn<F, S, C>
+where
+    F: Fn(&S) -> C + Send + Sync,
+    S: DeserializeOwned + JsonSchema,
+    C: Choice,
+{
+    let ways = targets.into_iter().map(|to| Way { to, label: None }).collect();
+    let reads = fields_of::<S>(SchemaSettings::for_deserialize)
+        .map(|fields| fields.into_iter().map(|it| it.channel).collect());
+    RouteFn { choose, ways, reads, types: PhantomData }
+}
+
+/// A route made by [`route_fn`].
+pub struct RouteFn<F, S, C> {
+    choose: F,
+    ways: Vec<Way>,
+    reads: Option<Vec<ChannelName>>,
+    types: PhantomData<fn(&S) -> C>,
+}
+
+impl<F, S, C> Route for RouteFn<F, S, C>
+where
+    F: Fn(&S) -> C + Send + Sync,
+    S: DeserializeOwned + JsonSchema,
+    C: Choice,
+{
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        self.reads.as_deref()
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        (self.choose)(&view.state.read::<S>()?).into_hops(&self.ways)
+    }
+}
+
+impl<F, S, C> fmt::Debug for RouteFn<F, S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouteFn").field("ways", &self.ways).finish_non_exhaustive()
+    }
+}
+
+/// What a route function may return.
+pub trait Choice {
+    /// The hops, each to one of the declared ways.
+    ///
+    /// # Errors
+    ///
+    /// Fails when something else is named.
+    fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError>;
+}
+
+impl Choice for &str {
+    fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError> {
+        let declared = ways.iter().find(|it| it.to.to_string() == self);
+        match declared {
+            Some(way) => Ok(vec![Hop::To(way.to.clone())]),
+            None => Err(RouteError::Undeclared(self.to_owned())),
+        }
+    }
+}
+
+impl Choice for Dispatch {
+    fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError> {
+        if ways.iter().any(|it| it.to.node() == Some(&self.node)) {
+            Ok(vec![Hop::Dispatch(self)])
+        } else {
+            Err(RouteError::Undeclared(self.node.to_string()))
+        }
+    }
+}
+
+impl<C: Choice> Choice for Vec<C> {
+    fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError> {
+        let mut hops = Vec::new();
+        for choice in self {
+            hops.extend(choice.into_hops(ways)?);
+        }
+        Ok(hops)
+    }
+}

@@ -1,0 +1,197 @@
+//! Names and identifiers: the words every other module speaks in.
+
+use std::{borrow::Borrow, fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize};
+use thiserror::Error;
+
+/// The longest name of a node, channel or run.
+const NAME_LENGTH_MAX: usize = 64;
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Takes a name that starts with a letter or `_` and goes on with letters, digits,
+            /// `_` or `-`.
+            ///
+            /// # Errors
+            ///
+            /// Says what is wrong with any other text.
+            pub fn parse(name: &str) -> Result<Self, NameError> {
+                check_name(name).map(|()| Self(name.into()))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                Self::parse(&name).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+name! {
+    /// The name of a node, unique within its graph.
+    NodeName
+}
+name! {
+    /// The name of a state channel, unique within its schema.
+    ChannelName
+}
+
+/// The identity of a run: 26 characters that sort by the time the run began.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(Arc<str>);
+
+impl RunId {
+    /// Takes an id that its maker promises to be unique.
+    ///
+    /// # Errors
+    ///
+    /// Refuses what is empty, longer than 64 bytes, or not letters, digits, `_`, `-` or `.`.
+    pub fn parse(id: &str) -> Result<Self, NameError> {
+        let allowed = |it: char| it.is_ascii_alphanumeric() || "_-.".contains(it);
+        if id.is_empty() {
+            Err(NameError::Empty)
+        } else if id.len() > NAME_LENGTH_MAX {
+            Err(NameError::TooLong(id.to_owned()))
+        } else if let Some(found) = id.chars().find(|&it| !allowed(it)) {
+            Err(NameError::Character { name: id.to_owned(), found })
+        } else {
+            Ok(Self(id.into()))
+        }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The position of a super-step in its run, counted from one; zero is before the first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Step(pub u64);
+
+impl Step {
+    /// The step that follows this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A task: the `index`-th activation of the frontier of `step`.
+///
+/// The frontier is saved in order, so the same task has the same id when a run is resumed.
+/// Ordering by `TaskId` is the order in which updates are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TaskId {
+    /// The super-step the task belongs to.
+    pub step: Step,
+    /// The place of its activation in the frontier of that step.
+    pub index: u32,
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.step, self.index)
+    }
+}
+
+/// Why a text is not a name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NameError {
+    /// There is no text.
+    #[error("a name must not be empty")]
+    Empty,
+    /// The text is longer than 64 bytes.
+    #[error("`{0}` is longer than {NAME_LENGTH_MAX} bytes")]
+    TooLong(String),
+    /// A character may not stand where it does.
+    #[error("`{found}` may not stand in the name `{name}`")]
+    Character {
+        /// The whole text.
+        name: String,
+        /// The first character that is wrong.
+        found: char,
+    },
+}
+
+fn check_name(name: &str) -> Result<(), NameError> {
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if name.len() > NAME_LENGTH_MAX {
+        return Err(NameError::TooLong(name.to_owned()));
+    }
+    let wrong = |(at, it): &(usize, char)| {
+        let ok = it.is_ascii_alphabetic()
+            || *it == '_'
+            || (*at > 0 && (it.is_ascii_digit() || *it == '-'));
+        !ok
+    };
+    match name.char_indices().find(wrong) {
+        Some((_, found)) => Err(NameError::Character { name: name.to_owned(), found }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_words_that_a_shell_and_an_expression_can_take() {
+        for good in ["ba", "_x", "unit_tests", "qa-2", "A1"] {
+            assert_eq!(NodeName::parse(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "1a", "-a", "a b", "a.b", "ä", &"x".repeat(65)] {
+            assert!(NodeName::parse(bad).is_err(), "{bad:?} was taken for a name");
+        }
+    }
+
+    #[test]
+    fn tasks_sort_by_step_then_by_place() {
+        let task = |step, index| TaskId { step: Step(step), index };
+        assert!(task(2, 9) < task(10, 0) && task(2, 0) < task(2, 1));
+    }
+}

@@ -1,0 +1,5 @@
+//! Models.
+
+mod usage;
+
+pub use self::usage::Usage;

@@ -1,0 +1,146 @@
+//! One channel: its type, the check of what is written to it, and how it reads a model's answer.
+
+use std::{fmt, sync::Arc};
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+use super::{ReadError, Reading, Reducer, Type};
+use crate::id::ChannelName;
+
+/// Reads a model's answer into the normal form of a channel's type.
+pub type Reader = fn(Value) -> Result<Reading<Value>, ReadError>;
+
+/// A named place in the state.
+#[derive(Clone)]
+pub struct Channel {
+    name: ChannelName,
+    ty: Type,
+    schema: Arc<Value>,
+    validator: Arc<Validator>,
+    reducer: Reducer,
+    default: Option<Arc<Value>>,
+    reader: Option<Reader>,
+}
+
+impl Channel {
+    /// Makes a channel whose values fit a JSON Schema.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the schema itself is not one.
+    pub fn new(name: ChannelName, schema: Value, reducer: Reducer) -> Result<Self, String> {
+        let validator = jsonschema::validator_for(&schema).map_err(|error| error.to_string())?;
+        Ok(Self {
+            name,
+            ty: Type::of_schema(&schema),
+            schema: Arc::new(schema),
+            validator: Arc::new(validator),
+            reducer,
+            default: None,
+            reader: None,
+        })
+    }
+
+    /// Gives the channel a value to start with.
+    #[must_use]
+    pub fn with_default(mut self, default: Value) -> Self {
+        self.default = Some(Arc::new(default));
+        self
+    }
+
+    /// Says how a model's answer is read into this channel.
+    #[must_use]
+    pub fn with_reader(mut self, reader: Reader) -> Self {
+        self.reader = Some(reader);
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    /// The type, as expressions see it.
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    /// The JSON Schema, with every definition it refers to.
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// How writes are folded.
+    pub fn reducer(&self) -> &Reducer {
+        &self.reducer
+    }
+
+    /// The value before the first write.
+    pub fn default(&self) -> Option<&Arc<Value>> {
+        self.default.as_ref()
+    }
+
+    /// How a model's answer is read, if not as it stands.
+    pub fn reader(&self) -> Option<Reader> {
+        self.reader
+    }
+
+    /// Checks a write before it is folded.
+    ///
+    /// # Errors
+    ///
+    /// Names every place where the value does not fit.
+    pub fn check(&self, written: &Value) -> Result<(), Vec<String>> {
+        match &self.reducer {
+            Reducer::Append | Reducer::Union if !self.is_whole_list(written) => {
+                self.validate(&Value::Array(vec![written.clone()]))
+            }
+            // What these are written is a part of the value; the whole is checked once folded.
+            Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => Ok(()),
+            Reducer::Replace
+            | Reducer::Append
+            | Reducer::Union
+            | Reducer::Sum
+            | Reducer::Min
+            | Reducer::Max
+            | Reducer::Best { .. } => self.validate(written),
+        }
+    }
+
+    /// Checks a whole value of the channel.
+    ///
+    /// # Errors
+    ///
+    /// Names every place where the value does not fit.
+    pub fn validate(&self, value: &Value) -> Result<(), Vec<String>> {
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        let describe = |error: jsonschema::ValidationError<'_>| {
+            let path = error.instance_path().to_string();
+            let at = if path.is_empty() { String::new() } else { format!("{path}: ") };
+            format!("{at}{error}")
+        };
+        Err(self.validator.iter_errors(value).map(describe).collect())
+    }
+
+    /// Whether a write to a list is all of its items rather than one of them.
+    ///
+    /// An array is all items, unless the items are arrays themselves and it fits as one.
+    pub(super) fn is_whole_list(&self, written: &Value) -> bool {
+        let Value::Array(items) = written else { return false };
+        match self.ty.required() {
+            Type::List(item) if matches!(item.required(), Type::List(_)) => {
+                items.iter().all(Value::is_array)
+            }
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.name, self.ty, self.reducer)
+    }
+}

@@ -1,0 +1,23 @@
+//! Typed state: a value per channel, the schema that says what may be in it, and the reducers
+//! that fold the writes of a step into the next state.
+//!
+//! Start with [`Schema`]: only it makes a new [`State`].
+
+mod channel;
+mod derive;
+mod lenient;
+mod reducer;
+mod schema;
+mod types;
+mod update;
+mod value;
+
+pub use self::{
+    channel::{Channel, Reader},
+    lenient::{ReadError, ReadLeniently, Reading, read_as},
+    reducer::{Fold, ReduceError, Reducer},
+    schema::{Schema, SchemaError, StateError},
+    types::{Field, Record, Type},
+    update::{Change, ChangeKind, Update},
+    value::{State, ViewError},
+};

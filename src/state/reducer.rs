@@ -1,0 +1,283 @@
+//! How the writes of a step change a channel.
+
+use std::{cmp::Ordering, fmt, sync::Arc};
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// How a write and the value before it make the value after it.
+#[derive(Clone, Debug, Default)]
+pub enum Reducer {
+    /// The write is the value; two writers in one step are a conflict.
+    #[default]
+    Replace,
+    /// The written items come after those there are.
+    Append,
+    /// As append, less the items that are there already.
+    Union,
+    /// The sum of numbers.
+    Sum,
+    /// The smaller of two numbers.
+    Min,
+    /// The larger of two numbers.
+    Max,
+    /// Objects are merged field by field, at any depth; null removes a field.
+    Merge,
+    /// The value with the highest number at a path is kept, the earlier one on a tie.
+    Best {
+        /// Field names from the value down, such as `test_result`, `passed_count`.
+        by: Vec<String>,
+    },
+    /// A list of messages: one with a known `id` replaces its earlier version, in its place.
+    Messages,
+    /// A function registered by a library user.
+    Custom(Arc<dyn Fold>),
+}
+
+/// A reducer of a library user's own.
+pub trait Fold: fmt::Debug + Send + Sync {
+    /// The name it goes by in a workflow.
+    fn name(&self) -> &str;
+
+    /// Makes the new value.
+    ///
+    /// # Errors
+    ///
+    /// Says why the two do not go together.
+    fn fold(&self, current: Option<Value>, written: Value) -> Result<Value, String>;
+}
+
+/// A write and the value before it do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ReduceError {
+    /// The reducer works on another kind of value.
+    #[error("`{reducer}` needs {needed}, got {got}")]
+    Kind {
+        /// The reducer.
+        reducer: String,
+        /// What it works on.
+        needed: &'static str,
+        /// What it was given, shortened.
+        got: String,
+    },
+    /// A sum left the range of a 64-bit whole number.
+    #[error("the sum of {0} and {1} is too large")]
+    Overflow(i64, i64),
+    /// A registered reducer refused.
+    #[error("`{reducer}` refused: {reason}")]
+    Custom {
+        /// The reducer.
+        reducer: String,
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl Reducer {
+    /// Whether two tasks of one step may write the same channel.
+    pub fn takes_several_writers(&self) -> bool {
+        !matches!(self, Self::Replace)
+    }
+
+    /// Folds one write that is not a list of items into the value before it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the two do not go together.
+    pub(super) fn fold(
+        &self,
+        current: Option<Value>,
+        written: Value,
+    ) -> Result<Value, ReduceError> {
+        match self {
+            Self::Replace => Ok(written),
+            Self::Append | Self::Union | Self::Messages => self.fold_list(current, written),
+            Self::Sum => match current {
+                None => Ok(written),
+                Some(before) => self.add(&before, &written),
+            },
+            Self::Min => self.choose(current, written, Ordering::Less),
+            Self::Max => self.choose(current, written, Ordering::Greater),
+            Self::Merge => self.merge(current, written),
+            Self::Best { by } => Ok(match current {
+                Some(before) if rank(&written, by) <= rank(&before, by) => before,
+                _ => written,
+            }),
+            Self::Custom(custom) => custom.fold(current, written).map_err(|reason| {
+                ReduceError::Custom { reducer: custom.name().to_owned(), reason }
+            }),
+        }
+    }
+
+    fn fold_list(&self, current: Option<Value>, written: Value) -> Result<Value, ReduceError> {
+        let mut items = match current {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(items)) => items,
+            Some(other) => return Err(self.kind_error("a list", &other)),
+        };
+        let written = match written {
+            Value::Array(written) => written,
+            one => vec![one],
+        };
+        for item in written {
+            match self {
+                Self::Union if items.contains(&item) => (),
+                Self::Messages => put_message(&mut items, item),
+                _ => items.push(item),
+            }
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn add(&self, before: &Value, written: &Value) -> Result<Value, ReduceError> {
+        if let (Some(a), Some(b)) = (before.as_i64(), written.as_i64()) {
+            return a.checked_add(b).map(Value::from).ok_or(ReduceError::Overflow(a, b));
+        }
+        let number = |it: &Value| it.as_f64().ok_or_else(|| self.kind_error("a number", it));
+        Ok(Value::from(number(before)? + number(written)?))
+    }
+
+    fn choose(
+        &self,
+        current: Option<Value>,
+        written: Value,
+        wanted: Ordering,
+    ) -> Result<Value, ReduceError> {
+        let Some(before) = current else { return Ok(written) };
+        let order =
+            compare(&written, &before).ok_or_else(|| self.kind_error("a number", &written))?;
+        Ok(if order == wanted { written } else { before })
+    }
+
+    fn merge(&self, current: Option<Value>, written: Value) -> Result<Value, ReduceError> {
+        let Value::Object(written) = written else {
+            return Err(self.kind_error("an object", &written));
+        };
+        match current {
+            None | Some(Value::Null) => Ok(Value::Object(merged(Map::new(), written))),
+            Some(Value::Object(before)) => Ok(Value::Object(merged(before, written))),
+            Some(other) => Err(self.kind_error("an object", &other)),
+        }
+    }
+
+    fn kind_error(&self, needed: &'static str, got: &Value) -> ReduceError {
+        let got = got.to_string().chars().take(40).collect();
+        ReduceError::Kind { reducer: self.to_string(), needed, got }
+    }
+}
+
+impl fmt::Display for Reducer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replace => f.write_str("replace"),
+            Self::Append => f.write_str("append"),
+            Self::Union => f.write_str("union"),
+            Self::Sum => f.write_str("sum"),
+            Self::Min => f.write_str("min"),
+            Self::Max => f.write_str("max"),
+            Self::Merge => f.write_str("merge"),
+            Self::Best { by } => write!(f, "best({})", by.join(".")),
+            Self::Messages => f.write_str("messages"),
+            Self::Custom(custom) => f.write_str(custom.name()),
+        }
+    }
+}
+
+fn put_message(messages: &mut Vec<Value>, message: Value) {
+    let known =
+        message.get("id").and_then(|id| messages.iter_mut().find(|it| it.get("id") == Some(id)));
+    match known {
+        Some(earlier) => *earlier = message,
+        None => messages.push(message),
+    }
+}
+
+fn merged(mut into: Map<String, Value>, written: Map<String, Value>) -> Map<String, Value> {
+    for (key, value) in written {
+        match value {
+            Value::Null => drop(into.shift_remove(&key)),
+            Value::Object(inner) => {
+                let before = match into.get_mut(&key).map(Value::take) {
+                    Some(Value::Object(before)) => before,
+                    _ => Map::new(),
+                };
+                into.insert(key, Value::Object(merged(before, inner)));
+            }
+            other => drop(into.insert(key, other)),
+        }
+    }
+    into
+}
+
+/// The number at a path; a value without one ranks below every value with one.
+fn rank(value: &Value, by: &[String]) -> f64 {
+    let found = by.iter().try_fold(value, |it, key| it.get(key));
+    found.and_then(Value::as_f64).unwrap_or(f64::NEG_INFINITY)
+}
+
+fn compare(a: &Value, b: &Value) -> Option<Ordering> {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn folded(reducer: &Reducer, writes: &[Value]) -> Result<Value, ReduceError> {
+        let mut current = None;
+        for write in writes {
+            current = Some(reducer.fold(current, write.clone())?);
+        }
+        Ok(current.unwrap_or(Value::Null))
+    }
+
+    #[test]
+    fn each_reducer_folds_its_writes_in_order() {
+        let best = Reducer::Best { by: vec!["test".into(), "passed".into()] };
+        let attempt = |name: &str, passed: i64| json!({"name": name, "test": {"passed": passed}});
+        let cases = [
+            (Reducer::Replace, vec![json!(1), json!(2)], json!(2)),
+            (Reducer::Append, vec![json!([1]), json!(2), json!([3, 1])], json!([1, 2, 3, 1])),
+            (Reducer::Union, vec![json!([1, 2]), json!([2, 3])], json!([1, 2, 3])),
+            (Reducer::Sum, vec![json!(1), json!(2)], json!(3)),
+            (Reducer::Sum, vec![json!(1), json!(0.5)], json!(1.5)),
+            (Reducer::Min, vec![json!(2), json!(1), json!(3)], json!(1)),
+            (Reducer::Max, vec![json!(2), json!(3.5), json!(3)], json!(3.5)),
+            (
+                Reducer::Merge,
+                vec![json!({"a": {"x": 1, "y": 2}, "b": 1}), json!({"a": {"x": null, "z": 3}})],
+                json!({"a": {"y": 2, "z": 3}, "b": 1}),
+            ),
+            (
+                best,
+                vec![attempt("one", 12), attempt("two", 20), attempt("three", 20)],
+                attempt("two", 20),
+            ),
+            (
+                Reducer::Messages,
+                vec![
+                    json!([{"id": "1", "text": "a"}, {"id": "2", "text": "b"}]),
+                    json!({"id": "1", "text": "A"}),
+                    json!({"text": "no id"}),
+                ],
+                json!([{"id": "1", "text": "A"}, {"id": "2", "text": "b"}, {"text": "no id"}]),
+            ),
+        ];
+        for (reducer, writes, expected) in cases {
+            assert_eq!(folded(&reducer, &writes), Ok(expected), "{reducer}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_an_error_that_names_both() {
+        let error = folded(&Reducer::Sum, &[json!(1), json!("two")]).unwrap_err();
+        assert_eq!(error.to_string(), "`sum` needs a number, got \"two\"");
+        assert!(folded(&Reducer::Merge, &[json!([])]).is_err());
+        assert!(folded(&Reducer::Sum, &[json!(i64::MAX), json!(1)]).is_err());
+    }
+}

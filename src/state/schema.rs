@@ -1,0 +1,294 @@
+//! The channels of a state, and the only way from one state to the next.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{Change, ChangeKind, Channel, Reader, ReduceError, Reducer, State, Update};
+use crate::id::{ChannelName, NameError};
+
+/// Every channel of a state, in the order they were declared. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Schema(Arc<Channels>);
+
+#[derive(Clone, Debug, Default)]
+struct Channels {
+    list: Vec<Channel>,
+    index: BTreeMap<ChannelName, usize>,
+}
+
+/// A type or a set of channels cannot be the schema of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SchemaError {
+    /// The type is no struct with named fields.
+    #[error("a state is a struct with named fields, `{0}` is none")]
+    NotAStruct(String),
+    /// A field has no usable name.
+    #[error("a field cannot be a channel")]
+    Name(#[from] NameError),
+    /// Two channels have one name.
+    #[error("two channels are called `{0}`")]
+    Twice(ChannelName),
+    /// A field has a schema that is none.
+    #[error("the schema of `{channel}` is not usable: {reason}")]
+    Schema {
+        /// The field.
+        channel: ChannelName,
+        /// Why.
+        reason: String,
+    },
+    /// `x-merge` names no reducer.
+    #[error("`{channel}` names the unknown reducer {reducer}")]
+    Reducer {
+        /// The field.
+        channel: ChannelName,
+        /// What `x-merge` says.
+        reducer: String,
+    },
+    /// A reader was given for a field that is not there.
+    #[error("there is no channel `{0}`")]
+    Unknown(String),
+}
+
+/// An update does not fit the state.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StateError {
+    /// There is no such channel.
+    #[error("there is no channel `{0}`")]
+    Unknown(ChannelName),
+    /// A value is not of the channel's type.
+    #[error("`{channel}` does not take this value: {}", problems.join("; "))]
+    Value {
+        /// The channel.
+        channel: ChannelName,
+        /// Every place where it does not fit.
+        problems: Vec<String>,
+    },
+    /// Two tasks of one step wrote a channel that keeps one value.
+    #[error("two tasks of one step wrote `{0}`, which has no reducer to settle it")]
+    Conflict(ChannelName),
+    /// A write and the value before it do not go together.
+    #[error("could not fold a write to `{channel}`")]
+    Reduce {
+        /// The channel.
+        channel: ChannelName,
+        /// Why.
+        source: ReduceError,
+    },
+}
+
+impl Schema {
+    /// Makes a schema of channels.
+    ///
+    /// # Errors
+    ///
+    /// Fails when two channels have one name.
+    pub fn new(channels: impl IntoIterator<Item = Channel>) -> Result<Self, SchemaError> {
+        let list: Vec<Channel> = channels.into_iter().collect();
+        let mut index = BTreeMap::new();
+        for (at, channel) in list.iter().enumerate() {
+            if index.insert(channel.name().clone(), at).is_some() {
+                return Err(SchemaError::Twice(channel.name().clone()));
+            }
+        }
+        Ok(Self(Arc::new(Channels { list, index })))
+    }
+
+    /// Says how a model's answer is read into a channel.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such channel.
+    pub fn with_reader(self, channel: &str, reader: Reader) -> Result<Self, SchemaError> {
+        let at = self.index(channel).ok_or_else(|| SchemaError::Unknown(channel.to_owned()))?;
+        let mut channels = Arc::unwrap_or_clone(self.0);
+        channels.list[at] = channels.list[at].clone().with_reader(reader);
+        Ok(Self(Arc::new(channels)))
+    }
+
+    /// The channels in the order they were declared.
+    pub fn channels(&self) -> &[Channel] {
+        &self.0.list
+    }
+
+    /// The channel of that name.
+    pub fn channel(&self, name: &str) -> Option<&Channel> {
+        self.index(name).map(|at| &self.0.list[at])
+    }
+
+    pub(super) fn index(&self, name: &str) -> Option<usize> {
+        self.0.index.get(name).copied()
+    }
+
+    /// The state before the first write.
+    pub fn empty(&self) -> State {
+        let values = self.channels().iter().map(|it| it.default().cloned()).collect();
+        State { schema: self.clone(), values }
+    }
+
+    /// The state that was saved as these values.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a value is for a channel that is not there, or does not fit it.
+    pub fn restore(
+        &self,
+        saved: impl IntoIterator<Item = (ChannelName, Value)>,
+    ) -> Result<State, StateError> {
+        let mut values = vec![None; self.channels().len()];
+        for (name, value) in saved {
+            let at = self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
+            self.channels()[at]
+                .validate(&value)
+                .map_err(|problems| StateError::Value { channel: name, problems })?;
+            values[at] = Some(Arc::new(value));
+        }
+        Ok(State { schema: self.clone(), values })
+    }
+
+    /// Checks an update of one task before it is recorded.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first write that does not fit its channel.
+    pub fn check(&self, update: &Update) -> Result<(), StateError> {
+        for name in &update.clears {
+            self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
+        }
+        for (name, value) in &update.writes {
+            let channel =
+                self.channel(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
+            channel
+                .check(value)
+                .map_err(|problems| StateError::Value { channel: name.clone(), problems })?;
+        }
+        Ok(())
+    }
+
+    /// Folds the updates of a step, in the order of its tasks, into the next state.
+    ///
+    /// Takes the state it starts from, so that a list nobody else looks at grows in place.
+    ///
+    /// # Errors
+    ///
+    /// Fails when two tasks wrote a channel without a reducer, or a write cannot be folded.
+    pub fn apply<'a>(
+        &self,
+        mut state: State,
+        updates: impl IntoIterator<Item = &'a Update>,
+    ) -> Result<(State, Vec<Change>), StateError> {
+        let mut changes = Changes::default();
+        for update in updates {
+            let mut written_here = BTreeSet::new();
+            for name in &update.clears {
+                let at = self.known(name)?;
+                state.values[at] = None;
+                changes.cleared(at);
+            }
+            for (name, value) in &update.writes {
+                let at = self.known(name)?;
+                let channel = &self.channels()[at];
+                let again = !written_here.insert(at);
+                if !again && changes.is_written(at) && !channel.reducer().takes_several_writers() {
+                    return Err(StateError::Conflict(name.clone()));
+                }
+                fold(channel, &mut state.values[at], value, changes.of(at))?;
+            }
+        }
+        let changes = changes.finish(self, &state)?;
+        Ok((state, changes))
+    }
+
+    fn known(&self, name: &ChannelName) -> Result<usize, StateError> {
+        self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))
+    }
+}
+
+/// What happened to a channel while the updates of a step were folded.
+#[derive(Debug)]
+enum Progress {
+    /// Items were put after those it held.
+    Appended(Vec<Value>),
+    /// It holds another value.
+    Set,
+    /// It holds nothing.
+    Cleared,
+}
+
+#[derive(Debug, Default)]
+struct Changes(BTreeMap<usize, Progress>);
+
+impl Changes {
+    fn of(&mut self, at: usize) -> &mut Progress {
+        self.0.entry(at).or_insert(Progress::Appended(Vec::new()))
+    }
+
+    fn cleared(&mut self, at: usize) {
+        self.0.insert(at, Progress::Cleared);
+    }
+
+    fn is_written(&self, at: usize) -> bool {
+        self.0.get(&at).is_some_and(|it| !matches!(it, Progress::Cleared))
+    }
+
+    fn finish(self, schema: &Schema, state: &State) -> Result<Vec<Change>, StateError> {
+        let mut changes = Vec::new();
+        for (at, progress) in self.0 {
+            let channel = &schema.channels()[at];
+            let kind = match (progress, &state.values[at]) {
+                (Progress::Appended(items), _) => ChangeKind::Appended(items),
+                (_, None) => ChangeKind::Cleared,
+                (_, Some(value)) => {
+                    if matches!(
+                        channel.reducer(),
+                        Reducer::Merge | Reducer::Messages | Reducer::Custom(_)
+                    ) {
+                        channel.validate(value).map_err(|problems| StateError::Value {
+                            channel: channel.name().clone(),
+                            problems,
+                        })?;
+                    }
+                    ChangeKind::Set(Value::clone(value))
+                }
+            };
+            changes.push(Change { channel: channel.name().clone(), kind });
+        }
+        Ok(changes)
+    }
+}
+
+fn fold(
+    channel: &Channel,
+    slot: &mut Option<Arc<Value>>,
+    written: &Value,
+    progress: &mut Progress,
+) -> Result<(), StateError> {
+    if let Reducer::Append = channel.reducer() {
+        let items = if channel.is_whole_list(written) {
+            written.as_array().cloned().unwrap_or_default()
+        } else {
+            vec![written.clone()]
+        };
+        let list = slot.get_or_insert_with(|| Arc::new(Value::Array(Vec::new())));
+        if let Value::Array(list) = Arc::make_mut(list) {
+            list.extend(items.iter().cloned());
+        }
+        match progress {
+            Progress::Appended(appended) => appended.extend(items),
+            Progress::Set | Progress::Cleared => *progress = Progress::Set,
+        }
+        return Ok(());
+    }
+    let current = slot.take().map(Arc::unwrap_or_clone);
+    let value = channel
+        .reducer()
+        .fold(current, written.clone())
+        .map_err(|source| StateError::Reduce { channel: channel.name().clone(), source })?;
+    *slot = Some(Arc::new(value));
+    *progress = Progress::Set;
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! The types of channels, as the expressions and prompts of a workflow see them.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use serde_json::{Map, Value};
+
+/// How deep a type is followed; a recursive type is [`Type::Any`] below that.
+const DEPTH_MAX: usize = 16;
+
+/// The type of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Nothing is known of it.
+    Any,
+    /// True or false.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// A text.
+    String,
+    /// One of a few texts.
+    Enum(Vec<String>),
+    /// Any number of values of one type.
+    List(Box<Type>),
+    /// Values of one type by any key.
+    Map(Box<Type>),
+    /// Named fields.
+    Record(Arc<Record>),
+    /// A value that may be null or absent.
+    Optional(Box<Type>),
+}
+
+/// Named fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The name of the type, if it has one.
+    pub name: Option<String>,
+    /// The fields in the order they were declared.
+    pub fields: Vec<Field>,
+}
+
+/// A field of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its type; [`Type::Optional`] if it may be absent.
+    pub ty: Type,
+}
+
+impl Type {
+    /// The type that a JSON Schema describes.
+    ///
+    /// What this notation cannot say (patterns, bounds, unions of records) is left to the check
+    /// of values against the schema itself.
+    pub fn of_schema(schema: &Value) -> Self {
+        Reading { root: schema }.read(schema, 0)
+    }
+
+    /// This type without the allowance for null.
+    pub fn required(&self) -> &Self {
+        match self {
+            Self::Optional(inner) => inner.required(),
+            other => other,
+        }
+    }
+
+    /// The type of a field of this record.
+    pub fn field(&self, name: &str) -> Option<&Self> {
+        match self.required() {
+            Self::Record(record) => {
+                record.fields.iter().find(|it| it.name == name).map(|it| &it.ty)
+            }
+            Self::Map(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// This type, allowing for null.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        match self {
+            Self::Any | Self::Optional(_) => self,
+            other => Self::Optional(Box::new(other)),
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("json"),
+            Self::Bool => f.write_str("bool"),
+            Self::Int => f.write_str("int"),
+            Self::Float => f.write_str("float"),
+            Self::String => f.write_str("string"),
+            Self::Enum(values) => f.write_str(&values.join(" | ")),
+            Self::List(item) => write!(f, "[{item}]"),
+            Self::Map(value) => write!(f, "{{*: {value}}}"),
+            Self::Optional(inner) => write!(f, "{inner}?"),
+            Self::Record(record) => match &record.name {
+                Some(name) => f.write_str(name),
+                None => {
+                    let fields = record.fields.iter().map(|it| format!("{}: {}", it.name, it.ty));
+                    write!(f, "{{{}}}", fields.collect::<Vec<_>>().join(", "))
+                }
+            },
+        }
+    }
+}
+
+/// Reads schemas that refer to definitions of one root.
+struct Reading<'a> {
+    root: &'a Value,
+}
+
+impl Reading<'_> {
+    fn read(&self, schema: &Value, depth: usize) -> Type {
+        let Value::Object(schema) = schema else { return Type::Any };
+        if depth > DEPTH_MAX {
+            return Type::Any;
+        }
+        if let Some(Value::String(reference)) = schema.get("$ref") {
+            let name = reference.rsplit('/').next().unwrap_or_default();
+            let target = reference.strip_prefix('#').and_then(|it| self.root.pointer(it));
+            let ty = target.map_or(Type::Any, |it| self.read(it, depth + 1));
+            return named(ty, name);
+        }
+        if let Some(values) = schema.get("enum").and_then(texts) {
+            return Type::Enum(values);
+        }
+        if let Some(value) = schema.get("const").and_then(Value::as_str) {
+            return Type::Enum(vec![value.to_owned()]);
+        }
+        for key in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(options)) = schema.get(key) {
+                return self.read_options(options, depth);
+            }
+        }
+        match schema.get("type") {
+            Some(Value::String(name)) => self.read_named(name, schema, depth),
+            Some(Value::Array(names)) => {
+                let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+                match names.as_slice() {
+                    [one, "null"] | ["null", one] => self.read_named(one, schema, depth).optional(),
+                    _ => Type::Any,
+                }
+            }
+            _ => Type::Any,
+        }
+    }
+
+    fn read_named(&self, name: &str, schema: &Map<String, Value>, depth: usize) -> Type {
+        match name {
+            "boolean" => Type::Bool,
+            "integer" => Type::Int,
+            "number" => Type::Float,
+            "string" => Type::String,
+            "array" => {
+                let item = schema.get("items").map_or(Type::Any, |it| self.read(it, depth + 1));
+                Type::List(Box::new(item))
+            }
+            "object" => self.read_object(schema, depth),
+            _ => Type::Any,
+        }
+    }
+
+    fn read_object(&self, schema: &Map<String, Value>, depth: usize) -> Type {
+        let Some(Value::Object(properties)) = schema.get("properties") else {
+            return match schema.get("additionalProperties") {
+                Some(value @ Value::Object(_)) => Type::Map(Box::new(self.read(value, depth + 1))),
+                _ => Type::Map(Box::new(Type::Any)),
+            };
+        };
+        let required: BTreeSet<String> =
+            schema.get("required").and_then(texts).unwrap_or_default().into_iter().collect();
+        let field = |(name, schema): (&String, &Value)| {
+            let ty = self.read(schema, depth + 1);
+            let always = required.contains(name) || schema.get("default").is_some();
+            Field { name: name.clone(), ty: if always { ty } else { ty.optional() } }
+        };
+        let name = schema.get("title").and_then(Value::as_str).map(str::to_owned);
+        Type::Record(Arc::new(Record { name, fields: properties.iter().map(field).collect() }))
+    }
+
+    fn read_options(&self, options: &[Value], depth: usize) -> Type {
+        let is_null = |it: &Value| it.get("type").and_then(Value::as_str) == Some("null");
+        let (nulls, others): (Vec<&Value>, Vec<&Value>) =
+            options.iter().partition(|it| is_null(it));
+        let types: Vec<Type> = others.iter().map(|it| self.read(it, depth + 1)).collect();
+        let ty = match types.as_slice() {
+            [one] => one.clone(),
+            many => all_enums(many).map_or(Type::Any, Type::Enum),
+        };
+        if nulls.is_empty() { ty } else { ty.optional() }
+    }
+}
+
+/// The texts of several enums, as schemars writes an enum whose variants are documented.
+fn all_enums(types: &[Type]) -> Option<Vec<String>> {
+    let mut values = Vec::new();
+    for ty in types {
+        let Type::Enum(more) = ty else { return None };
+        values.extend(more.iter().cloned());
+    }
+    (!values.is_empty()).then_some(values)
+}
+
+fn texts(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|it| it.as_str().map(str::to_owned)).collect()
+}
+
+fn named(ty: Type, name: &str) -> Type {
+    match ty {
+        Type::Record(record) if record.name.is_none() => {
+            let record = Record { name: Some(name.to_owned()), fields: record.fields.clone() };
+            Type::Record(Arc::new(record))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::{JsonSchema, schema_for};
+    use serde::Serialize;
+
+    use super::*;
+
+    #[derive(Serialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[expect(dead_code, reason = "only its schema is of interest")]
+    enum Verdict {
+        /// Documented, so that schemars writes `oneOf`.
+        Approved,
+        Rework,
+    }
+
+    #[derive(Serialize, JsonSchema)]
+    struct Review {
+        verdict: Verdict,
+        score: Option<f64>,
+        issues: Vec<String>,
+    }
+
+    #[test]
+    fn types_are_read_from_the_schema_of_a_rust_type() {
+        let ty = Type::of_schema(schema_for!(Review).as_value());
+        assert_eq!(ty.to_string(), "Review");
+        assert_eq!(ty.field("verdict").unwrap().to_string(), "rework | approved");
+        assert_eq!(ty.field("score").unwrap().to_string(), "float?");
+        assert_eq!(ty.field("issues").unwrap().to_string(), "[string]");
+        assert_eq!(ty.field("nothing"), None);
+    }
+
+    #[derive(Serialize, JsonSchema)]
+    struct Tree {
+        children: Vec<Tree>,
+    }
+
+    #[test]
+    fn a_recursive_type_ends() {
+        let ty = Type::of_schema(schema_for!(Tree).as_value());
+        assert!(matches!(ty.field("children"), Some(Type::List(_))));
+    }
+}

@@ -1,0 +1,67 @@
+//! The state: an immutable value per channel, shared rather than copied.
+
+use std::sync::Arc;
+
+use serde::de::{DeserializeOwned, value::MapDeserializer};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::Schema;
+
+/// A value per channel. Only a [`Schema`] makes a new one.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub(super) schema: Schema,
+    /// By the index of the channel in the schema.
+    pub(super) values: Vec<Option<Arc<Value>>>,
+}
+
+/// The state cannot be seen as a type.
+#[derive(Debug, Error)]
+#[error("the state is not a `{wanted}`")]
+pub struct ViewError {
+    wanted: &'static str,
+    source: serde_json::Error,
+}
+
+impl State {
+    /// The value of a channel, or `None` before the first write.
+    pub fn get(&self, channel: &str) -> Option<&Value> {
+        let index = self.schema.index(channel)?;
+        self.values[index].as_deref()
+    }
+
+    /// The channels that hold a value, in the order of the schema.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let names = self.schema.channels().iter().map(|it| it.name().as_str());
+        names.zip(&self.values).filter_map(|(name, value)| Some((name, value.as_deref()?)))
+    }
+
+    /// Reads the state as a struct whose fields are channels.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a field that must be there is not written yet, or is of another type.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, ViewError> {
+        T::deserialize(MapDeserializer::new(self.iter())).map_err(|source| ViewError {
+            wanted: std::any::type_name::<T>().rsplit("::").next().unwrap_or_default(),
+            source,
+        })
+    }
+
+    /// The state as one JSON object.
+    pub fn to_json(&self) -> Map<String, Value> {
+        self.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+    }
+
+    /// The schema it was made by.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
