@@ -101,7 +101,7 @@ pub enum Outcome {
     Finished {
         /// What it writes.
         update: Update,
-        /// Where it leads, joins aside.
+        /// Where it leads.
         hops: Vec<Hop>,
     },
     /// It failed, and a route caught the failure. This is final.

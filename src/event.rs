@@ -151,7 +151,7 @@ pub enum Event {
         /// The key of the question.
         key: String,
     },
-    /// A node with `emits` finished.
+    /// The run came to a node with `emits`.
     #[serde(rename = "emitted")]
     Emitted {
         /// The task.

@@ -1,7 +1,9 @@
 //! Runs graphs of agents over a typed state.
 
 pub mod checkpoint;
+pub mod compile;
 pub mod diagnostic;
+pub mod engine;
 pub mod event;
 pub mod graph;
 pub mod id;

@@ -40,6 +40,8 @@ pub enum Hop {
     To(Target),
     /// Run a node on an input of its own, beside any other dispatches to it.
     Dispatch(Dispatch),
+    /// Arrive at a node that waits for several; it runs when all have arrived.
+    Join(NodeName),
 }
 
 /// Where an edge leads.
@@ -119,6 +121,7 @@ impl Hop {
         match self {
             Self::To(target) => target.clone(),
             Self::Dispatch(dispatch) => Target::Node(dispatch.node.clone()),
+            Self::Join(node) => Target::Node(node.clone()),
         }
     }
 }

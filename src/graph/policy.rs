@@ -22,7 +22,8 @@ pub struct Policies {
     pub clears: Vec<ChannelName>,
     /// Where failures lead, in order; the first that fits is taken.
     pub catch: Vec<Catch>,
-    /// The name of the event that tells watchers that this node finished.
+    /// The name of the event that tells watchers that the run came to this node: a verb in the
+    /// past tense, such as `escalated`, so that "qa escalated to architect" can be said.
     pub emits: Option<String>,
 }
 

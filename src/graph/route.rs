@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::{Dispatch, Hop, Target, node::fields_of};
 use crate::{
     id::{ChannelName, NodeName},
-    state::{State, ViewError},
+    state::{State, StateError, ViewError},
 };
 
 /// Decides from the state where to go.
@@ -55,6 +55,9 @@ pub enum RouteError {
     /// The state has not the form the route expects.
     #[error("the route cannot read the state")]
     View(#[from] ViewError),
+    /// What its task wrote cannot be folded into the state.
+    #[error("the writes before the route cannot be folded")]
+    State(#[source] StateError),
     /// The route named something that it had not declared.
     #[error("the route chose `{0}`, which is not among its targets")]
     Undeclared(String),

@@ -235,8 +235,18 @@ mod tests {
     fn two_writers_of_one_value_are_a_conflict() {
         let schema = Schema::of::<Work>().unwrap();
         let write = Update::default().write(name("brief"), "x");
-        let error = schema.apply(schema.empty(), [&write, &write]).unwrap_err();
-        assert_eq!(error, StateError::Conflict(name("brief")));
+        let refused = schema.apply(schema.empty(), [&write, &write]).unwrap_err();
+        assert_eq!(refused.error, StateError::Conflict(name("brief")));
+    }
+
+    #[test]
+    fn a_step_that_is_refused_leaves_the_state_as_it_was() {
+        let schema = Schema::of::<Work>().unwrap();
+        let write = Update::default().write(name("notes"), json!(["a"])).write(name("brief"), "x");
+        let (state, _) = schema.apply(schema.empty(), [&write]).unwrap();
+        let clear = Update { clears: vec![name("notes")], writes: Vec::new() };
+        let refused = schema.apply(state.clone(), [&write, &clear, &write]).unwrap_err();
+        assert_eq!(refused.state, state);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod channel;
 mod derive;
+mod folding;
 mod lenient;
 mod reducer;
 mod schema;
@@ -16,7 +17,7 @@ pub use self::{
     channel::{Channel, Reader},
     lenient::{ReadError, ReadLeniently, Reading, read_as},
     reducer::{Fold, ReduceError, Reducer},
-    schema::{Schema, SchemaError, StateError},
+    schema::{Refused, Schema, SchemaError, StateError},
     types::{Field, Record, Type},
     update::{Change, ChangeKind, Update},
     value::{State, ViewError},

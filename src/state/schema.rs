@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Change, ChangeKind, Channel, Reader, ReduceError, Reducer, State, Update};
+use super::{Change, Channel, Reader, ReduceError, State, Update, folding::Folding};
 use crate::id::{ChannelName, NameError};
 
 /// Every channel of a state, in the order they were declared. Cheap to clone.
@@ -79,6 +79,17 @@ pub enum StateError {
         /// Why.
         source: ReduceError,
     },
+}
+
+/// The updates of a step could not be folded.
+#[derive(Debug, Error)]
+#[error("the updates of a step do not go together")]
+pub struct Refused {
+    /// The state as it was before.
+    pub state: State,
+    /// Why.
+    #[source]
+    pub error: StateError,
 }
 
 impl Schema {
@@ -175,120 +186,53 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// Fails when two tasks wrote a channel without a reducer, or a write cannot be folded.
+    /// Gives the state back as it was when two tasks wrote a channel without a reducer, or a
+    /// write cannot be folded.
     pub fn apply<'a>(
         &self,
         mut state: State,
         updates: impl IntoIterator<Item = &'a Update>,
-    ) -> Result<(State, Vec<Change>), StateError> {
-        let mut changes = Changes::default();
+    ) -> Result<(State, Vec<Change>), Box<Refused>> {
+        let mut folding = Folding::default();
         for update in updates {
-            let mut written_here = BTreeSet::new();
-            for name in &update.clears {
-                let at = self.known(name)?;
-                state.values[at] = None;
-                changes.cleared(at);
-            }
-            for (name, value) in &update.writes {
-                let at = self.known(name)?;
-                let channel = &self.channels()[at];
-                let again = !written_here.insert(at);
-                if !again && changes.is_written(at) && !channel.reducer().takes_several_writers() {
-                    return Err(StateError::Conflict(name.clone()));
-                }
-                fold(channel, &mut state.values[at], value, changes.of(at))?;
+            if let Err(error) = self.fold_update(&mut state, update, &mut folding) {
+                folding.undo(&mut state);
+                return Err(Box::new(Refused { state, error }));
             }
         }
-        let changes = changes.finish(self, &state)?;
-        Ok((state, changes))
+        match folding.changes(self, &state) {
+            Ok(changes) => Ok((state, changes)),
+            Err(error) => {
+                folding.undo(&mut state);
+                Err(Box::new(Refused { state, error }))
+            }
+        }
+    }
+
+    fn fold_update(
+        &self,
+        state: &mut State,
+        update: &Update,
+        folding: &mut Folding,
+    ) -> Result<(), StateError> {
+        for name in &update.clears {
+            let at = self.known(name)?;
+            folding.clear(at, &mut state.values[at]);
+        }
+        let mut written_here = BTreeSet::new();
+        for (name, value) in &update.writes {
+            let at = self.known(name)?;
+            let channel = &self.channels()[at];
+            let is_first = written_here.insert(at);
+            if is_first && folding.is_written(at) && !channel.reducer().takes_several_writers() {
+                return Err(StateError::Conflict(name.clone()));
+            }
+            folding.fold(at, channel, &mut state.values[at], value)?;
+        }
+        Ok(())
     }
 
     fn known(&self, name: &ChannelName) -> Result<usize, StateError> {
         self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))
     }
-}
-
-/// What happened to a channel while the updates of a step were folded.
-#[derive(Debug)]
-enum Progress {
-    /// Items were put after those it held.
-    Appended(Vec<Value>),
-    /// It holds another value.
-    Set,
-    /// It holds nothing.
-    Cleared,
-}
-
-#[derive(Debug, Default)]
-struct Changes(BTreeMap<usize, Progress>);
-
-impl Changes {
-    fn of(&mut self, at: usize) -> &mut Progress {
-        self.0.entry(at).or_insert(Progress::Appended(Vec::new()))
-    }
-
-    fn cleared(&mut self, at: usize) {
-        self.0.insert(at, Progress::Cleared);
-    }
-
-    fn is_written(&self, at: usize) -> bool {
-        self.0.get(&at).is_some_and(|it| !matches!(it, Progress::Cleared))
-    }
-
-    fn finish(self, schema: &Schema, state: &State) -> Result<Vec<Change>, StateError> {
-        let mut changes = Vec::new();
-        for (at, progress) in self.0 {
-            let channel = &schema.channels()[at];
-            let kind = match (progress, &state.values[at]) {
-                (Progress::Appended(items), _) => ChangeKind::Appended(items),
-                (_, None) => ChangeKind::Cleared,
-                (_, Some(value)) => {
-                    if matches!(
-                        channel.reducer(),
-                        Reducer::Merge | Reducer::Messages | Reducer::Custom(_)
-                    ) {
-                        channel.validate(value).map_err(|problems| StateError::Value {
-                            channel: channel.name().clone(),
-                            problems,
-                        })?;
-                    }
-                    ChangeKind::Set(Value::clone(value))
-                }
-            };
-            changes.push(Change { channel: channel.name().clone(), kind });
-        }
-        Ok(changes)
-    }
-}
-
-fn fold(
-    channel: &Channel,
-    slot: &mut Option<Arc<Value>>,
-    written: &Value,
-    progress: &mut Progress,
-) -> Result<(), StateError> {
-    if let Reducer::Append = channel.reducer() {
-        let items = if channel.is_whole_list(written) {
-            written.as_array().cloned().unwrap_or_default()
-        } else {
-            vec![written.clone()]
-        };
-        let list = slot.get_or_insert_with(|| Arc::new(Value::Array(Vec::new())));
-        if let Value::Array(list) = Arc::make_mut(list) {
-            list.extend(items.iter().cloned());
-        }
-        match progress {
-            Progress::Appended(appended) => appended.extend(items),
-            Progress::Set | Progress::Cleared => *progress = Progress::Set,
-        }
-        return Ok(());
-    }
-    let current = slot.take().map(Arc::unwrap_or_clone);
-    let value = channel
-        .reducer()
-        .fold(current, written.clone())
-        .map_err(|source| StateError::Reduce { channel: channel.name().clone(), source })?;
-    *slot = Some(Arc::new(value));
-    *progress = Progress::Set;
-    Ok(())
 }

@@ -1,0 +1,140 @@
+//! What must hold of the ways through a graph: every node is reached, and every run ends.
+
+use petgraph::{algo::tarjan_scc, visit::Dfs};
+
+use super::{Way, ways};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    graph::{Edge, Graph, Target},
+    id::NodeName,
+};
+
+pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
+    check_reachable(graph, findings);
+    check_ends(graph, findings);
+    check_loops(graph, findings);
+    check_resets(graph, findings);
+}
+
+fn check_reachable(graph: &Graph, findings: &mut Diagnostics) {
+    let all = ways(graph, |_, _| true);
+    let mut unreached: Vec<&NodeName> = graph.nodes.keys().collect();
+    let after_limit = graph.limits.exhausted.as_ref().and_then(Target::node);
+    for start in graph.entry.iter().chain(after_limit) {
+        let mut visit = Dfs::new(&all, start);
+        while let Some(seen) = visit.next(&all) {
+            unreached.retain(|&name| name != seen);
+        }
+    }
+    for name in unreached {
+        let place = graph.nodes[name].place.clone();
+        let finding = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
+        findings.push(finding.at(place, "never runs").help("lead an edge to it, or remove it"));
+    }
+}
+
+/// From every node there must be a way to where a branch of the run is done.
+fn check_ends(graph: &Graph, findings: &mut Diagnostics) {
+    let all = ways(graph, |_, _| true);
+    let is_last = |name: &NodeName| {
+        let edges: Vec<&Edge> =
+            graph.edges.iter().filter(|it| it.sources().contains(name)).collect();
+        let mut targets = edges.iter().flat_map(|it| it.targets());
+        let policies = &graph.nodes[name].policies;
+        let caught = policies.catch.iter().map(|it| &it.to);
+        edges.is_empty()
+            || targets.any(|it| it.node().is_none())
+            || policies.exhausted.iter().chain(caught).any(|it| it.node().is_none())
+    };
+    let mut ending: Vec<&NodeName> = graph.nodes.keys().filter(|it| is_last(it)).collect();
+    let mut next = 0;
+    while let Some(&name) = ending.get(next) {
+        for before in all.neighbors_directed(name, petgraph::Direction::Incoming) {
+            if !ending.contains(&before) {
+                ending.push(before);
+            }
+        }
+        next += 1;
+    }
+    for (name, spec) in graph.nodes.iter().filter(|(name, _)| !ending.contains(name)) {
+        let finding = Diagnostic::error("GR031", format!("no way leads from `{name}` to an end"));
+        let finding = finding.at(spec.place.clone(), "a run that comes here never ends");
+        findings.push(finding.help("give one of the nodes after it `then: end`"));
+    }
+}
+
+/// Every loop needs a bound, and where a used-up bound leads must leave the loop.
+fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
+    let bounded = |name: &NodeName| graph.nodes[name].policies.max_visits.is_some();
+    let unbounded = ways(graph, |from, _| !bounded(from));
+    for cycle in cycles(&unbounded) {
+        let shown = shown(&cycle);
+        let place = graph.nodes[cycle[0]].place.clone();
+        let finding = Diagnostic::error("GR032", format!("the loop {shown} has no bound"));
+        findings.push(finding.at(place, "part of the loop").help(
+            "give one of its nodes `max_visits` and `exhausted`, so that the worst case is known",
+        ));
+    }
+    let spent = ways(graph, |from, way| !bounded(from) || way == Way::Exhausted);
+    for cycle in cycles(&spent) {
+        // A loop of unbounded nodes alone was reported above.
+        if let Some(name) = cycle.iter().find(|it| bounded(it)) {
+            let message = format!(
+                "when `{name}` is used up, `exhausted` leads back to it by {}",
+                shown(&cycle)
+            );
+            let finding = Diagnostic::error("GR033", message);
+            let finding = finding.at(graph.nodes[*name].place.clone(), "this bound stops nothing");
+            findings.push(finding.help("lead `exhausted` out of the loop"));
+        }
+    }
+}
+
+fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
+    for (name, spec) in &graph.nodes {
+        let policies = &spec.policies;
+        for reset in &policies.resets {
+            if graph.nodes[reset].policies.max_visits.is_none() {
+                let message = format!("`{name}` resets `{reset}`, which has no `max_visits`");
+                findings.push(Diagnostic::error("GR034", message).at(spec.place.clone(), "here"));
+            }
+        }
+        if !policies.resets.is_empty() && policies.max_visits.is_none() {
+            let message = format!("`{name}` resets a bound and has none itself");
+            let finding = Diagnostic::error("GR034", message);
+            let finding = finding.at(spec.place.clone(), "could reset it forever");
+            findings.push(finding.help("give it `max_visits` and `exhausted`"));
+        }
+    }
+    check_mutual_resets(graph, findings);
+}
+
+/// Bounds that reset each other bound nothing.
+fn check_mutual_resets(graph: &Graph, findings: &mut Diagnostics) {
+    let mut resets = petgraph::graphmap::DiGraphMap::new();
+    for (name, spec) in &graph.nodes {
+        for reset in &spec.policies.resets {
+            resets.add_edge(name, reset, ());
+        }
+    }
+    for cycle in cycles(&resets) {
+        let message = format!("the bounds of {} reset each other", shown(&cycle));
+        let finding = Diagnostic::error("GR034", message);
+        let finding = finding.at(graph.nodes[cycle[0]].place.clone(), "one of them");
+        findings.push(finding.help("let only one of them reset the other"));
+    }
+}
+
+/// The sets of nodes that lead back to themselves, each sorted by name.
+fn cycles<'a>(ways: &petgraph::graphmap::DiGraphMap<&'a NodeName, ()>) -> Vec<Vec<&'a NodeName>> {
+    let is_cycle = |it: &Vec<&'a NodeName>| it.len() > 1 || ways.contains_edge(it[0], it[0]);
+    let mut found: Vec<Vec<&NodeName>> = tarjan_scc(ways).into_iter().filter(is_cycle).collect();
+    found.iter_mut().for_each(|it| it.sort());
+    found.sort();
+    found
+}
+
+fn shown(names: &[&NodeName]) -> String {
+    let names: Vec<String> = names.iter().map(|it| format!("`{it}`")).collect();
+    names.join(", ")
+}

@@ -1,0 +1,140 @@
+//! From a graph as written to a graph that can run.
+//!
+//! [`compile`] reports everything that is wrong, or hands over a [`CompiledGraph`] that no
+//! longer changes.
+
+mod bounds;
+mod checks;
+mod flow;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use petgraph::graphmap::DiGraphMap;
+
+use crate::{
+    diagnostic::Diagnostics,
+    graph::{Edge, Graph, NodeSpec, Target},
+    id::NodeName,
+    state::Schema,
+};
+
+/// A graph that passed every check. It is immutable and cheap to clone.
+#[derive(Clone, Debug)]
+pub struct CompiledGraph(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    graph: Graph,
+    /// For each node, the positions of the edges that leave it.
+    leaving: BTreeMap<NodeName, Vec<usize>>,
+    /// For each node that waits, the nodes it waits for.
+    joins: BTreeMap<NodeName, Vec<NodeName>>,
+}
+
+/// Checks a graph and prepares it to run; gives the warnings as well.
+///
+/// # Errors
+///
+/// Returns every finding of every check, not only the first.
+pub fn compile(
+    (graph, mut findings): (Graph, Diagnostics),
+) -> Result<(CompiledGraph, Diagnostics), Diagnostics> {
+    checks::run(&graph, &mut findings);
+    if !findings.has_errors() {
+        // These follow edges, so every edge must lead somewhere.
+        bounds::run(&graph, &mut findings);
+        flow::run(&graph, &mut findings);
+    }
+    let mut leaving: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
+    let mut joins = BTreeMap::new();
+    for (position, edge) in graph.edges.iter().enumerate() {
+        for from in edge.sources() {
+            leaving.entry(from.clone()).or_default().push(position);
+        }
+        if let Edge::Join { from, to, .. } = edge {
+            joins.insert(to.clone(), from.clone());
+        }
+    }
+    findings.or_ok(CompiledGraph(Arc::new(Parts { graph, leaving, joins })))
+}
+
+impl CompiledGraph {
+    /// The definition it was compiled from.
+    pub fn graph(&self) -> &Graph {
+        &self.0.graph
+    }
+
+    /// The channels of the graph.
+    pub fn schema(&self) -> &Schema {
+        &self.0.graph.schema
+    }
+
+    /// The node of that name.
+    pub fn node(&self, name: &NodeName) -> Option<&NodeSpec> {
+        self.0.graph.nodes.get(name)
+    }
+
+    /// The edges that leave a node.
+    pub fn leaving(&self, name: &NodeName) -> impl Iterator<Item = &Edge> {
+        let positions = self.0.leaving.get(name).map_or(&[][..], Vec::as_slice);
+        positions.iter().map(|&position| &self.0.graph.edges[position])
+    }
+
+    /// The nodes that a joining node waits for.
+    pub fn awaited_by(&self, name: &NodeName) -> &[NodeName] {
+        self.0.joins.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The ways of a graph from node to node, each kind of edge included if asked for.
+fn ways<'a>(
+    graph: &'a Graph,
+    include: impl Fn(&'a NodeName, Way) -> bool,
+) -> DiGraphMap<&'a NodeName, ()> {
+    let mut ways = DiGraphMap::new();
+    for name in graph.nodes.keys() {
+        ways.add_node(name);
+    }
+    let mut add = |from, to: &'a Target, way| {
+        if let (Target::Node(to), true) = (to, include(from, way)) {
+            ways.add_edge(from, to, ());
+        }
+    };
+    for edge in &graph.edges {
+        for from in edge.sources() {
+            match edge {
+                Edge::Then { to, .. } => add(from, to, Way::Edge),
+                Edge::Route { route, .. } => {
+                    route.ways().iter().for_each(|it| add(from, &it.to, Way::Edge));
+                }
+                Edge::May { to, .. } => to.iter().for_each(|it| add(from, it, Way::Edge)),
+                Edge::Join { .. } => (),
+            }
+        }
+    }
+    for (from, spec) in &graph.nodes {
+        spec.policies.exhausted.iter().for_each(|it| add(from, it, Way::Exhausted));
+        spec.policies.catch.iter().for_each(|it| add(from, &it.to, Way::Catch));
+    }
+    for edge in &graph.edges {
+        if let Edge::Join { from, to, .. } = edge {
+            for from in from {
+                if include(from, Way::Edge) {
+                    ways.add_edge(from, to, ());
+                }
+            }
+        }
+    }
+    ways
+}
+
+/// The kinds of ways from node to node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Along an edge.
+    Edge,
+    /// Where a used-up bound leads.
+    Exhausted,
+    /// Where a failure leads.
+    Catch,
+}

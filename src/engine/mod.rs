@@ -1,0 +1,235 @@
+//! Runs a compiled graph: the rules of a super-step, and the loop that follows them.
+//!
+//! Start with [`superstep`], where everything is decided, then read `driver`, which does it.
+
+mod budget;
+mod driver;
+pub mod superstep;
+mod task;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde_json::Value;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+use self::{driver::Driver, superstep::Machine};
+use crate::{
+    checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, RunInfo},
+    compile::CompiledGraph,
+    event::{Event, EventSink, Status},
+    graph::{Limits, Question},
+    id::{NodeName, RunId, TaskId},
+    state::{State, StateError, Update},
+};
+
+/// How long running tasks may go on after a stop was asked for.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Runs one graph, saving every result in one place.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    graph: CompiledGraph,
+    checkpointer: Arc<dyn Checkpointer>,
+    limits: Limits,
+    grace: Duration,
+}
+
+/// How a run came to rest.
+#[derive(Clone, Debug)]
+pub struct RunEnd {
+    /// Done, failed, paused, limit or interrupted.
+    pub status: Status,
+    /// Why, if not done.
+    pub reason: Option<String>,
+    /// Where it stands.
+    pub position: Position,
+    /// Its state.
+    pub state: State,
+    /// What it waits for.
+    pub questions: Vec<OpenQuestion>,
+}
+
+/// A question that nobody has answered yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenQuestion {
+    /// The task that waits.
+    pub task: TaskId,
+    /// Its node.
+    pub node: NodeName,
+    /// The question; its key is unique among the open ones.
+    pub question: Question,
+}
+
+/// A run could not be started or resumed, or not be saved.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The input does not fit the state.
+    #[error("the input does not fit the state")]
+    Input(#[source] StateError),
+    /// What was saved does not fit the graph any more.
+    #[error("run `{run}` was saved by a workflow that differs from this one")]
+    Changed {
+        /// The run.
+        run: RunId,
+        /// What differs.
+        #[source]
+        source: superstep::RestoreError,
+    },
+    /// An answer does not fit its question; the question stays open.
+    #[error("the answer to `{key}` does not fit: {}", problems.join("; "))]
+    WrongAnswer {
+        /// The question.
+        key: String,
+        /// Every place where it does not fit.
+        problems: Vec<String>,
+    },
+    /// An answer is for a question that is not open.
+    #[error("no open question has the key `{key}`")]
+    UnknownQuestion {
+        /// The key.
+        key: String,
+        /// The keys of the open questions.
+        open: Vec<String>,
+    },
+    /// The run has reached its end already.
+    #[error("the run is {} already", .0.as_str())]
+    NothingToDo(Status),
+    /// The run could not be saved or loaded.
+    #[error("the run could not be saved or loaded")]
+    Checkpoint(#[from] CheckpointError),
+}
+
+/// Stops runs from outside.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    drain: CancellationToken,
+    now: CancellationToken,
+}
+
+impl Stop {
+    /// Starts no further node; running ones have ten seconds to finish, and what they did is saved.
+    pub fn drain(&self) {
+        self.drain.cancel();
+    }
+
+    /// Drops the running nodes at once. The last checkpoint and every finished task are kept.
+    pub fn now(&self) {
+        self.drain.cancel();
+        self.now.cancel();
+    }
+}
+
+impl Engine {
+    /// An engine with the limits of the graph.
+    pub fn new(graph: CompiledGraph, checkpointer: Arc<dyn Checkpointer>) -> Self {
+        let limits = graph.graph().limits.clone();
+        Self { graph, checkpointer, limits, grace: GRACE }
+    }
+
+    /// Puts other limits in the place of the graph's.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets how long running tasks may go on after [`Stop::drain`].
+    #[must_use]
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The limits of its runs.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Starts a run and drives it until it comes to rest.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the input does not fit the state or the run cannot be saved. A node that fails
+    /// is not an error here: the run rests as failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves a run that can be resumed, as if the process had died.
+    pub async fn start(
+        &self,
+        info: RunInfo,
+        input: Update,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let (machine, first, actions) =
+            Machine::start(self.graph.clone(), self.limits.clone(), info.id.clone(), &input)
+                .map_err(RunError::Input)?;
+        let mut driver = Driver::new(self, machine, events, stop, 0);
+        driver.accept(&info, &first).await?;
+        driver.drive(actions).await
+    }
+
+    /// Goes on with a saved run. Finished tasks are not run again.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such run, it is at its end, an answer fits no open question, or the
+    /// run cannot be loaded or saved.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::start`].
+    pub async fn resume(
+        &self,
+        run: &RunId,
+        answers: BTreeMap<String, Value>,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let saved = self.checkpointer.load(run).await?;
+        if saved.position.frontier.is_empty() {
+            return Err(RunError::NothingToDo(saved.summary.status));
+        }
+        let changed = |source| RunError::Changed { run: run.clone(), source };
+        let state = self.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
+        let checkpoint = Checkpoint { position: saved.position, state };
+        let (mut machine, mut actions) = Machine::restore(
+            self.graph.clone(),
+            self.limits.clone(),
+            run.clone(),
+            checkpoint,
+            saved.records,
+        )
+        .map_err(changed)?;
+        for (task, key, answer) in matched(machine.open_questions(), answers)? {
+            // The rest that the machine asked for was for want of these answers.
+            actions.retain(|it| !matches!(it, superstep::Action::Rest { .. }));
+            actions.extend(machine.apply(superstep::Event::Answered { task, key, answer }));
+        }
+        let step = machine.position().step;
+        let mut driver = Driver::new(self, machine, events, stop, saved.last_seq);
+        driver.go_on(Event::RunResumed { step }).await?;
+        driver.drive(actions).await
+    }
+}
+
+/// Finds the question of each answer and checks it, before anything is changed.
+fn matched(
+    open: Vec<OpenQuestion>,
+    answers: BTreeMap<String, Value>,
+) -> Result<Vec<(TaskId, String, Value)>, RunError> {
+    let mut found = Vec::new();
+    for (key, answer) in answers {
+        let Some(asked) = open.iter().find(|it| it.question.key == key) else {
+            let open = open.into_iter().map(|it| it.question.key).collect();
+            return Err(RunError::UnknownQuestion { key, open });
+        };
+        if let Err(problems) = asked.question.check(&answer) {
+            return Err(RunError::WrongAnswer { key, problems });
+        }
+        found.push((asked.task, key, answer));
+    }
+    Ok(found)
+}

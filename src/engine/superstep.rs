@@ -1,0 +1,508 @@
+//! The rules of a run, without I/O, clock or chance: events in, actions out.
+//!
+//! A [`Machine`] holds where a run stands. Whoever drives it performs the actions in their
+//! order, each durable before the next, and tells it what happened; the order in which results
+//! of one step come in makes no difference.
+
+mod frontier;
+mod settle;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use self::frontier::next_frontier;
+use super::{OpenQuestion, budget};
+use crate::{
+    checkpoint::{Activation, Checkpoint, Commit, Outcome, Position, TaskRecord},
+    compile::CompiledGraph,
+    event::{Spent, Status},
+    graph::{Command, ErrorKind, Failure, Input, Limits, Question, Via},
+    id::{NodeName, RunId, TaskId},
+    state::{State, StateError, Update},
+};
+
+/// What happened to a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Its node returned.
+    Finished {
+        /// The task.
+        task: TaskId,
+        /// What the node returned.
+        command: Command,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// Its node failed.
+    Failed {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        failure: Failure,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// Its node asked a person.
+    Asked {
+        /// The task.
+        task: TaskId,
+        /// The question.
+        question: Question,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// A person answered.
+    Answered {
+        /// The task.
+        task: TaskId,
+        /// The key of the question.
+        key: String,
+        /// The answer, checked against the question.
+        answer: Value,
+    },
+    /// The wait before the next attempt is over.
+    Woke {
+        /// The task.
+        task: TaskId,
+    },
+}
+
+/// One attempt at a task, and what it took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attempt {
+    /// Which one it is, from one.
+    pub number: u32,
+    /// Milliseconds.
+    pub ms: u64,
+    /// What models took.
+    pub spent: Spent,
+}
+
+/// What the attempts at a task took together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Took {
+    ms: u64,
+    spent: Spent,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Save what became of a task, durably, before anything that follows.
+    Record(TaskRecord),
+    /// Save a step, durably, before anything that follows.
+    Commit(Commit),
+    /// Run a node.
+    Run(Box<Task>),
+    /// Wait, then say [`Event::Woke`].
+    Sleep {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt that failed.
+        attempt: u32,
+        /// Why it failed.
+        failure: Failure,
+        /// How long.
+        ms: u64,
+    },
+    /// Stop: nothing can go on.
+    Rest {
+        /// Done, failed, paused or limit.
+        status: Status,
+        /// Why, if not done.
+        reason: Option<String>,
+    },
+}
+
+/// A node to run, and all that it sees.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// The task.
+    pub id: TaskId,
+    /// The node.
+    pub node: NodeName,
+    /// The attempt, from one.
+    pub attempt: u32,
+    /// What it works on.
+    pub input: Input,
+    /// By which way the run came to it.
+    pub via: Via,
+    /// How often each node has run since its count was last reset.
+    pub visits: Arc<BTreeMap<NodeName, u32>>,
+    /// The state at the start of the step.
+    pub state: Arc<State>,
+    /// The answers the task has been given.
+    pub answers: BTreeMap<String, Value>,
+}
+
+/// What was saved does not fit the graph.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RestoreError {
+    /// A node that is to run is not there.
+    #[error("node `{0}` is to run next, and the workflow has no such node")]
+    Node(NodeName),
+    /// A value does not fit the state.
+    #[error("the saved state does not fit")]
+    State(#[from] StateError),
+    /// A record is of a task that is not in the step.
+    #[error("the record of task {0} belongs to no task of the step")]
+    Record(TaskId),
+}
+
+/// A run, as its rules see it.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    graph: CompiledGraph,
+    limits: Limits,
+    run: RunId,
+    position: Position,
+    state: Arc<State>,
+    visits: Arc<BTreeMap<NodeName, u32>>,
+    tasks: Vec<TaskState>,
+    /// The tasks whose records are not final.
+    open: usize,
+}
+
+/// How a task of the current step stands.
+#[derive(Clone, Debug, Default)]
+struct TaskState {
+    phase: Phase,
+    attempt: u32,
+    took: Took,
+    answers: BTreeMap<String, Value>,
+    record: Option<TaskRecord>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Phase {
+    /// A driver has it, or should.
+    #[default]
+    Running,
+    /// It waits for its next attempt.
+    Sleeping,
+    /// It waits for a person.
+    Waiting(Question),
+    /// It failed, and nothing caught it.
+    Failed(String),
+    /// Its record is final.
+    Settled,
+}
+
+impl TaskState {
+    fn is_untouched(&self) -> bool {
+        self.phase == Phase::Running && self.answers.is_empty()
+    }
+}
+
+impl Event {
+    /// The task it is about.
+    pub fn task(&self) -> TaskId {
+        match self {
+            Self::Finished { task, .. }
+            | Self::Failed { task, .. }
+            | Self::Asked { task, .. }
+            | Self::Answered { task, .. }
+            | Self::Woke { task } => *task,
+        }
+    }
+}
+
+impl Took {
+    fn add(&mut self, attempt: &Attempt) {
+        self.ms += attempt.ms;
+        self.spent.add(&attempt.spent);
+    }
+}
+
+impl Machine {
+    /// Starts a run: gives the commit that accepts it, and what is to be done then.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the input does not fit the state.
+    pub fn start(
+        graph: CompiledGraph,
+        limits: Limits,
+        run: RunId,
+        input: &Update,
+    ) -> Result<(Self, Commit, Vec<Action>), StateError> {
+        graph.schema().check(input)?;
+        let empty = graph.schema().empty();
+        let (state, changes) =
+            graph.schema().apply(empty, [input]).map_err(|refused| refused.error)?;
+        let mut position = Position::default();
+        for node in &graph.graph().entry {
+            position.visits.insert(node.clone(), 1);
+            let activation =
+                Activation { node: node.clone(), input: Input::State, via: Via::Start };
+            position.frontier.push(activation);
+        }
+        position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
+        let commit = Commit { position: position.clone(), changes };
+        let machine = Self::at(graph, limits, run, Checkpoint { position, state });
+        let actions = machine.begin_step();
+        Ok((machine, commit, actions))
+    }
+
+    /// Takes a run up again where it was saved: gives what is still to be done.
+    ///
+    /// # Errors
+    ///
+    /// Fails when what was saved does not fit the graph.
+    pub fn restore(
+        graph: CompiledGraph,
+        limits: Limits,
+        run: RunId,
+        checkpoint: Checkpoint,
+        records: Vec<TaskRecord>,
+    ) -> Result<(Self, Vec<Action>), RestoreError> {
+        let strange = checkpoint.position.frontier.iter().find(|it| graph.node(&it.node).is_none());
+        if let Some(activation) = strange {
+            return Err(RestoreError::Node(activation.node.clone()));
+        }
+        let mut machine = Self::at(graph, limits, run, checkpoint);
+        for record in records {
+            let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;
+            machine.recall(index, record);
+        }
+        if machine.tasks.iter().all(TaskState::is_untouched) {
+            let actions = machine.begin_step();
+            return Ok((machine, actions));
+        }
+        let mut actions: Vec<Action> = (0..machine.tasks.len())
+            .filter(|&it| machine.tasks[it].phase == Phase::Running)
+            .map(|it| Action::Run(Box::new(machine.task(it))))
+            .collect();
+        actions.extend(machine.go_on());
+        Ok((machine, actions))
+    }
+
+    /// Takes in what happened and gives what is to be done.
+    ///
+    /// An event about a task that is settled or not of this step changes nothing, so that one
+    /// that is told twice does no harm.
+    pub fn apply(&mut self, event: Event) -> Vec<Action> {
+        let Some(index) = self.index(event.task()) else { return Vec::new() };
+        let expected = match (&event, &self.tasks[index].phase) {
+            (Event::Woke { .. }, phase) => *phase == Phase::Sleeping,
+            (Event::Answered { key, .. }, Phase::Waiting(question)) => {
+                self.open_key(index, question) == *key
+            }
+            (Event::Answered { .. }, _) => false,
+            (
+                Event::Finished { attempt, .. }
+                | Event::Failed { attempt, .. }
+                | Event::Asked { attempt, .. },
+                phase,
+            ) => *phase == Phase::Running && attempt.number == self.tasks[index].attempt,
+        };
+        if !expected {
+            return Vec::new();
+        }
+        match event {
+            Event::Finished { command, attempt, .. } => {
+                self.tasks[index].took.add(&attempt);
+                self.finish(index, command)
+            }
+            Event::Failed { failure, attempt, .. } => {
+                self.tasks[index].took.add(&attempt);
+                self.fail(index, failure)
+            }
+            Event::Asked { question, attempt, .. } => {
+                self.tasks[index].took.add(&attempt);
+                self.wait_for(index, question)
+            }
+            Event::Answered { answer, .. } => self.answer(index, answer),
+            Event::Woke { .. } => {
+                self.tasks[index].phase = Phase::Running;
+                vec![Action::Run(Box::new(self.task(index)))]
+            }
+        }
+    }
+
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Where the run stands.
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    /// The state of the run.
+    pub fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// The graph it runs.
+    pub fn graph(&self) -> &CompiledGraph {
+        &self.graph
+    }
+
+    /// The questions that wait for an answer, each with a key of its own.
+    pub fn open_questions(&self) -> Vec<OpenQuestion> {
+        let asked = self.tasks.iter().enumerate().filter_map(|(index, it)| match &it.phase {
+            Phase::Waiting(question) => Some((index, question)),
+            _ => None,
+        });
+        asked
+            .map(|(index, question)| OpenQuestion {
+                task: self.id(index),
+                node: self.position.frontier[index].node.clone(),
+                question: Question { key: self.open_key(index, question), ..question.clone() },
+            })
+            .collect()
+    }
+
+    fn at(graph: CompiledGraph, limits: Limits, run: RunId, checkpoint: Checkpoint) -> Self {
+        let Checkpoint { position, state } = checkpoint;
+        let tasks = vec![TaskState { attempt: 1, ..TaskState::default() }; position.frontier.len()];
+        let (open, visits) = (tasks.len(), Arc::new(position.visits.clone()));
+        Self { graph, limits, run, position, state: Arc::new(state), visits, tasks, open }
+    }
+
+    fn id(&self, index: usize) -> TaskId {
+        let index = u32::try_from(index).expect("a frontier is far smaller than 2³²");
+        TaskId { step: self.position.step.next(), index }
+    }
+
+    fn index(&self, task: TaskId) -> Option<usize> {
+        let index = usize::try_from(task.index).ok()?;
+        (task.step == self.position.step.next() && index < self.tasks.len()).then_some(index)
+    }
+
+    fn task(&self, index: usize) -> Task {
+        let Activation { node, input, via } = self.position.frontier[index].clone();
+        Task {
+            id: self.id(index),
+            node,
+            attempt: self.tasks[index].attempt,
+            input,
+            via,
+            visits: Arc::clone(&self.visits),
+            state: Arc::clone(&self.state),
+            answers: self.tasks[index].answers.clone(),
+        }
+    }
+
+    /// The key of a waiting question: its own, unless another open question has the same.
+    fn open_key(&self, index: usize, question: &Question) -> String {
+        let same = self
+            .tasks
+            .iter()
+            .filter(|it| matches!(&it.phase, Phase::Waiting(other) if other.key == question.key));
+        if same.count() > 1 {
+            format!("{}@{}", question.key, self.id(index))
+        } else {
+            question.key.clone()
+        }
+    }
+
+    /// Puts a saved record back in its place.
+    fn recall(&mut self, index: usize, record: TaskRecord) {
+        let task = &mut self.tasks[index];
+        match &record.outcome {
+            Outcome::Finished { .. } | Outcome::Caught { .. } => {
+                if task.phase != Phase::Settled {
+                    self.open -= 1;
+                }
+                task.phase = Phase::Settled;
+                task.record = Some(record);
+            }
+            Outcome::Failed { .. } => {
+                task.took = Took { ms: record.ms, spent: record.spent };
+                task.phase = Phase::Running;
+            }
+            Outcome::Asked { question } => {
+                task.took = Took { ms: record.ms, spent: record.spent };
+                task.phase = Phase::Waiting(question.clone());
+            }
+            Outcome::Answered { key, answer } => {
+                task.answers.insert(key.clone(), answer.clone());
+                task.phase = Phase::Running;
+            }
+        }
+    }
+
+    /// Runs the frontier, or rests if it is empty or a limit stands before it.
+    fn begin_step(&self) -> Vec<Action> {
+        if self.tasks.is_empty() {
+            let failure = self.position.failure.clone();
+            let status = if failure.is_some() { Status::Failed } else { Status::Done };
+            return vec![Action::Rest { status, reason: failure }];
+        }
+        if self.position.limit.is_none()
+            && let Some(reason) = budget::reached(&self.limits, &self.position)
+        {
+            return vec![Action::Rest { status: Status::Limit, reason: Some(reason) }];
+        }
+        (0..self.tasks.len()).map(|it| Action::Run(Box::new(self.task(it)))).collect()
+    }
+
+    /// After a task came to rest: commits the step, rests the run, or waits for the others.
+    fn go_on(&mut self) -> Vec<Action> {
+        if self.open == 0 {
+            return self.commit();
+        }
+        let busy = |it: &TaskState| matches!(it.phase, Phase::Running | Phase::Sleeping);
+        if self.tasks.iter().any(busy) {
+            return Vec::new();
+        }
+        let failed = self.tasks.iter().find_map(|it| match &it.phase {
+            Phase::Failed(reason) => Some(reason.clone()),
+            _ => None,
+        });
+        let (status, reason) = match failed {
+            Some(reason) => (Status::Failed, reason),
+            None => {
+                let keys: Vec<String> =
+                    self.open_questions().into_iter().map(|it| it.question.key).collect();
+                (Status::Paused, format!("waiting for an answer to {}", keys.join(", ")))
+            }
+        };
+        vec![Action::Rest { status, reason: Some(reason) }]
+    }
+
+    /// Folds the records of the step, in task order, into the next checkpoint.
+    fn commit(&mut self) -> Vec<Action> {
+        let records: Vec<TaskRecord> =
+            std::mem::take(&mut self.tasks).into_iter().filter_map(|it| it.record).collect();
+        assert_eq!(
+            records.len(),
+            self.position.frontier.len(),
+            "every task of the step is settled"
+        );
+
+        let updates = records.iter().filter_map(|it| match &it.outcome {
+            Outcome::Finished { update, .. } => Some(update),
+            _ => None,
+        });
+        // Nobody looks at the old state any more, so lists grow in place.
+        let schema = self.graph.schema().clone();
+        let state = std::mem::replace(&mut self.state, Arc::new(schema.empty()));
+        let (state, changes) = match schema.apply(Arc::unwrap_or_clone(state), updates) {
+            Ok(next) => next,
+            Err(refused) => {
+                self.state = Arc::new(refused.state);
+                let reason = Failure::of(ErrorKind::Other, &refused.error).message;
+                return vec![Action::Rest { status: Status::Failed, reason: Some(reason) }];
+            }
+        };
+        self.position = next_frontier(&self.graph, &self.limits, &self.position, &records);
+        self.state = Arc::new(state);
+        self.visits = Arc::new(self.position.visits.clone());
+        self.tasks =
+            vec![TaskState { attempt: 1, ..TaskState::default() }; self.position.frontier.len()];
+        self.open = self.tasks.len();
+
+        let commit = Commit { position: self.position.clone(), changes };
+        let mut actions = vec![Action::Commit(commit)];
+        actions.extend(self.begin_step());
+        actions
+    }
+}

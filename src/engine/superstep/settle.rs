@@ -1,0 +1,176 @@
+//! What becomes of one task: its record, its retries, and where it leads.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Action, Machine, Phase, TaskState, Took};
+use crate::{
+    checkpoint::{Outcome, TaskRecord},
+    graph::{
+        Backoff, Command, Edge, ErrorKind, Failure, Goto, Hop, Question, Route, RouteError,
+        RouteView, Target,
+    },
+    id::{NodeName, TaskId},
+    state::Update,
+};
+
+/// The longest wait that a provider can ask for and get.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
+
+impl Machine {
+    /// A node returned: its update is checked, its routes are decided, and both are one record.
+    pub(super) fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
+        let node = self.position.frontier[index].node.clone();
+        let Command { mut update, goto } = command;
+        update.clears.extend(self.policies(&node).clears.iter().cloned());
+        let decided = self
+            .graph
+            .schema()
+            .check(&update)
+            .map_err(|error| Failure::of(ErrorKind::Other, &error))
+            .and_then(|()| self.decide(&node, &update, goto));
+        match decided {
+            Ok(hops) => self.settle(index, Outcome::Finished { update, hops }),
+            Err(failure) => self.fail(index, failure),
+        }
+    }
+
+    /// A node failed: it is tried again, or a route catches the failure, or the task has failed.
+    pub(super) fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
+        let node = self.position.frontier[index].node.clone();
+        let (task, attempt) = (self.id(index), self.tasks[index].attempt);
+        let policies = self.policies(&node);
+        if failure.transient && attempt < policies.retry.attempts_max {
+            let ms = self.wait_ms(&policies.retry, task, attempt, failure.retry_after_ms);
+            let state = &mut self.tasks[index];
+            state.attempt += 1;
+            state.phase = Phase::Sleeping;
+            return vec![Action::Sleep { task, node, attempt, failure, ms }];
+        }
+        let catch = policies.catch.iter().find(|it| it.kind.is_none_or(|it| it == failure.kind));
+        if let Some(catch) = catch {
+            let hops = vec![Hop::To(catch.to.clone())];
+            return self.settle(index, Outcome::Caught { failure, hops });
+        }
+        let state = &mut self.tasks[index];
+        state.phase = Phase::Failed(format!("`{node}` failed: {}", failure.message));
+        let record = record(task, node, state, Outcome::Failed { failure });
+        self.then_go_on(record)
+    }
+
+    /// A node asked a person: the task waits.
+    pub(super) fn wait_for(&mut self, index: usize, question: Question) -> Vec<Action> {
+        let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
+        let state = &mut self.tasks[index];
+        state.phase = Phase::Waiting(question.clone());
+        let record = record(task, node, state, Outcome::Asked { question });
+        self.then_go_on(record)
+    }
+
+    /// A person answered: the node runs again, and finds the answer.
+    pub(super) fn answer(&mut self, index: usize, answer: Value) -> Vec<Action> {
+        let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
+        let state = &mut self.tasks[index];
+        let Phase::Waiting(question) = std::mem::take(&mut state.phase) else { return Vec::new() };
+        state.answers.insert(question.key.clone(), answer.clone());
+        let record = record(task, node, state, Outcome::Answered { key: question.key, answer });
+        vec![Action::Record(record), Action::Run(Box::new(self.task(index)))]
+    }
+
+    fn settle(&mut self, index: usize, outcome: Outcome) -> Vec<Action> {
+        let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
+        let state = &mut self.tasks[index];
+        state.phase = Phase::Settled;
+        let record = record(task, node, state, outcome);
+        state.record = Some(record.clone());
+        self.open -= 1;
+        self.then_go_on(record)
+    }
+
+    fn then_go_on(&mut self, record: TaskRecord) -> Vec<Action> {
+        let mut actions = vec![Action::Record(record)];
+        actions.extend(self.go_on());
+        actions
+    }
+
+    /// Where a finished task leads, by its edges and by its own choice.
+    fn decide(&self, node: &NodeName, update: &Update, goto: Goto) -> Result<Vec<Hop>, Failure> {
+        let (by_edges, chosen) = match goto {
+            Goto::Edges => (true, Vec::new()),
+            Goto::Also(chosen) => (true, chosen),
+            Goto::Instead(chosen) => (false, chosen),
+        };
+        let mut hops = Vec::new();
+        let mut may: Vec<Target> = Vec::new();
+        for edge in self.graph.leaving(node) {
+            match edge {
+                Edge::May { to, .. } => may.extend(to.iter().cloned()),
+                _ if !by_edges => (),
+                Edge::Then { to, .. } => hops.push(Hop::To(to.clone())),
+                Edge::Join { to, .. } => hops.push(Hop::Join(to.clone())),
+                Edge::Route { route, .. } => {
+                    let decided = self.ask_route(route.as_ref(), update);
+                    hops.extend(decided.map_err(|it| Failure::of(ErrorKind::Other, &it))?);
+                }
+            }
+        }
+        if let Some(hop) = chosen.iter().find(|it| !may.contains(&it.target())) {
+            let message = format!(
+                "`{node}` chose to go to `{}`, which is not declared with `may_go`",
+                hop.target()
+            );
+            return Err(Failure::new(ErrorKind::Other, message));
+        }
+        hops.extend(chosen);
+        Ok(hops)
+    }
+
+    /// A route sees the state of the step with the writes of its own task, never of siblings.
+    fn ask_route(&self, route: &dyn Route, update: &Update) -> Result<Vec<Hop>, RouteError> {
+        let looks_at = |name| route.reads().is_none_or(|reads| reads.contains(name));
+        let own = Update {
+            clears: update.clears.iter().filter(|it| looks_at(it)).cloned().collect(),
+            writes: update.writes.iter().filter(|(it, _)| looks_at(it)).cloned().collect(),
+        };
+        let visits = &self.visits;
+        if own.is_empty() {
+            return route.decide(&RouteView { state: &self.state, visits });
+        }
+        let (state, _) = self
+            .graph
+            .schema()
+            .apply(self.state.as_ref().clone(), [&own])
+            .map_err(|refused| RouteError::State(refused.error))?;
+        route.decide(&RouteView { state: &state, visits })
+    }
+
+    /// The wait before the next attempt: drawn by a hash, so that the rules stay pure and yet a
+    /// fleet of runs does not come back all at once.
+    fn wait_ms(
+        &self,
+        retry: &Backoff,
+        task: TaskId,
+        attempt: u32,
+        retry_after_ms: Option<u64>,
+    ) -> u64 {
+        let doubled = retry.initial.saturating_mul(1 << (attempt - 1).min(16)).min(retry.max);
+        let whole = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX);
+        let hash = blake3::hash(format!("{}/{task}/{attempt}", self.run).as_bytes());
+        let drawn = hash.as_bytes().iter().take(2).fold(0, |sum, &it| sum << 8 | u64::from(it));
+        let jittered = whole / 2 + (whole / 2).saturating_mul(drawn) / u64::from(u16::MAX);
+        let asked = retry_after_ms.unwrap_or(0);
+        let asked_max = u64::try_from(RETRY_AFTER_MAX.as_millis()).unwrap_or(u64::MAX);
+        jittered.max(asked.min(asked_max))
+    }
+
+    fn policies(&self, node: &NodeName) -> &crate::graph::Policies {
+        let spec = self.graph.node(node);
+        &spec.expect("a frontier names only nodes of the graph").policies
+    }
+}
+
+fn record(task: TaskId, node: NodeName, state: &TaskState, outcome: Outcome) -> TaskRecord {
+    let Took { ms, spent } = state.took;
+    TaskRecord { task, node, attempt: state.attempt, ms, spent, outcome }
+}

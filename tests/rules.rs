@@ -1,0 +1,418 @@
+//! The rules of a super-step, driven by hand: no runtime, no clock, no storage.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use graphrun::{
+    checkpoint::{Checkpoint, Commit, TaskRecord},
+    compile::{CompiledGraph, compile},
+    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    event::{Spent, Status},
+    graph::{
+        Backoff, Catch, Command, Dispatch, ErrorKind, Failure, GraphBuilder, Input, Limits, Node,
+        NodeContext, NodeError, Policies, Question, Target, Via,
+    },
+    id::{ChannelName, NodeName, RunId},
+    state::{State, Update},
+};
+use proptest::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// A node whose result the test decides.
+struct Decided;
+
+#[async_trait::async_trait]
+impl Node for Decided {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        unreachable!("these tests run no node")
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Notes {
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    notes: Vec<String>,
+    #[serde(default)]
+    round: u32,
+    ready: Option<bool>,
+}
+
+fn name(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+fn channel(name: &str) -> ChannelName {
+    ChannelName::parse(name).unwrap()
+}
+
+fn bounded(max_visits: u32, exhausted: &str) -> Policies {
+    let exhausted = match exhausted {
+        "fail" => Target::Fail,
+        node => Target::Node(name(node)),
+    };
+    Policies { max_visits: Some(max_visits), exhausted: Some(exhausted), ..Policies::default() }
+}
+
+fn compiled(builder: GraphBuilder) -> CompiledGraph {
+    compile(builder.build()).unwrap().0
+}
+
+fn attempt(number: u32) -> Attempt {
+    Attempt { number, ms: 0, spent: Spent::default() }
+}
+
+fn run_id() -> RunId {
+    RunId::parse("r").unwrap()
+}
+
+/// Notes which node ran, so that the order of updates can be seen in the state.
+fn noting(task: &Task) -> Command {
+    let note = match &task.input {
+        Input::State => task.node.to_string(),
+        Input::Value(value) => format!("{}({value})", task.node),
+    };
+    Update::default().write(channel("notes"), note).into()
+}
+
+/// A driver in memory: what it would have saved, and what it still has to do.
+struct Hand {
+    machine: Machine,
+    open: VecDeque<Task>,
+    records: Vec<TaskRecord>,
+    saved: Commit,
+    rest: Option<(Status, Option<String>)>,
+}
+
+impl Hand {
+    fn start(graph: &CompiledGraph) -> Self {
+        let limits = graph.graph().limits.clone();
+        let (machine, saved, actions) =
+            Machine::start(graph.clone(), limits, run_id(), &Update::default()).unwrap();
+        let mut hand =
+            Self { machine, open: VecDeque::new(), records: Vec::new(), saved, rest: None };
+        hand.perform(actions);
+        hand
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Record(record) => self.records.push(record),
+                Action::Commit(commit) => {
+                    self.records.clear();
+                    self.saved = commit;
+                }
+                Action::Run(task) => self.open.push_back(*task),
+                Action::Sleep { task, .. } => {
+                    let actions = self.machine.apply(Event::Woke { task });
+                    self.perform(actions);
+                }
+                Action::Rest { status, reason } => self.rest = Some((status, reason)),
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        let actions = self.machine.apply(event);
+        self.perform(actions);
+    }
+
+    fn finish(&mut self, task: &Task, command: Command) {
+        self.tell(Event::Finished { task: task.id, command, attempt: attempt(task.attempt) });
+    }
+
+    /// Runs to rest; `pick` chooses which open task ends next.
+    fn run(
+        mut self,
+        mut pick: impl FnMut(usize) -> usize,
+        node: impl Fn(&Task) -> Result<Command, Failure>,
+    ) -> (State, (Status, Option<String>)) {
+        while self.rest.is_none() {
+            let at = pick(self.open.len());
+            let task = self.open.remove(at).expect("a run that does not rest has open tasks");
+            let attempt = attempt(task.attempt);
+            let event = match node(&task) {
+                Ok(command) => Event::Finished { task: task.id, command, attempt },
+                Err(failure) => Event::Failed { task: task.id, failure, attempt },
+            };
+            let again = event.clone();
+            self.tell(event);
+            let told_twice = self.machine.apply(again);
+            assert!(told_twice.is_empty(), "an event told twice changed the run: {told_twice:?}");
+        }
+        (self.machine.state().as_ref().clone(), self.rest.unwrap())
+    }
+}
+
+fn notes(state: &State) -> Vec<String> {
+    state.read::<Notes>().unwrap().notes
+}
+
+fn diamond() -> CompiledGraph {
+    compiled(
+        GraphBuilder::new::<Notes>("diamond")
+            .node("plan", Decided)
+            .node("qc", Decided)
+            .node("ta", Decided)
+            .node("ux", Decided)
+            .node("sse", Decided)
+            .entry("plan")
+            .then("plan", "ta")
+            .then("plan", "ux")
+            .then("plan", "qc")
+            .join(["ta", "qc", "ux"], "sse")
+            .then("sse", "end"),
+    )
+}
+
+#[test]
+fn updates_apply_in_task_order_not_in_finish_order() {
+    let ordered = ["plan", "qc", "ta", "ux", "sse"];
+    let (first, _) = Hand::start(&diamond()).run(|_| 0, |task| Ok(noting(task)));
+    let (last, rest) = Hand::start(&diamond()).run(|open| open - 1, |task| Ok(noting(task)));
+    assert_eq!(notes(&first), ordered);
+    assert_eq!(notes(&last), ordered);
+    assert_eq!(rest, (Status::Done, None));
+}
+
+#[test]
+fn dispatches_run_in_the_order_they_were_sent_and_after_nodes_reached_by_edges() {
+    let graph = compiled(
+        GraphBuilder::new::<Notes>("map")
+            .node("plan", Decided)
+            .node("write", Decided)
+            .node("zoo", Decided)
+            .entry("plan")
+            .then("plan", "zoo")
+            .route("plan", ["write"], |_: &Notes| {
+                let send = |topic: &str| Dispatch { node: name("write"), input: json!(topic) };
+                vec![send("bees"), send("ants")]
+            }),
+    );
+    let (state, _) = Hand::start(&graph).run(|open| open - 1, |task| Ok(noting(task)));
+    assert_eq!(notes(&state), ["plan", "zoo", "write(\"bees\")", "write(\"ants\")"]);
+}
+
+#[test]
+fn a_used_up_bound_leads_where_it_says_and_a_reset_buys_new_visits() {
+    let lead = Policies { resets: vec![name("code")], ..bounded(2, "fail") };
+    let graph = compiled(
+        GraphBuilder::new::<Notes>("retry")
+            .node_with("code", Decided, bounded(3, "lead"))
+            .node("test", Decided)
+            .node_with("lead", Decided, lead)
+            .entry("code")
+            .then("code", "test")
+            .then("test", "code")
+            .then("lead", "code"),
+    );
+    let mut vias = Vec::new();
+    let mut hand = Hand::start(&graph);
+    while hand.rest.is_none() {
+        let task = hand.open.pop_front().unwrap();
+        if task.node == name("lead") {
+            vias.push(task.via.clone());
+        }
+        hand.finish(&task, noting(&task));
+    }
+    let ran = notes(hand.machine.state());
+    let count = |node: &str| ran.iter().filter(|it| *it == node).count();
+    assert_eq!((count("code"), count("test"), count("lead")), (9, 9, 2));
+    assert_eq!(vias[0], Via::Exhausted { node: name("code"), max_visits: 3 });
+    let (status, reason) = hand.rest.unwrap();
+    assert_eq!(status, Status::Failed);
+    assert_eq!(reason.unwrap(), "`lead` used up its 2 visits");
+}
+
+fn flaky() -> CompiledGraph {
+    let retry = Backoff { attempts_max: 3, ..Backoff::default() };
+    let catch = vec![
+        Catch { kind: Some(ErrorKind::Timeout), to: Target::Node(name("late")) },
+        Catch { kind: None, to: Target::Node(name("help")) },
+    ];
+    compiled(
+        GraphBuilder::new::<Notes>("flaky")
+            .node_with("call", Decided, Policies { retry, catch, ..Policies::default() })
+            .node("late", Decided)
+            .node("help", Decided)
+            .entry("call")
+            .then("call", "end"),
+    )
+}
+
+#[test]
+fn transient_failures_are_tried_again_and_what_stays_is_caught_by_its_kind() {
+    let failing = |kind: ErrorKind, transient: bool, until: u32| {
+        Hand::start(&flaky()).run(
+            |_| 0,
+            move |task: &Task| {
+                if task.node == name("call") && task.attempt <= until {
+                    Err(Failure { transient, ..Failure::new(kind, "no luck") })
+                } else {
+                    let told = task.via.error().unwrap_or_default();
+                    let note = format!("{} {} {told}", task.node, task.attempt);
+                    Ok(Update::default().write(channel("notes"), note).into())
+                }
+            },
+        )
+    };
+    assert_eq!(notes(&failing(ErrorKind::Other, true, 2).0), ["call 3 "]);
+    assert_eq!(notes(&failing(ErrorKind::Timeout, true, 3).0), ["late 1 no luck"]);
+    assert_eq!(notes(&failing(ErrorKind::Panic, false, 1).0), ["help 1 no luck"]);
+}
+
+#[test]
+fn a_failed_task_rests_the_run_after_its_siblings_and_only_it_runs_again() {
+    let graph = diamond();
+    let mut hand = Hand::start(&graph);
+    let plan = hand.open.pop_front().unwrap();
+    hand.finish(&plan, noting(&plan));
+    let (qc, ta, ux) = (hand.open[0].clone(), hand.open[1].clone(), hand.open[2].clone());
+    let failure = Failure::new(ErrorKind::Other, "boom");
+    hand.tell(Event::Failed { task: ta.id, failure, attempt: attempt(1) });
+    assert_eq!(hand.rest, None, "siblings are still at work");
+    hand.finish(&ux, noting(&ux));
+    hand.finish(&qc, noting(&qc));
+    assert_eq!(hand.rest, Some((Status::Failed, Some("`ta` failed: boom".into()))));
+
+    let checkpoint = Checkpoint {
+        position: hand.saved.position.clone(),
+        state: hand.machine.state().as_ref().clone(),
+    };
+    let limits = graph.graph().limits.clone();
+    let (_, actions) = Machine::restore(graph, limits, run_id(), checkpoint, hand.records).unwrap();
+    let again: Vec<&NodeName> = actions
+        .iter()
+        .map(|it| match it {
+            Action::Run(task) => &task.node,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(again, [&name("ta")]);
+}
+
+#[test]
+fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
+    let graph = compiled(GraphBuilder::new::<Notes>("ask").node("review", Decided).entry("review"));
+    let mut hand = Hand::start(&graph);
+    let task = hand.open.pop_front().unwrap();
+    let question = Question::new("ship", "ship it?");
+    hand.tell(Event::Asked { task: task.id, question, attempt: attempt(1) });
+    assert_eq!(hand.rest.take().unwrap().0, Status::Paused);
+
+    let answered =
+        |key: &str| Event::Answered { task: task.id, key: key.into(), answer: json!(null) };
+    hand.tell(answered("sink"));
+    assert!(hand.open.is_empty(), "an answer to another question went on");
+    hand.tell(answered("ship"));
+    let again = hand.open.pop_front().unwrap();
+    assert_eq!(again.answers, BTreeMap::from([("ship".into(), json!(null))]));
+    hand.tell(answered("ship"));
+    assert!(hand.open.is_empty(), "a stale answer went on");
+    hand.finish(&again, noting(&again));
+    assert_eq!(hand.rest, Some((Status::Done, None)));
+}
+
+#[test]
+fn a_limit_is_routed_once_and_else_rests_the_run() {
+    let counting = |limits: Limits| {
+        compiled(
+            GraphBuilder::new::<Notes>("count")
+                .node_with("count", Decided, bounded(50, "fail"))
+                .node("flush", Decided)
+                .entry("count")
+                .then("count", "count")
+                .then("flush", "fail")
+                .may_go("count", ["flush"])
+                .limits(limits),
+        )
+    };
+    let limits = Limits { steps: 5, ..Limits::default() };
+    let (state, rest) = Hand::start(&counting(limits)).run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!(notes(&state).len(), 5);
+    assert_eq!(rest, (Status::Limit, Some("the limit of 5 steps is reached".into())));
+
+    let exhausted = Some(Target::Node(name("flush")));
+    let limits = Limits { steps: 5, exhausted, ..Limits::default() };
+    let (state, rest) = Hand::start(&counting(limits)).run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!(notes(&state)[4..], ["count", "flush"]);
+    let reason = "`flush` ended the run: the limit of 5 steps is reached";
+    assert_eq!(rest, (Status::Failed, Some(reason.into())));
+}
+
+#[test]
+fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Ready {
+        ready: Option<bool>,
+    }
+    let choose = |it: &Ready| if it.ready == Some(true) { "yes" } else { "no" };
+    let graph = compiled(
+        GraphBuilder::new::<Notes>("own")
+            .node("writer", Decided)
+            .node("sibling", Decided)
+            .node("yes", Decided)
+            .node("no", Decided)
+            .entry("writer")
+            .entry("sibling")
+            .route("writer", ["yes", "no"], choose)
+            .route("sibling", ["yes", "no"], choose),
+    );
+    let (state, _) = Hand::start(&graph).run(
+        |_| 0,
+        |task| {
+            Ok(match task.node.as_str() {
+                "writer" => Update::default().write(channel("ready"), true).into(),
+                "sibling" => Command::default(),
+                _ => noting(task),
+            })
+        },
+    );
+    assert_eq!(notes(&state), ["no", "yes"]);
+}
+
+#[test]
+fn a_write_that_does_not_fit_is_the_failure_of_its_node() {
+    let graph = compiled(GraphBuilder::new::<Notes>("bad").node("bad", Decided).entry("bad"));
+    let (_, (status, reason)) = Hand::start(&graph)
+        .run(|_| 0, |_| Ok(Update::default().write(channel("round"), "three").into()));
+    assert_eq!(status, Status::Failed);
+    let reason = reason.unwrap();
+    assert!(reason.starts_with("`bad` failed: `round` does not take this value"), "{reason}");
+}
+
+proptest! {
+    /// A loop with fan-out, retries and joins ends in one state, whatever the order of results.
+    #[test]
+    fn the_order_of_results_makes_no_difference(choices in prop::collection::vec(any::<usize>(), 64)) {
+        let retry = Backoff { attempts_max: 3, ..Backoff::default() };
+        let graph = compiled(
+            GraphBuilder::new::<Notes>("mesh")
+                .node_with("start", Decided, bounded(3, "done"))
+                .node_with("a", Decided, Policies { retry, ..Policies::default() })
+                .node("b", Decided)
+                .node("c", Decided)
+                .node("done", Decided)
+                .entry("start")
+                .then("start", "a")
+                .then("start", "b")
+                .then("start", "c")
+                .join(["a", "b", "c"], "start")
+                .then("done", "end"),
+        );
+        let node = |task: &Task| {
+            if task.node == name("a") && task.attempt == 1 {
+                Err(Failure { transient: true, ..Failure::new(ErrorKind::Other, "again") })
+            } else {
+                Ok(noting(task))
+            }
+        };
+        let (expected, _) = Hand::start(&graph).run(|_| 0, node);
+        let mut at = 0;
+        let pick = |open: usize| { at += 1; choices[at % choices.len()] % open };
+        let (state, _) = Hand::start(&graph).run(pick, node);
+        prop_assert_eq!(state, expected);
+    }
+}
