@@ -155,6 +155,20 @@ pub struct RunInfo {
     pub origin: Value,
 }
 
+impl RunInfo {
+    /// A run that begins now, under an id that sorts by time and serves as its name.
+    pub fn new(workflow: impl Into<String>) -> Self {
+        let id = ulid::Ulid::new().to_string();
+        Self {
+            id: RunId::parse(&id).expect("a ULID is made of letters and digits"),
+            name: id.to_lowercase(),
+            workflow: workflow.into(),
+            created: jiff::Timestamp::now().to_string(),
+            origin: Value::Null,
+        }
+    }
+}
+
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSummary {

@@ -9,6 +9,7 @@ mod task;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use crate::{
     event::{Event, EventSink, Status},
     graph::{Limits, Question},
     id::{NodeName, RunId, TaskId},
-    state::{State, StateError, Update},
+    state::{NotFields, State, StateError, Update},
 };
 
 /// How long running tasks may go on after a stop was asked for.
@@ -67,6 +68,9 @@ pub enum RunError {
     /// The input does not fit the state.
     #[error("the input does not fit the state")]
     Input(#[source] StateError),
+    /// The input is no struct of channels.
+    #[error("the input is no struct of channels")]
+    Fields(#[source] NotFields),
     /// What was saved does not fit the graph any more.
     #[error("run `{run}` was saved by a workflow that differs from this one")]
     Changed {
@@ -144,6 +148,18 @@ impl Engine {
     /// The limits of its runs.
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Starts a run with the fields of a struct as its input, and drives it unwatched until it
+    /// comes to rest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::start`].
+    pub async fn run<I: Serialize + Sync>(&self, input: &I) -> Result<RunEnd, RunError> {
+        let input = Update::of(input).map_err(RunError::Fields)?;
+        let info = RunInfo::new(&self.graph.graph().name);
+        self.start(info, input, EventSink::default(), &Stop::default()).await
     }
 
     /// Starts a run and drives it until it comes to rest.

@@ -6,10 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::NodeError;
-use crate::{
-    id::{ChannelName, NodeName},
-    state::Update,
-};
+use crate::{id::NodeName, state::Update};
 
 /// The answer of a node: what to write, and where to go if the edges alone should not decide.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +84,7 @@ impl<W: Serialize> IntoCommand for W {
     type Writes = W;
 
     fn into_command(self) -> Result<Command, NodeError> {
-        Ok(Command { update: update_of(&self)?, goto: Goto::Edges })
+        Ok(Command { update: Update::of(&self)?, goto: Goto::Edges })
     }
 }
 
@@ -95,7 +92,7 @@ impl<W: Serialize> IntoCommand for Command<W> {
     type Writes = W;
 
     fn into_command(self) -> Result<Command, NodeError> {
-        Ok(Command { update: update_of(&self.update)?, goto: self.goto })
+        Ok(Command { update: Update::of(&self.update)?, goto: self.goto })
     }
 }
 
@@ -134,24 +131,4 @@ impl fmt::Display for Target {
             Self::Fail => f.write_str("fail"),
         }
     }
-}
-
-/// A write for each field that is not null: a null field is one the node left alone.
-fn update_of<W: Serialize>(writes: &W) -> Result<Update, NodeError> {
-    let fields = match serde_json::to_value(writes)? {
-        Value::Object(fields) => fields,
-        Value::Null => return Ok(Update::default()),
-        other => {
-            return Err(NodeError::permanent(format!(
-                "a node writes a struct of channels, this one returned `{other}`"
-            )));
-        }
-    };
-    let mut update = Update::default();
-    for (name, value) in fields {
-        if !value.is_null() {
-            update.writes.push((ChannelName::parse(&name)?, value));
-        }
-    }
-    Ok(update)
 }

@@ -9,7 +9,7 @@ use super::{ReadError, Reading, Reducer, Type};
 use crate::id::ChannelName;
 
 /// Reads a model's answer into the normal form of a channel's type.
-pub type Reader = fn(Value) -> Result<Reading<Value>, ReadError>;
+pub type ReadAnswer = fn(Value) -> Result<Reading<Value>, ReadError>;
 
 /// A named place in the state.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct Channel {
     validator: Arc<Validator>,
     reducer: Reducer,
     default: Option<Arc<Value>>,
-    reader: Option<Reader>,
+    reader: Option<ReadAnswer>,
 }
 
 impl Channel {
@@ -51,7 +51,7 @@ impl Channel {
 
     /// Says how a model's answer is read into this channel.
     #[must_use]
-    pub fn with_reader(mut self, reader: Reader) -> Self {
+    pub fn with_reader(mut self, reader: ReadAnswer) -> Self {
         self.reader = Some(reader);
         self
     }
@@ -82,7 +82,7 @@ impl Channel {
     }
 
     /// How a model's answer is read, if not as it stands.
-    pub fn reader(&self) -> Option<Reader> {
+    pub fn reader(&self) -> Option<ReadAnswer> {
         self.reader
     }
 

@@ -14,11 +14,11 @@ mod update;
 mod value;
 
 pub use self::{
-    channel::{Channel, Reader},
+    channel::{Channel, ReadAnswer},
     lenient::{ReadError, ReadLeniently, Reading, read_as},
     reducer::{Fold, ReduceError, Reducer},
     schema::{Refused, Schema, SchemaError, StateError},
     types::{Field, Record, Type},
-    update::{Change, ChangeKind, Update},
+    update::{Change, ChangeKind, NotFields, Update},
     value::{State, ViewError},
 };

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Change, Channel, Reader, ReduceError, State, Update, folding::Folding};
+use super::{Change, Channel, ReadAnswer, ReduceError, State, Update, folding::Folding};
 use crate::id::{ChannelName, NameError};
 
 /// Every channel of a state, in the order they were declared. Cheap to clone.
@@ -114,7 +114,7 @@ impl Schema {
     /// # Errors
     ///
     /// Fails when there is no such channel.
-    pub fn with_reader(self, channel: &str, reader: Reader) -> Result<Self, SchemaError> {
+    pub fn with_reader(self, channel: &str, reader: ReadAnswer) -> Result<Self, SchemaError> {
         let at = self.index(channel).ok_or_else(|| SchemaError::Unknown(channel.to_owned()))?;
         let mut channels = Arc::unwrap_or_clone(self.0);
         channels.list[at] = channels.list[at].clone().with_reader(reader);

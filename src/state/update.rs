@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thiserror::Error;
 
-use crate::id::ChannelName;
+use crate::id::{ChannelName, NameError};
 
 /// What a task wants to change. Nobody sees it before the step is committed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,7 +17,41 @@ pub struct Update {
     pub writes: Vec<(ChannelName, Value)>,
 }
 
+/// A value is not a struct of channels.
+#[derive(Debug, Error)]
+pub enum NotFields {
+    /// It is no struct.
+    #[error("expected a struct of channels, got `{0}`")]
+    Kind(Value),
+    /// A field cannot be the name of a channel.
+    #[error("a field cannot be a channel")]
+    Name(#[from] NameError),
+    /// It cannot be written as JSON.
+    #[error("the struct cannot be written as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
 impl Update {
+    /// A write for each field of a struct that is not null: a null field is one left alone.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the value is no struct whose fields can be channels.
+    pub fn of<W: Serialize>(fields: &W) -> Result<Self, NotFields> {
+        let fields = match serde_json::to_value(fields)? {
+            Value::Object(fields) => fields,
+            Value::Null => return Ok(Self::default()),
+            other => return Err(NotFields::Kind(other)),
+        };
+        let mut update = Self::default();
+        for (name, value) in fields {
+            if !value.is_null() {
+                update.writes.push((ChannelName::parse(&name)?, value));
+            }
+        }
+        Ok(update)
+    }
+
     /// Adds a write.
     #[must_use]
     pub fn write(mut self, channel: ChannelName, value: impl Into<Value>) -> Self {
