@@ -1,0 +1,106 @@
+//! A loop whose route is a function over the typed state, with a bound that must be there.
+//!
+//! `cargo run --example typed_routing`
+
+use std::{error::Error, sync::Arc};
+
+use graphrun::{
+    compile::compile,
+    engine::Engine,
+    graph::{GraphBuilder, NodeContext, NodeError, Policies, Target, node_fn},
+    id::NodeName,
+    storage::MemoryStorage,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Draws a number near a target and corrects itself until it is near enough.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+struct Search {
+    target: Option<f64>,
+    guess: Option<f64>,
+    verdict: Option<Verdict>,
+    /// Every guess, in order: two nodes may write it, because `append` settles it.
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    history: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    TooFar,
+    Near,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Before {
+    target: f64,
+    guess: Option<f64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Guessed {
+    guess: f64,
+    history: Vec<f64>,
+}
+
+/// Newton's step for the square root of the target.
+async fn guess(reads: Before, _: NodeContext) -> Result<Guessed, NodeError> {
+    let last = reads.guess.unwrap_or(reads.target);
+    let guess = f64::midpoint(last, reads.target / last);
+    Ok(Guessed { guess, history: vec![guess] })
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Attempt {
+    target: f64,
+    guess: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Judged {
+    verdict: Verdict,
+}
+
+async fn judge(reads: Attempt, _: NodeContext) -> Result<Judged, NodeError> {
+    let off = (reads.guess * reads.guess - reads.target).abs();
+    Ok(Judged { verdict: if off < 1e-9 { Verdict::Near } else { Verdict::TooFar } })
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Verdicts {
+    verdict: Verdict,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    println!("{:?}", run(2.0).await?);
+    Ok(())
+}
+
+/// Gives the guesses that led to the square root of `target`.
+pub async fn run(target: f64) -> Result<Vec<f64>, Box<dyn Error>> {
+    // Without a bound on this loop the graph does not compile.
+    let bound = Policies {
+        max_visits: Some(20),
+        exhausted: Some(Target::Fail),
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Search>("square_root")
+        .input("target")
+        .node_with("guess", node_fn(guess), bound)
+        .node("judge", node_fn(judge))
+        .entry("guess")
+        .then("guess", "judge")
+        .route("judge", ["guess", "end"], |state: &Verdicts| match state.verdict {
+            Verdict::TooFar => "guess",
+            Verdict::Near => "end",
+        });
+    let (graph, _warnings) = compile(graph.build())?;
+    assert!(graph.node(&NodeName::parse("guess")?).is_some(), "the compiled graph can be asked");
+
+    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let input = Search { target: Some(target), ..Search::default() };
+    Ok(engine.run(&input).await?.state.read::<Search>()?.history)
+}

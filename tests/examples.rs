@@ -1,0 +1,40 @@
+//! Every example runs, and does what it says.
+
+use serde_json::json;
+
+#[path = "../examples/hello.rs"]
+mod hello;
+#[path = "../examples/human_in_the_loop.rs"]
+mod human_in_the_loop;
+#[path = "../examples/map_reduce.rs"]
+mod map_reduce;
+#[path = "../examples/typed_routing.rs"]
+mod typed_routing;
+
+#[tokio::test]
+async fn hello_greets() {
+    assert_eq!(hello::run().await.unwrap(), "Hello, world!");
+}
+
+#[tokio::test]
+async fn typed_routing_loops_until_the_guess_is_near() {
+    let guesses = typed_routing::run(2.0).await.unwrap();
+    assert_eq!(guesses.len(), 5, "{guesses:?}");
+    assert!((guesses[4] - std::f64::consts::SQRT_2).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn map_reduce_keeps_the_order_in_which_items_were_sent() {
+    let texts = ["to be or not to be", "that is the question", "", "aye"];
+    assert_eq!(map_reduce::run(&texts).await.unwrap(), (vec![6, 4, 0, 1], 11));
+}
+
+#[tokio::test]
+async fn human_in_the_loop_waits_refuses_and_goes_on() {
+    let told = human_in_the_loop::run(json!(false)).await.unwrap();
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    Ship this? two fixes
+    the answer to `ship` does not fit: "perhaps" is not of type "boolean"
+    shipped: Some(false)
+    "#);
+}
