@@ -2,8 +2,10 @@
 
 pub mod checkpoint;
 pub mod diagnostic;
+pub mod draw;
 pub mod event;
 pub mod graph;
 pub mod id;
 pub mod llm;
 pub mod state;
+pub mod storage;
