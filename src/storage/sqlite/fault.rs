@@ -1,0 +1,72 @@
+//! Why a transaction came to nothing, and what the caller is told about it.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use thiserror::Error;
+
+use crate::{checkpoint::CheckpointError, storage::rules::Refusal};
+
+/// Why a transaction came to nothing.
+#[derive(Debug, Error)]
+pub(super) enum Fault {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Unwritable(serde_json::Error),
+    #[error(transparent)]
+    Known(#[from] CheckpointError),
+}
+
+/// The database is in use by others for longer than anyone should use it.
+#[derive(Debug, Error)]
+#[error("another process has kept {path} locked for too long")]
+struct Locked {
+    path: String,
+    source: rusqlite::Error,
+}
+
+impl Fault {
+    /// The error for the caller who tried `action` on the database at `path`.
+    pub(super) fn explain(self, path: &Path, action: String) -> CheckpointError {
+        match self {
+            Self::Known(error) => error,
+            Self::Refused(refusal) => CheckpointError::Storage { action, source: refusal.into() },
+            Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },
+            Self::Sqlite(error) if is_damage(&error) => unusable(
+                path,
+                &format!(
+                    "the file is damaged ({error}); put a copy from before in its place, or move \
+                     it away to start with a new one"
+                ),
+            ),
+            Self::Sqlite(source) if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                let source = Locked { path: path.display().to_string(), source }.into();
+                CheckpointError::Storage { action, source }
+            }
+            Self::Sqlite(source) => CheckpointError::Storage { action, source: source.into() },
+        }
+    }
+}
+
+/// Whether the error says that what is in the file cannot have been written by us.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error;
+    match error {
+        Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        }
+        Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::InvalidColumnType(..)
+        | Error::Utf8Error(..) => true,
+        _ => false,
+    }
+}
+
+/// The error for a file that is not to be touched. The reason says what to do.
+pub(super) fn unusable(path: &Path, reason: &str) -> CheckpointError {
+    CheckpointError::Unusable { path: path.display().to_string(), reason: reason.to_owned() }
+}

@@ -1,0 +1,202 @@
+//! Opening a database, and refusing every file that is not one of ours.
+//!
+//! A file that is refused stays as it was, to the byte: what its header tells is read before SQLite
+//! sees it, as SQLite tidies up after the last process when it closes a database.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::{self, ErrorKind, Read},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{self, Path},
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use super::fault::{Fault, unusable};
+use crate::checkpoint::{CheckpointError, FORMAT_VERSION};
+
+/// Says that a SQLite file is one of ours: "grun" as a number.
+const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
+
+/// How long a transaction waits for those of other processes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// The two numbers in the header of a SQLite file that say whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Marks {
+    application_id: u32,
+    version: u32,
+}
+
+const MARKS: Marks = Marks { application_id: APPLICATION_ID, version: FORMAT_VERSION };
+const BLANK: Marks = Marks { application_id: 0, version: 0 };
+
+/// Opens the database, and makes it if there is none.
+pub(super) fn open(path: &Path) -> Result<Connection, CheckpointError> {
+    create_file(path).map_err(|error| inaccessible(path, &error))?;
+    check_header(path)?;
+    let mut connection = connect(path)?;
+    create_schema(&mut connection).map_err(|fault| unopened(path, fault))?;
+    make_ready(path, connection)
+}
+
+/// Opens the database if there is one. A file without content is none: it may be what is left of
+/// one, and runs are missed sooner if nobody puts an empty database in their place.
+pub(super) fn open_existing(path: &Path) -> Result<Connection, CheckpointError> {
+    check_header(path)?;
+    make_ready(path, connect(path)?)
+}
+
+/// Makes an empty file that only its owner can read, unless there is a file.
+fn create_file(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a file by its header, without SQLite.
+///
+/// Our marks are in the header from the first transaction on, before the write-ahead log is in
+/// use, so that no database of ours looks foreign here. What has no SQLite header is left to
+/// SQLite, which does not touch it either.
+fn check_header(path: &Path) -> Result<(), CheckpointError> {
+    let mut header = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(100).read_to_end(&mut header))
+        .map_err(|error| inaccessible(path, &error))?;
+    if header.starts_with(b"SQLite format 3\0") && header.len() == 100 {
+        let number = |at: usize| {
+            let bytes = header[at..at + 4].try_into().expect("four bytes are four bytes");
+            u32::from_be_bytes(bytes)
+        };
+        check_marks(path, Marks { application_id: number(68), version: number(60) })?;
+    }
+    Ok(())
+}
+
+fn connect(path: &Path) -> Result<Connection, CheckpointError> {
+    // Made absolute, since SQLite takes names like `:memory:` for something else.
+    let absolute = path::absolute(path).map_err(|error| inaccessible(path, &error))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(absolute, flags)
+        .and_then(|it| it.busy_timeout(BUSY_TIMEOUT).map(|()| it))
+        .map_err(|error| unopened(path, error.into()))?;
+    if connection.is_readonly("main").map_err(|error| unopened(path, error.into()))? {
+        return Err(inaccessible(path, &ErrorKind::PermissionDenied.into()));
+    }
+    Ok(connection)
+}
+
+/// Makes the tables if there are none. Of several processes that try, one does.
+///
+/// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
+fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
+    if marks(connection)? != BLANK {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tables: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if marks(&transaction)? == BLANK && tables == 0 {
+        transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "application_id", MARKS.application_id)?;
+        transaction.pragma_update(None, "user_version", MARKS.version)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Checks that a database is one of ours, and sets it up so that what is committed stays.
+fn make_ready(path: &Path, connection: Connection) -> Result<Connection, CheckpointError> {
+    let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
+    check_marks(path, found)?;
+    configure(&connection).map_err(|error| unopened(path, error.into()))?;
+    let journal: String = connection
+        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
+        .map_err(|error| unopened(path, error.into()))?;
+    if journal != "wal" {
+        let reason = "its file system does not take a write-ahead log; use one on a local disk";
+        return Err(unusable(path, reason));
+    }
+    Ok(connection)
+}
+
+/// With a write-ahead log, `synchronous=FULL` is what keeps committed steps through a power cut;
+/// the rest makes SQLite distrust the file.
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)
+}
+
+fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
+    let number = |name: &str| {
+        // Both are signed in SQLite and only compared here.
+        connection.pragma_query_value(None, name, |row| row.get(0)).map(i32::cast_unsigned)
+    };
+    Ok(Marks { application_id: number("application_id")?, version: number("user_version")? })
+}
+
+fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
+    if found == BLANK && path.metadata().is_ok_and(|it| it.len() == 0) {
+        return Err(unusable(
+            path,
+            "the file is empty; put a copy from before in its place, or \
+                                   remove it and start a new run",
+        ));
+    }
+    if found.application_id != APPLICATION_ID {
+        return Err(unusable(path, "it is a database of another program; give another path"));
+    }
+    if found.version != FORMAT_VERSION {
+        let reason = format!(
+            "it has format {}, and this program reads {FORMAT_VERSION}; use the program that \
+             wrote it",
+            found.version
+        );
+        return Err(unusable(path, &reason));
+    }
+    Ok(())
+}
+
+/// What is wrong with a database that SQLite does not open.
+fn unopened(path: &Path, fault: Fault) -> CheckpointError {
+    match fault {
+        Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            unusable(path, "it is no database; give another path")
+        }
+        Fault::Sqlite(error)
+            if matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly)
+            ) =>
+        {
+            inaccessible(path, &ErrorKind::PermissionDenied.into())
+        }
+        fault => fault.explain(path, format!("open {}", path.display())),
+    }
+}
+
+/// What is wrong with a file that cannot be opened.
+fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
+    let reason = match error.kind() {
+        ErrorKind::NotFound => {
+            "there is no such file; give the path of the runs you look for".into()
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "this user may not read and write it; change its permissions, or give another path"
+                .into()
+        }
+        ErrorKind::IsADirectory => "it is a folder; give the path of a file".into(),
+        _ => format!("it cannot be opened ({error}); give another path"),
+    };
+    unusable(path, &reason)
+}

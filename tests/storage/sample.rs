@@ -1,0 +1,164 @@
+//! Runs to save, and places to save them in.
+
+use std::{error::Error, sync::Arc};
+
+use graphrun::{
+    checkpoint::{
+        Activation, CheckpointError, Checkpointer, Commit, Outcome, Position, RunInfo, TaskRecord,
+    },
+    event::{EVENT_VERSION, Event, Spent, Stamped},
+    graph::{Failure, Hop, Input, Question, Target, Via},
+    id::{ChannelName, NodeName, RunId, Step, TaskId},
+    state::{Change, ChangeKind, Update},
+    storage::{MemoryStorage, SqliteStorage},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A place whose storage can be closed and opened again.
+pub(crate) enum Home {
+    Memory(Arc<MemoryStorage>),
+    Sqlite(TempDir),
+}
+
+impl Home {
+    pub(crate) fn memory() -> Self {
+        Self::Memory(Arc::default())
+    }
+
+    pub(crate) fn sqlite() -> Self {
+        Self::Sqlite(TempDir::new().unwrap())
+    }
+
+    /// Opens it anew: what one of these writes, the next must read.
+    pub(crate) fn open(&self) -> Arc<dyn Checkpointer> {
+        match self {
+            Self::Memory(storage) => Arc::clone(storage) as _,
+            Self::Sqlite(folder) => {
+                Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap())
+            }
+        }
+    }
+}
+
+pub(crate) fn run(id: &str) -> RunId {
+    RunId::parse(id).unwrap()
+}
+
+pub(crate) fn channel(name: &str) -> ChannelName {
+    ChannelName::parse(name).unwrap()
+}
+
+pub(crate) fn node(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+pub(crate) fn info(id: &str, name: &str) -> RunInfo {
+    RunInfo {
+        id: run(id),
+        name: name.into(),
+        workflow: "dev_team".into(),
+        created: "2025-06-01T12:00:00Z".into(),
+        origin: json!({"path": "graphs/dev_team.yaml"}),
+    }
+}
+
+/// A position with something in every field.
+pub(crate) fn position(step: u64) -> Position {
+    let activation = |name: &str, input, via| Activation { node: node(name), input, via };
+    let failure = Failure { raw: Some("{".into()), ..failure() };
+    Position {
+        step: Step(step),
+        frontier: vec![
+            activation("qc", Input::State, Via::Then { node: node("ba") }),
+            activation(
+                "ta",
+                Input::Value(json!({"n": 1})),
+                Via::Caught { node: node("ba"), failure },
+            ),
+        ],
+        joins: [(node("sse"), [node("qc")].into())].into(),
+        visits: [(node("ba"), 1), (node("sse"), 3)].into(),
+        spent: spent(),
+        worked_ms: 1200 * step,
+        limit: Some("tokens".into()),
+        failure: None,
+    }
+}
+
+pub(crate) fn spent() -> Spent {
+    let mut spent = Spent { cost_usd: Some(0.1 + 0.2), ..Spent::default() };
+    spent.usage.calls = 2;
+    spent.usage.input_tokens = 900;
+    spent
+}
+
+pub(crate) fn set(name: &str, value: impl Into<Value>) -> Change {
+    Change { channel: channel(name), kind: ChangeKind::Set(value.into()) }
+}
+
+pub(crate) fn appended(name: &str, items: &[&str]) -> Change {
+    let items = items.iter().map(|&it| it.into()).collect();
+    Change { channel: channel(name), kind: ChangeKind::Appended(items) }
+}
+
+pub(crate) fn cleared(name: &str) -> Change {
+    Change { channel: channel(name), kind: ChangeKind::Cleared }
+}
+
+pub(crate) fn commit(step: u64, changes: Vec<Change>) -> Commit {
+    Commit { position: position(step), changes }
+}
+
+pub(crate) fn record(step: u64, index: u32, outcome: Outcome) -> TaskRecord {
+    let task = TaskId { step: Step(step), index };
+    TaskRecord { task, node: node("ba"), attempt: 1, ms: 12, spent: spent(), outcome }
+}
+
+pub(crate) fn finished() -> Outcome {
+    Outcome::Finished {
+        update: Update::default().write(channel("brief"), "a calculator"),
+        hops: vec![Hop::To(Target::Node(node("qc"))), Hop::To(Target::End)],
+    }
+}
+
+pub(crate) fn failed() -> Outcome {
+    Outcome::Failed { failure: failure() }
+}
+
+pub(crate) fn asked() -> Outcome {
+    Outcome::Asked {
+        question: Question::new("go_on", "Go on?").with_schema(json!({"type": "boolean"})),
+    }
+}
+
+pub(crate) fn answered() -> Outcome {
+    Outcome::Answered { key: "go_on".into(), answer: Value::Null }
+}
+
+fn failure() -> Failure {
+    Failure::new(graphrun::graph::ErrorKind::Timeout, "it took 10 m")
+}
+
+/// Events with these numbers.
+pub(crate) fn events(id: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<Stamped> {
+    let event = |seq| Stamped {
+        v: EVENT_VERSION,
+        seq,
+        ts: "2025-06-01T12:00:00.5Z".into(),
+        run: run(id),
+        event: Event::StepCommitted { step: Step(seq), next: vec![node("qc"), node("ta")] },
+    };
+    seqs.into_iter().map(event).collect()
+}
+
+/// An error and its causes, as a person sees them.
+pub(crate) fn told(error: &CheckpointError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
