@@ -49,13 +49,9 @@ fn main() {
 }
 
 /// Prints the medians of both sides, by unit of work, and the ratio.
-fn report(
-    what: &str,
-    units: u64,
-    rounds: usize,
-    mut round: impl FnMut() -> (Duration, Duration),
-) {
-    let (mut ours, mut floor): (Vec<Duration>, Vec<Duration>) = (0..rounds).map(|_| round()).unzip();
+fn report(what: &str, units: u64, rounds: usize, mut round: impl FnMut() -> (Duration, Duration)) {
+    let (mut ours, mut floor): (Vec<Duration>, Vec<Duration>) =
+        (0..rounds).map(|_| round()).unzip();
     let (ours, floor) = (median(&mut ours, units), median(&mut floor, units));
     println!("{what:<28} {ours:>12.2} {floor:>12.2} {:>8.1}", ours / floor);
 }

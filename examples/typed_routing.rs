@@ -82,11 +82,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Gives the guesses that led to the square root of `target`.
 pub async fn run(target: f64) -> Result<Vec<f64>, Box<dyn Error>> {
     // Without a bound on this loop the graph does not compile.
-    let bound = Policies {
-        max_visits: Some(20),
-        exhausted: Some(Target::Fail),
-        ..Policies::default()
-    };
+    let bound =
+        Policies { max_visits: Some(20), exhausted: Some(Target::Fail), ..Policies::default() };
     let graph = GraphBuilder::new::<Search>("square_root")
         .input("target")
         .node_with("guess", node_fn(guess), bound)

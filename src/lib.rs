@@ -3,8 +3,8 @@
 pub mod checkpoint;
 pub mod compile;
 pub mod diagnostic;
-pub mod engine;
 pub mod draw;
+pub mod engine;
 pub mod event;
 pub mod graph;
 pub mod id;

@@ -205,7 +205,8 @@ impl Engine {
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
         let saved = self.checkpointer.load(run).await?;
-        if saved.position.frontier.is_empty() {
+        // A process may have died between the last step and the word that it was the last.
+        if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
             return Err(RunError::NothingToDo(saved.summary.status));
         }
         let changed = |source| RunError::Changed { run: run.clone(), source };

@@ -1,0 +1,448 @@
+//! Runs through the public API: time, panics, stops, crashes.
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{CheckpointError, Checkpointer, Outcome, RunInfo},
+    compile::{CompiledGraph, compile},
+    engine::{Engine, RunEnd, RunError, Stop},
+    event::{Event, EventSink, Report, Spent, Status},
+    graph::{
+        Backoff, Catch, Command, Dispatch, ErrorKind, GraphBuilder, Limits, Node, NodeContext,
+        NodeError, Policies, Question, Target, node_fn,
+    },
+    id::NodeName,
+    llm::Usage,
+    state::{State, Update},
+    storage::MemoryStorage,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use support::{Dying, Ledger};
+use tokio::time::sleep;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct Team {
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    notes: Vec<String>,
+    decision: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+#[derive(Serialize, JsonSchema)]
+struct Noted {
+    notes: Vec<String>,
+}
+
+fn name(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+fn noted(note: impl Into<String>) -> Result<Noted, NodeError> {
+    Ok(Noted { notes: vec![note.into()] })
+}
+
+/// A node that waits, then notes its name.
+fn waits(ms: u64) -> impl Node {
+    node_fn(move |_: Nothing, ctx: NodeContext| async move {
+        sleep(Duration::from_millis(ms)).await;
+        noted(ctx.node.as_str())
+    })
+}
+
+fn compiled(builder: GraphBuilder) -> CompiledGraph {
+    compile(builder.build()).unwrap().0
+}
+
+fn engine(graph: CompiledGraph) -> Engine {
+    Engine::new(graph, Arc::new(MemoryStorage::default()))
+}
+
+fn notes(state: &State) -> Vec<String> {
+    state.read::<Team>().unwrap().notes
+}
+
+/// BA, then QC beside TA with any latency, then one that waits for both.
+fn team(qc_ms: u64, ta_ms: u64) -> CompiledGraph {
+    compiled(
+        GraphBuilder::new::<Team>("team")
+            .node("ba", waits(0))
+            .node("qc", waits(qc_ms))
+            .node("ta", waits(ta_ms))
+            .node("sse", waits(0))
+            .entry("ba")
+            .then("ba", "ta")
+            .then("ba", "qc")
+            .join(["qc", "ta"], "sse")
+            .then("sse", "end"),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_state_is_the_same_over_100_runs_with_random_delays() {
+    let expected = engine(team(0, 0)).run(&()).await.unwrap().state;
+    for seed in 0..100_u64 {
+        let delay = |salt: u64| (seed.wrapping_mul(6_364_136_223_846_793_005) ^ salt) >> 7 & 0xff;
+        let end = engine(team(delay(1), delay(0xfedc_ba98))).run(&()).await.unwrap();
+        assert_eq!(end.state, expected, "seed {seed}");
+    }
+    assert_eq!(notes(&expected), ["ba", "qc", "ta", "sse"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_nodes_are_in_one_super_step_whatever_their_latency() {
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = Engine::new(team(5_000, 1), Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let info = RunInfo::new("team");
+    let run = info.id.clone();
+    let begun = tokio::time::Instant::now();
+    engine.start(info, Update::default(), EventSink::default(), &Stop::default()).await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::from_secs(5), "they run at the same time");
+    let records = storage.records(&run).await.unwrap();
+    let mut steps: Vec<(u64, &str)> =
+        records.iter().map(|it| (it.task.step.0, it.node.as_str())).collect();
+    steps.sort_unstable();
+    assert_eq!(steps, [(1, "ba"), (2, "qc"), (2, "ta"), (3, "sse")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_is_timed_out_tried_again_and_caught() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let hangs = node_fn(move |_: Nothing, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { std::future::pending::<Result<Noted, NodeError>>().await }
+    });
+    let policies = Policies {
+        timeout: Some(Duration::from_secs(600)),
+        retry: Backoff { attempts_max: 2, ..Backoff::default() },
+        catch: vec![Catch { kind: Some(ErrorKind::Timeout), to: Target::Node(name("late")) }],
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Team>("hang")
+        .node_with("hangs", hangs, policies)
+        .node("late", waits(0))
+        .entry("hangs")
+        .then("hangs", "end");
+    let end = engine(compiled(graph)).run(&()).await.unwrap();
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["late".to_owned()]));
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_panic_is_the_failure_of_its_node_and_siblings_are_kept() {
+    let panics = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        assert!(ctx.attempt > 99, "index {} out of bounds", 7);
+        noted("never")
+    });
+    let graph = GraphBuilder::new::<Team>("panic")
+        .node("panics", panics)
+        .node("works", waits(1))
+        .entry("panics")
+        .entry("works");
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = Engine::new(compiled(graph), Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let info = RunInfo::new("panic");
+    let run = info.id.clone();
+    let end = engine
+        .start(info, Update::default(), EventSink::default(), &Stop::default())
+        .await
+        .unwrap();
+    assert_eq!(end.status, Status::Failed);
+    let reason = end.reason.unwrap();
+    assert_eq!(reason, "`panics` failed: the node panicked: index 7 out of bounds");
+    let records = storage.records(&run).await.unwrap();
+    let kept = records.iter().find(|it| it.node == name("works")).unwrap();
+    assert!(matches!(kept.outcome, Outcome::Finished { .. }), "{kept:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_tasks_run_at_once_than_the_cap_allows() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (at_work, peak) = (Arc::clone(&now), Arc::clone(&most));
+    let busy = node_fn(move |_: Nothing, _| {
+        let (now, most) = (Arc::clone(&at_work), Arc::clone(&peak));
+        async move {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            sleep(Duration::from_millis(10)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            noted("x")
+        }
+    });
+    let graph = GraphBuilder::new::<Team>("cap")
+        .node("start", waits(0))
+        .node("busy", busy)
+        .entry("start")
+        .route("start", ["busy"], |_: &Nothing| {
+            (0..50).map(|it| Dispatch { node: name("busy"), input: json!(it) }).collect::<Vec<_>>()
+        })
+        .limits(Limits { concurrency: 4, ..Limits::default() });
+    let end = engine(compiled(graph)).run(&()).await.unwrap();
+    assert_eq!(notes(&end.state).len(), 51);
+    assert_eq!(most.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_lets_running_nodes_finish_and_starts_no_other() {
+    let stop = Stop::default();
+    let asked = stop.clone();
+    let stops = node_fn(move |_: Nothing, _| {
+        let stop = asked.clone();
+        async move {
+            stop.drain();
+            sleep(Duration::from_secs(3)).await;
+            noted("finished all the same")
+        }
+    });
+    let graph = compiled(
+        GraphBuilder::new::<Team>("drain")
+            .node("stops", stops)
+            .node("after", waits(0))
+            .entry("stops")
+            .then("stops", "after"),
+    );
+    let engine = engine(graph);
+    let info = RunInfo::new("drain");
+    let run = info.id.clone();
+    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    assert_eq!(end.status, Status::Interrupted);
+    assert_eq!(notes(&end.state), ["finished all the same"]);
+
+    let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
+    assert_eq!(notes(&end.state), ["finished all the same", "after"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_outlasts_the_grace_is_dropped_and_runs_again() {
+    let stop = Stop::default();
+    let asked = stop.clone();
+    let slow = node_fn(move |_: Nothing, _| {
+        let stop = asked.clone();
+        async move {
+            stop.drain();
+            sleep(Duration::from_secs(60)).await;
+            noted("slow")
+        }
+    });
+    let graph = compiled(GraphBuilder::new::<Team>("slow").node("slow", slow).entry("slow"));
+    let engine = engine(graph).with_grace(Duration::from_secs(10));
+    let info = RunInfo::new("slow");
+    let run = info.id.clone();
+    let begun = tokio::time::Instant::now();
+    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    assert_eq!((end.status, begun.elapsed().as_secs()), (Status::Interrupted, 10));
+    let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["slow".to_owned()]));
+}
+
+#[tokio::test]
+async fn tokens_are_counted_also_of_attempts_that_failed_and_stop_the_run_at_their_limit() {
+    let talks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        let usage = Usage { input_tokens: 30, output_tokens: 10, calls: 1, ..Usage::default() };
+        let spent = Spent { usage, cost_usd: None };
+        ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+        if ctx.attempt == 1 { Err(NodeError::transient("529")) } else { noted("said") }
+    });
+    let policies = Policies {
+        retry: Backoff { attempts_max: 2, initial: Duration::ZERO, ..Backoff::default() },
+        max_visits: Some(9),
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Team>("talk")
+        .node_with("talks", talks, policies)
+        .entry("talks")
+        .then("talks", "talks")
+        .may_go("talks", [])
+        .route("talks", ["end"], |_: &Nothing| "end")
+        .limits(Limits { tokens: Some(150), ..Limits::default() });
+    let end = engine(compiled(graph)).run(&()).await.unwrap();
+    assert_eq!(end.status, Status::Limit);
+    assert_eq!(end.reason.unwrap(), "the limit of 150 tokens is reached: 160 are used");
+    assert_eq!((end.position.spent.usage.calls, end.position.step.0), (4, 2));
+}
+
+#[tokio::test]
+async fn events_are_numbered_without_gaps_and_saved_as_they_were_told() {
+    let mut sink = EventSink::default();
+    let mut told = sink.subscribe();
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = Engine::new(team(2, 1), Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let info = RunInfo::new("team");
+    let run = info.id.clone();
+    engine.start(info, Update::default(), sink, &Stop::default()).await.unwrap();
+    let mut seen = Vec::new();
+    while let Some(event) = told.recv().await {
+        seen.push(event);
+    }
+    let seqs: Vec<u64> = seen.iter().map(|it| it.seq).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    assert_eq!(storage.events(&run, 0).await.unwrap(), seen);
+    assert!(matches!(seen[0].event, Event::RunStarted { .. }));
+    let last = &seen[seen.len() - 1].event;
+    assert!(matches!(last, Event::RunFinished { status: Status::Done, steps: 3, .. }), "{last:?}");
+}
+
+async fn resume(
+    engine: &Engine,
+    run: &graphrun::id::RunId,
+    answers: BTreeMap<String, serde_json::Value>,
+) -> Result<RunEnd, RunError> {
+    engine.resume(run, answers, EventSink::default(), &Stop::default()).await
+}
+
+/// plan fans out to three writers beside a lint; a person reviews; it loops once.
+fn workshop(ledger: &Ledger) -> CompiledGraph {
+    let work = |ledger: &Ledger| {
+        let ledger = ledger.clone();
+        node_fn(move |_: Nothing, ctx: NodeContext| {
+            let ledger = ledger.clone();
+            async move {
+                ledger.done(&ctx);
+                noted(format!("{} {}", ctx.node, ctx.task))
+            }
+        })
+    };
+    let review = {
+        let ledger = ledger.clone();
+        node_fn(move |_: Nothing, ctx: NodeContext| {
+            let ledger = ledger.clone();
+            async move {
+                let key = format!("ship-{}", ctx.task);
+                let answer: String = ctx.ask(Question::new(key, "ship it?"))?;
+                ledger.done(&ctx);
+                noted(answer)
+            }
+        })
+    };
+    let bound =
+        Policies { max_visits: Some(2), exhausted: Some(Target::End), ..Policies::default() };
+    compiled(
+        GraphBuilder::new::<Team>("workshop")
+            .node_with("plan", work(ledger), bound)
+            .node("write", work(ledger))
+            .node("lint", work(ledger))
+            .node("gather", work(ledger))
+            .node("review", review)
+            .entry("plan")
+            .then("plan", "lint")
+            .route("plan", ["write"], |_: &Nothing| {
+                let send = |it: u32| Dispatch { node: name("write"), input: json!(it) };
+                (0..3).map(send).collect::<Vec<_>>()
+            })
+            .join(["lint", "write"], "gather")
+            .then("gather", "review")
+            .then("review", "plan"),
+    )
+}
+
+/// Starts or resumes until the run is done, answering every question; stops at a failed write.
+async fn see_through(
+    graph: &CompiledGraph,
+    storage: Arc<dyn Checkpointer>,
+    info: &RunInfo,
+) -> Result<State, RunError> {
+    let engine = Engine::new(graph.clone(), storage);
+    let mut end = match resume(&engine, &info.id, BTreeMap::new()).await {
+        Err(RunError::Checkpoint(CheckpointError::UnknownRun(_))) => {
+            let (input, sink) = (Update::default(), EventSink::default());
+            engine.start(info.clone(), input, sink, &Stop::default()).await?
+        }
+        end => end?,
+    };
+    while end.status == Status::Paused {
+        let answer = |it: &graphrun::engine::OpenQuestion| (it.question.key.clone(), json!("yes"));
+        let answers = end.questions.iter().map(answer).collect();
+        end = resume(&engine, &info.id, answers).await?;
+    }
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    Ok(end.state)
+}
+
+/// Whatever write the process dies at, resuming ends in the state of an undisturbed run, and no
+/// task whose record was saved runs again.
+#[tokio::test]
+async fn a_crash_at_any_write_changes_nothing() {
+    let info = RunInfo::new("workshop");
+    let calm_ledger = Ledger::default();
+    let calm = Arc::new(MemoryStorage::default());
+    let expected = see_through(&workshop(&calm_ledger), calm, &info).await.unwrap();
+    assert_eq!(notes(&expected).len(), 14);
+
+    let mut crashes = 0;
+    for writes in 0.. {
+        let ledger = Ledger::default();
+        let graph = workshop(&ledger);
+        let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
+        let dying = Arc::new(Dying::after(writes, Arc::clone(&storage)));
+        let died = see_through(&graph, dying, &info).await.is_err();
+        let saved = match storage.records(&info.id).await {
+            Ok(records) => records,
+            Err(CheckpointError::UnknownRun(_)) => Vec::new(),
+            Err(error) => panic!("{error}"),
+        };
+        let finished = saved.iter().filter(|it| it.outcome.is_final()).map(|it| it.task);
+        let finished: Vec<_> = finished.collect();
+        let before = ledger.counts();
+        match see_through(&graph, storage, &info).await {
+            Ok(state) => assert_eq!(state, expected, "after a crash at write {writes}"),
+            Err(RunError::NothingToDo(Status::Done)) => (),
+            Err(error) => panic!("after a crash at write {writes}: {error}"),
+        }
+        for task in finished {
+            assert_eq!(ledger.counts()[&task], before[&task], "{task} ran again");
+        }
+        if !died {
+            break;
+        }
+        crashes += 1;
+    }
+    assert!(crashes > 30, "the run was only crashed {crashes} times");
+}
+
+#[tokio::test]
+async fn a_run_that_is_done_cannot_be_resumed() {
+    let engine = engine(team(0, 0));
+    let info = RunInfo::new("team");
+    let run = info.id.clone();
+    engine.start(info, Update::default(), EventSink::default(), &Stop::default()).await.unwrap();
+    let error = resume(&engine, &run, BTreeMap::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the run is done already");
+}
+
+#[tokio::test]
+async fn a_command_may_go_only_where_it_was_declared_to() {
+    let goes = |to: &'static str| {
+        node_fn(move |_: Nothing, _| async move {
+            let hop = graphrun::graph::Hop::To(Target::Node(name(to)));
+            let goto = graphrun::graph::Goto::Instead(vec![hop]);
+            Ok::<_, NodeError>(Command { update: Noted { notes: vec!["goes".into()] }, goto })
+        })
+    };
+    let graph = |to: &'static str| {
+        GraphBuilder::new::<Team>("goto")
+            .node("goes", goes(to))
+            .node("here", waits(0))
+            .node("there", waits(0))
+            .entry("goes")
+            .then("goes", "here")
+            .may_go("goes", ["there"])
+    };
+    let end = engine(compiled(graph("there"))).run(&()).await.unwrap();
+    assert_eq!(notes(&end.state), ["goes", "there"]);
+    let end = engine(compiled(graph("here"))).run(&()).await.unwrap();
+    let reason = end.reason.unwrap();
+    assert!(reason.contains("`here`, which is not declared with `may_go`"), "{reason}");
+}
