@@ -5,152 +5,30 @@
 //! of one step come in makes no difference.
 
 mod frontier;
+mod protocol;
 mod settle;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
-use thiserror::Error;
 
 use self::frontier::next_frontier;
+pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 use super::{OpenQuestion, budget};
 use crate::{
     checkpoint::{Activation, Checkpoint, Commit, Outcome, Position, TaskRecord},
     compile::CompiledGraph,
     event::{Spent, Status},
-    graph::{Command, ErrorKind, Failure, Input, Limits, Question, Via},
+    graph::{ErrorKind, Failure, Input, Limits, Question, Via},
     id::{NodeName, RunId, TaskId},
     state::{State, StateError, Update},
 };
-
-/// What happened to a task.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// Its node returned.
-    Finished {
-        /// The task.
-        task: TaskId,
-        /// What the node returned.
-        command: Command,
-        /// The attempt.
-        attempt: Attempt,
-    },
-    /// Its node failed.
-    Failed {
-        /// The task.
-        task: TaskId,
-        /// Why.
-        failure: Failure,
-        /// The attempt.
-        attempt: Attempt,
-    },
-    /// Its node asked a person.
-    Asked {
-        /// The task.
-        task: TaskId,
-        /// The question.
-        question: Question,
-        /// The attempt.
-        attempt: Attempt,
-    },
-    /// A person answered.
-    Answered {
-        /// The task.
-        task: TaskId,
-        /// The key of the question.
-        key: String,
-        /// The answer, checked against the question.
-        answer: Value,
-    },
-    /// The wait before the next attempt is over.
-    Woke {
-        /// The task.
-        task: TaskId,
-    },
-}
-
-/// One attempt at a task, and what it took.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Attempt {
-    /// Which one it is, from one.
-    pub number: u32,
-    /// Milliseconds.
-    pub ms: u64,
-    /// What models took.
-    pub spent: Spent,
-}
 
 /// What the attempts at a task took together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Took {
     ms: u64,
     spent: Spent,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Save what became of a task, durably, before anything that follows.
-    Record(TaskRecord),
-    /// Save a step, durably, before anything that follows.
-    Commit(Commit),
-    /// Run a node.
-    Run(Box<Task>),
-    /// Wait, then say [`Event::Woke`].
-    Sleep {
-        /// The task.
-        task: TaskId,
-        /// Its node.
-        node: NodeName,
-        /// The attempt that failed.
-        attempt: u32,
-        /// Why it failed.
-        failure: Failure,
-        /// How long.
-        ms: u64,
-    },
-    /// Stop: nothing can go on.
-    Rest {
-        /// Done, failed, paused or limit.
-        status: Status,
-        /// Why, if not done.
-        reason: Option<String>,
-    },
-}
-
-/// A node to run, and all that it sees.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Task {
-    /// The task.
-    pub id: TaskId,
-    /// The node.
-    pub node: NodeName,
-    /// The attempt, from one.
-    pub attempt: u32,
-    /// What it works on.
-    pub input: Input,
-    /// By which way the run came to it.
-    pub via: Via,
-    /// How often each node has run since its count was last reset.
-    pub visits: Arc<BTreeMap<NodeName, u32>>,
-    /// The state at the start of the step.
-    pub state: Arc<State>,
-    /// The answers the task has been given.
-    pub answers: BTreeMap<String, Value>,
-}
-
-/// What was saved does not fit the graph.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RestoreError {
-    /// A node that is to run is not there.
-    #[error("node `{0}` is to run next, and the workflow has no such node")]
-    Node(NodeName),
-    /// A value does not fit the state.
-    #[error("the saved state does not fit")]
-    State(#[from] StateError),
-    /// A record is of a task that is not in the step.
-    #[error("the record of task {0} belongs to no task of the step")]
-    Record(TaskId),
 }
 
 /// A run, as its rules see it.
@@ -195,19 +73,6 @@ enum Phase {
 impl TaskState {
     fn is_untouched(&self) -> bool {
         self.phase == Phase::Running && self.answers.is_empty()
-    }
-}
-
-impl Event {
-    /// The task it is about.
-    pub fn task(&self) -> TaskId {
-        match self {
-            Self::Finished { task, .. }
-            | Self::Failed { task, .. }
-            | Self::Asked { task, .. }
-            | Self::Answered { task, .. }
-            | Self::Woke { task } => *task,
-        }
     }
 }
 
