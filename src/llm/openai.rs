@@ -4,6 +4,7 @@
 //! replaced by the next simpler one, which is remembered. Retries are the engine's.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -126,7 +127,6 @@ fn provider_names() -> String {
 }
 
 /// A model behind OpenAI's chat completions API, at any provider.
-#[derive(Debug)]
 pub struct OpenAiCompatible {
     client: Client<OpenAIConfig>,
     name: String,
@@ -135,6 +135,16 @@ pub struct OpenAiCompatible {
     api_key: Secret,
     /// The forms of output that were rejected, by model: what to start with from now on.
     learnt: Mutex<BTreeMap<String, OutputMode>>,
+}
+
+// By hand: async-openai's own would show the address, which may hold a password.
+impl fmt::Debug for OpenAiCompatible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiCompatible")
+            .field("name", &self.name)
+            .field("profile", &self.profile)
+            .finish_non_exhaustive()
+    }
 }
 
 impl OpenAiCompatible {

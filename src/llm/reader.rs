@@ -26,24 +26,27 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
             .map_or(ModelError::EmptyResponse { usage }, |_| failure::not_a_completion(body)));
     };
     let answer = Answer::read(choice);
-    let finish = text_of(choice.get("finish_reason"));
+    let finish = read_finish(choice.get("finish_reason"));
 
     if let Some(text) = answer.refusal {
         return Err(ModelError::Refused { text, usage });
     }
-    match finish.as_str() {
-        "content_filter" => {
-            let text = or(answer.text, || "stopped by the provider's content filter".to_owned());
-            return Err(ModelError::Refused { text, usage });
+    // A provider that fails half-way puts the error into the choice (OpenRouter does).
+    if choice.get("error").is_some_and(Value::is_object) {
+        return Err(failure::not_a_completion(choice));
+    }
+    if let Finish::Other(word) = &finish {
+        match word.as_str() {
+            "content_filter" => {
+                let text =
+                    or(answer.text, || "stopped by the provider's content filter".to_owned());
+                return Err(ModelError::Refused { text, usage });
+            }
+            "length" | "max_tokens" => {
+                return Err(ModelError::Truncated { text: answer.text, usage });
+            }
+            _ => {}
         }
-        "length" | "max_tokens" => {
-            return Err(ModelError::Truncated { text: answer.text, usage });
-        }
-        // A provider that fails half-way puts the error into the choice (OpenRouter does).
-        _ if choice.get("error").is_some_and(Value::is_object) => {
-            return Err(failure::not_a_completion(choice));
-        }
-        _ => {}
     }
     let text = match (answer.text.trim().is_empty(), answer.arguments) {
         (true, Some(arguments)) => arguments,
@@ -54,7 +57,7 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
         text,
         reasoning: answer.reasoning,
         usage,
-        finish: read_finish(finish),
+        finish,
         model: text_of(body.get("model")),
     })
 }
@@ -151,11 +154,14 @@ fn parts_text(part: &Value) -> String {
     }
 }
 
-fn read_finish(finish: String) -> Finish {
-    match finish.as_str() {
-        "stop" => Finish::Stop,
-        "tool_calls" | "function_call" => Finish::ToolCalls,
-        _ => Finish::Other(finish),
+fn read_finish(finish: Option<&Value>) -> Finish {
+    match finish {
+        None | Some(Value::Null) => Finish::Stop,
+        Some(word) => match word.as_str() {
+            Some("stop") => Finish::Stop,
+            Some("tool_calls" | "function_call") => Finish::ToolCalls,
+            _ => Finish::Other(text_of(finish)),
+        },
     }
 }
 

@@ -50,6 +50,11 @@ pub struct BadLine {
     pub what: String,
 }
 
+/// The entry is one line, so only the column says something.
+fn in_line(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column ", " at column ")
+}
+
 fn listed(lines: &[BadLine]) -> String {
     let lines: Vec<String> =
         lines.iter().map(|bad| format!("\n  line {}: {}", bad.line, bad.what)).collect();
@@ -84,7 +89,7 @@ impl Entry {
     /// Reads a line.
     pub(super) fn parse(text: &str, line: usize) -> Result<Self, String> {
         // The version first: the rest of a newer line would only confuse.
-        let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let value: Value = serde_json::from_str(text).map_err(|error| in_line(&error))?;
         match value.get("v").and_then(Value::as_u64) {
             Some(VERSION) => {}
             Some(newer) => {
@@ -92,7 +97,7 @@ impl Entry {
             }
             None => return Err("the version is missing: begin with {\"v\":1, …}".to_owned()),
         }
-        let entry: EntryLine = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let entry: EntryLine = serde_json::from_str(text).map_err(|error| in_line(&error))?;
         let matcher = match (entry.request, entry.key, entry.when) {
             (Some(request), _, None) => Matcher::Exact {
                 // Not the stored key: a request that was edited by hand keeps matching what it says.

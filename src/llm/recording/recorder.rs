@@ -73,6 +73,10 @@ impl ChatModel for Recorder {
 
 fn open(path: &Path) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+    // A pipe or a device has no end to look at.
+    if !file.metadata()?.is_file() {
+        return Ok(file);
+    }
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
