@@ -132,7 +132,6 @@ pub struct OpenAiCompatible {
     name: String,
     model: String,
     profile: Profile,
-    api_key: Secret,
     /// The forms of output that were rejected, by model: what to start with from now on.
     learnt: Mutex<BTreeMap<String, OutputMode>>,
 }
@@ -158,7 +157,9 @@ impl OpenAiCompatible {
         let is_http = reqwest::Url::parse(base_url)
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
         if !is_http {
-            return Err(ConfigError::BaseUrl { url: api_key.scrub(base_url) });
+            return Err(ConfigError::BaseUrl {
+                url: api_key.remove_from(base_url.into()).into_owned(),
+            });
         }
         // async-openai panics on a key that makes no header.
         if HeaderValue::from_str(api_key.expose()).is_err() {
@@ -177,7 +178,6 @@ impl OpenAiCompatible {
             name: format!("{}/{model}", profile.provider),
             model,
             profile,
-            api_key,
             learnt: Mutex::default(),
         })
     }
@@ -191,7 +191,7 @@ impl OpenAiCompatible {
     ) -> Result<ChatReply, ModelError> {
         let body = shape_request(request, model, &self.profile, mode);
         let mut chat = self.client.chat();
-        if let Some(key) = idempotency_key(&request.key) {
+        if let Some(key) = self.idempotency_key(&request.key, mode) {
             let name = HeaderName::from_static("idempotency-key");
             chat = chat.headers(HeaderMap::from_iter([(name, key)]));
         }
@@ -200,14 +200,12 @@ impl OpenAiCompatible {
             Err(OpenAIError::Boxed(error)) => {
                 return Err(match error.downcast::<ModelError>() {
                     Ok(error) => *error,
-                    Err(error) => {
-                        ModelError::Transient { message: self.readable(&error.to_string()) }
-                    }
+                    Err(error) => ModelError::Transient { message: readable(&error.to_string()) },
                 });
             }
-            Err(error) => return Err(self.unexpected(&error)),
+            Err(error) => return Err(unexpected(&error)),
         };
-        let mut reply = read_reply(&body).map_err(|error| self.scrub(error))?;
+        let mut reply = read_reply(&body)?;
         if reply.usage.total_tokens() == 0 {
             reply.usage = estimate(request, &reply.text);
         }
@@ -230,26 +228,19 @@ impl OpenAiCompatible {
         learnt.insert(model.to_owned(), mode);
     }
 
-    /// An error of async-openai itself: the transport reports its own, so this is one of building the request.
-    fn unexpected(&self, error: &OpenAIError) -> ModelError {
-        ModelError::BadRequest { status: 0, message: self.readable(&error.to_string()) }
-    }
-
-    fn readable(&self, text: &str) -> String {
-        readable(&self.api_key.scrub(text))
-    }
-
-    /// Providers echo the request in their words, the key included.
-    fn scrub(&self, error: ModelError) -> ModelError {
-        match error {
-            ModelError::Transient { message } => {
-                ModelError::Transient { message: self.readable(&message) }
-            }
-            ModelError::Refused { text, usage } => {
-                ModelError::Refused { text: self.api_key.scrub(&text), usage }
-            }
-            other => other,
+    /// Returns the key as a header. Another form of output is another request, so it has another key; and a key
+    /// that makes no header is replaced by its hash, which names the same request.
+    fn idempotency_key(&self, key: &str, mode: OutputMode) -> Option<HeaderValue> {
+        if key.is_empty() {
+            return None;
         }
+        let key = if mode == self.profile.output {
+            key.to_owned()
+        } else {
+            format!("{key}/{}", mode.as_str())
+        };
+        let hash = || HeaderValue::from_str(&blake3::hash(key.as_bytes()).to_hex());
+        HeaderValue::from_str(&key).or_else(|_| hash()).ok()
     }
 }
 
@@ -266,7 +257,12 @@ impl ChatModel for OpenAiCompatible {
             let (Some(below), Some(rejection)) = (mode.below(), Rejection::of(&error)) else {
                 return Err(error);
             };
-            tracing::info!(model, from = ?mode, to = ?below, "the provider rejects this form of output");
+            tracing::info!(
+                model,
+                from = mode.as_str(),
+                to = below.as_str(),
+                "the provider rejects this form of output"
+            );
             if rejection == Rejection::Form {
                 self.learn(model, below);
             }
@@ -307,13 +303,12 @@ impl Rejection {
     }
 }
 
+/// An error of async-openai itself. The transport reports its own, so this is one of building the request.
+fn unexpected(error: &OpenAIError) -> ModelError {
+    ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
+}
+
 fn estimate(request: &ChatRequest, text: &str) -> Usage {
     let asked = request.messages.iter().map(|message| message.content.chars().count()).sum();
     Usage::estimate(asked, text.chars().count())
-}
-
-/// Returns the key as a header; a key that makes none is replaced by its hash, which names the same request.
-fn idempotency_key(key: &str) -> Option<HeaderValue> {
-    let hash = || HeaderValue::from_str(&blake3::hash(key.as_bytes()).to_hex());
-    (!key.is_empty()).then(|| HeaderValue::from_str(key).or_else(|_| hash()).ok()).flatten()
 }

@@ -92,6 +92,15 @@ pub enum OutputMode {
 }
 
 impl OutputMode {
+    /// Returns the form's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            JsonSchema => "json_schema",
+            JsonObject => "json_object",
+            Prompted => "prompted",
+        }
+    }
+
     /// Returns the next form to try when a provider rejects this one.
     pub fn below(self) -> Option<Self> {
         match self {

@@ -31,11 +31,11 @@ pub(super) fn shape_request(
                     json!({"name": wire_name(&output.name), "strict": strict, "schema": schema});
                 body.insert(
                     "response_format".into(),
-                    json!({"type": "json_schema", "json_schema": format}),
+                    json!({"type": mode.as_str(), "json_schema": format}),
                 );
             }
             OutputMode::JsonObject => {
-                body.insert("response_format".into(), json!({"type": "json_object"}));
+                body.insert("response_format".into(), json!({"type": mode.as_str()}));
                 add_instruction(&mut messages, &schema);
             }
             OutputMode::Prompted => add_instruction(&mut messages, &schema),

@@ -3,6 +3,7 @@
 //! It reads the whole reply itself. What it hands on is a 200 with well-formed JSON; everything else is a
 //! [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a body.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -87,13 +88,12 @@ impl Transport {
         let status = response.status();
         if status.is_success() {
             let body = self.read(&mut response, deadline, self.limits.reply_bytes_max).await?;
-            return read_json(&body);
+            return read_json(&self.text(&body));
         }
         let after = retry_after(response.headers());
         // The status says more than a body that cannot be read.
-        let mut body = self.read_start(&mut response, deadline).await;
-        body = self.api_key.scrub(&body);
-        let failure = Failure { status: status.as_u16(), after, body: &body };
+        let body = self.read_start(&mut response, deadline).await;
+        let failure = Failure { status: status.as_u16(), after, body: &self.text(&body) };
         failure.classify().map(|reply| completion(&reply))
     }
 
@@ -114,7 +114,7 @@ impl Transport {
     }
 
     /// Reads the beginning of an error's body, as far as it comes.
-    async fn read_start(&self, response: &mut Response, deadline: Instant) -> String {
+    async fn read_start(&self, response: &mut Response, deadline: Instant) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Some(chunk)) = self.next_chunk(response, deadline).await {
             body.extend_from_slice(&chunk);
@@ -123,7 +123,16 @@ impl Transport {
                 break;
             }
         }
-        String::from_utf8_lossy(&body).into_owned()
+        body
+    }
+
+    /// Returns the text of a body.
+    ///
+    /// Bytes that are no UTF-8 are replaced: one broken character is no reason to pay for the whole answer
+    /// again. The key is removed before anything is read or cut: a server that echoes its headers puts it
+    /// anywhere.
+    fn text<'a>(&self, body: &'a [u8]) -> Cow<'a, str> {
+        self.api_key.remove_from(String::from_utf8_lossy(body))
     }
 
     async fn next_chunk(
@@ -151,7 +160,7 @@ impl Transport {
         }
         let doing = if error.is_connect() { "connect to" } else { "talk to" };
         let message = format!("cannot {doing} {}: {cause}", self.origin);
-        ModelError::Transient { message: readable(&self.api_key.scrub(&message)) }
+        ModelError::Transient { message: readable(&message) }
     }
 }
 
@@ -170,10 +179,8 @@ impl Service<HttpRequestFactory> for Transport {
     }
 }
 
-/// Reads the body of a 200. Bytes that are no UTF-8 are replaced: one broken character is no reason to pay for
-/// the whole answer again.
-fn read_json(body: &[u8]) -> Result<Value, ModelError> {
-    let text = String::from_utf8_lossy(body);
+/// Reads the body of a 200.
+fn read_json(text: &str) -> Result<Value, ModelError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
         return Err(ModelError::EmptyResponse { usage: super::Usage::default() });

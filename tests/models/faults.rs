@@ -1,9 +1,11 @@
 //! Networks and servers that break off, hang, or send too much: what no well-formed reply can show.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use graphrun::llm::{
     ChatModel, ChatRequest, Config, ConfigError, ErrorKind, Message, ModelError, OpenAiCompatible,
@@ -123,6 +125,48 @@ async fn an_address_where_nobody_listens_is_named() {
     );
 }
 
+/// What was logged, by all crates at all levels.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn neither_the_key_nor_a_conversation_nor_a_body_is_logged() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let logging = tracing::subscriber::set_default(subscriber);
+    tracing::info!("the log works");
+    for status in [200, 400, 401, 429, 500] {
+        let peer = Peer::start(move |seen| {
+            let echo = format!("{:?} a body that says {}", seen.headers, seen.body);
+            (StatusCode::from_u16(status).expect("a status"), echo).into_response()
+        })
+        .await;
+        let error = peer.client().chat(&request("Which colour?")).await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains(KEY), "{error:?}");
+    }
+    drop(logging);
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("the log works"), "nothing was captured");
+    for hidden in [KEY, "Which colour?", "a body that says"] {
+        assert!(!log.contains(hidden), "{hidden:?} is in the log:\n{log}");
+    }
+}
+
 #[tokio::test]
 async fn a_reply_of_50_megabytes_is_not_read_to_its_end() {
     let peer = Peer::start(|_| Body::from(vec![b' '; 50 * 1024 * 1024]).into_response()).await;
@@ -149,8 +193,7 @@ async fn a_redirect_takes_the_conversation_nowhere() {
     let elsewhere = Peer::start(|_| completion("Stolen.")).await;
     let location = elsewhere.base_url.clone();
     let peer = Peer::start(move |_| {
-        (axum::http::StatusCode::TEMPORARY_REDIRECT, [("location", location.clone())])
-            .into_response()
+        (StatusCode::TEMPORARY_REDIRECT, [("location", location.clone())]).into_response()
     })
     .await;
     let error = peer.client().chat(&request("Which colour?")).await.unwrap_err();

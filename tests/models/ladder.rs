@@ -61,6 +61,10 @@ async fn a_rejected_form_is_replaced_by_the_next_and_not_tried_again() {
         assert_eq!(reply.text, r#"{"colour":"teal"}"#);
     }
     assert_eq!(forms(&peer), ["json_schema", "json_object", "prompted", "prompted"]);
+    let keys =
+        peer.seen().iter().map(|seen| seen.headers["idempotency-key"].clone()).collect::<Vec<_>>();
+    let prompted = "run-1/3/painter/prompted";
+    assert_eq!(keys, ["run-1/3/painter", "run-1/3/painter/json_object", prompted, prompted]);
     let asked = peer.seen()[3].body["messages"].to_string();
     assert!(asked.contains("JSON Schema") && asked.contains("colour"), "{asked}");
     assert!(!asked.contains("passed"), "a computed property was asked for: {asked}");

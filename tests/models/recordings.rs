@@ -119,7 +119,9 @@ async fn a_duration_that_differs_is_the_same_request() {
 async fn no_secret_reaches_the_file_whoever_said_it() {
     let file = File::of_text("");
     let outcomes = recorded_run(&file).await;
-    assert!(outcomes[4].as_ref().unwrap().text.contains(KEY), "the peer echoes the question");
+    let echo = &outcomes[4].as_ref().unwrap().text;
+    assert!(echo.contains("sk-abcdef"), "the peer echoes the question: {echo}");
+    assert!(!echo.contains(KEY), "the client's own key goes no further: {echo}");
     let text = file.text();
     assert_eq!(text.lines().count(), 5);
     assert!(!text.contains(KEY) && !text.contains("sk-abcdef"), "{text}");
@@ -232,7 +234,7 @@ async fn failures_can_be_scripted() {
     let file = File::new(&[
         error(json!({"kind": "rate_limited", "after_ms": 1500})),
         error(json!({"kind": "timeout", "after_ms": 9})),
-        error(json!({"kind": "auth", "message": "who are you"})),
+        error(json!({"kind": "bad_request", "status": 404, "message": "no such model"})),
         json!({"v": 1, "node": "a", "when": {}, "reply": {"text": "half a", "error": {"kind": "truncated"}}}),
         json!({"v": 1, "node": "a", "when": {}, "reply": {"text": "at last"}}),
     ]);
@@ -241,7 +243,7 @@ async fn failures_can_be_scripted() {
     for _ in 0..4 {
         kinds.push(replay.chat(&by("a", "?")).await.unwrap_err().kind().as_str());
     }
-    assert_eq!(kinds, ["rate_limit", "timeout", "auth", "invalid_output"]);
+    assert_eq!(kinds, ["rate_limit", "timeout", "bad_request", "invalid_output"]);
     assert_eq!(text_of(&replay, "a", "?").await, "at last");
 }
 

@@ -289,6 +289,8 @@ impl ReplyLine {
 struct ErrorLine {
     kind: ErrorWord,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     message: String,
@@ -325,7 +327,9 @@ impl ErrorLine {
             ErrorWord::Auth => ModelError::Auth { message },
             ErrorWord::Quota => ModelError::Quota { message },
             ErrorWord::ContextOverflow => ModelError::ContextOverflow { message },
-            ErrorWord::BadRequest => ModelError::BadRequest { status: 400, message },
+            ErrorWord::BadRequest => {
+                ModelError::BadRequest { status: self.status.unwrap_or(400), message }
+            }
             ErrorWord::Refused => {
                 ModelError::Refused { text: if text.is_empty() { message } else { text }, usage }
             }
@@ -364,6 +368,10 @@ impl ErrorLine {
             _ => (None, String::new()),
         };
         let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-        Self { kind, after_ms, message: scrub(&message).into_owned() }
+        let status = match error {
+            ModelError::BadRequest { status, .. } => Some(*status),
+            _ => None,
+        };
+        Self { kind, status, after_ms, message: scrub(&message).into_owned() }
     }
 }

@@ -46,9 +46,9 @@ impl Recorder {
         outcome: &Result<ChatReply, ModelError>,
     ) -> Result<(), ModelError> {
         let hide = |text: &str| {
-            let hidden =
-                self.hidden.iter().fold(text.to_owned(), |text, secret| secret.scrub(&text));
-            scrub(&hidden).into_owned()
+            let text =
+                self.hidden.iter().fold(text.into(), |text, secret| secret.remove_from(text));
+            scrub(&text).into_owned()
         };
         let line = write_line(request, outcome, &hide);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
