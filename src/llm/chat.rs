@@ -1,0 +1,139 @@
+//! A conversation with a model: the trait every model implements, and what goes in and comes out.
+//!
+//! The types are plain data, free of any provider's format; [`OpenAiCompatible`](super::OpenAiCompatible)
+//! and [`Replay`](super::Replay) translate. Retries are not made here: a model makes one attempt and says
+//! by [`ModelError::is_retryable`] whether another makes sense.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ModelError, Usage};
+
+/// Answers conversations: a provider, a recording, or a double of a test.
+#[async_trait]
+pub trait ChatModel: fmt::Debug + Send + Sync {
+    /// Sends the conversation and returns the model's answer; makes one attempt.
+    ///
+    /// # Errors
+    /// Returns the provider's or the network's failure, classified. An answer that was cut off
+    /// ([`ModelError::Truncated`]) or refused ([`ModelError::Refused`]) is an error too, so that no caller
+    /// takes half an answer for a whole one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the request; the provider may have charged for it all the same.
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError>;
+
+    /// Returns the provider and the model, as in `openai/gpt-5-mini`.
+    fn name(&self) -> &str;
+}
+
+/// One request to a model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChatRequest {
+    /// The node that asks. It finds the right answer in a recording and is never sent.
+    pub caller: String,
+    /// Names this request among all requests of all runs (`run/step/node/…`), so that a provider that
+    /// supports the `Idempotency-Key` header does not charge a repeated one twice. Empty: no header.
+    pub key: String,
+    /// The model to use instead of the client's own.
+    pub model: Option<String>,
+    /// The conversation, oldest message first.
+    pub messages: Vec<Message>,
+    /// What the answer must look like; `None` asks for plain text.
+    pub output: Option<OutputSchema>,
+    /// Sampling temperature. Left out for models that refuse it.
+    pub temperature: Option<f64>,
+    /// The most tokens the answer may have.
+    pub max_output_tokens: Option<u32>,
+}
+
+/// One turn of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What they say.
+    pub content: String,
+}
+
+impl Message {
+    /// Creates an instruction that stands above the conversation.
+    pub fn system(content: impl Into<String>) -> Self {
+        Self { role: Role::System, content: content.into() }
+    }
+
+    /// Creates a turn of the one who asks.
+    pub fn user(content: impl Into<String>) -> Self {
+        Self { role: Role::User, content: content.into() }
+    }
+
+    /// Creates a turn of the model.
+    pub fn assistant(content: impl Into<String>) -> Self {
+        Self { role: Role::Assistant, content: content.into() }
+    }
+}
+
+/// Who speaks in a [`Message`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The instructions of the workflow.
+    System,
+    /// The one who asks.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// Returns the role's name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+/// The shape an answer must have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputSchema {
+    /// A short name, shown to the model.
+    pub name: String,
+    /// The JSON Schema, as complete as it is known. What is `readOnly` in it is never asked for, and what a
+    /// provider does not support is taken out of the request only.
+    pub schema: Value,
+}
+
+/// A model's answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChatReply {
+    /// The answer. Where the model answered by calling a tool that nobody offered, the call's arguments.
+    pub text: String,
+    /// What the model thought on the way, where the provider tells.
+    pub reasoning: Option<String>,
+    /// What the call cost.
+    pub usage: Usage,
+    /// Why the answer ended.
+    pub finish: Finish,
+    /// The model that answered, as the provider names it.
+    pub model: String,
+}
+
+/// Why a model stopped. A cut-off or refused answer is a [`ModelError`], not a `Finish`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// The answer is complete.
+    #[default]
+    Stop,
+    /// The model called a tool.
+    ToolCalls,
+    /// Something only this provider says, kept as it was.
+    Other(String),
+}

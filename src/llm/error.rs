@@ -1,0 +1,259 @@
+//! Why a model did not answer: one classified enum for every provider, network and recording.
+//!
+//! Start at [`ModelError::is_retryable`] and [`ModelError::kind`]; the messages of providers are kept, cut
+//! to a readable length and free of secrets.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Usage;
+
+/// Says why a model did not answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ModelError {
+    /// Too many requests or tokens a minute.
+    #[error("the provider limits the rate of requests: {message}")]
+    RateLimited {
+        /// How long the provider asks to wait, clamped.
+        after: Option<Duration>,
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider has no capacity at the moment.
+    #[error("the provider is overloaded: {message}")]
+    Overloaded {
+        /// How long the provider asks to wait, clamped.
+        after: Option<Duration>,
+        /// The provider's words.
+        message: String,
+    },
+    /// A fault of the network, a proxy or the provider that may be gone at the next attempt.
+    #[error("the provider could not be reached or answered nonsense: {message}")]
+    Transient {
+        /// What went wrong.
+        message: String,
+    },
+    /// Nothing came in time.
+    #[error("no answer within {} while {phase}", seconds(*.after))]
+    Timeout {
+        /// What the client was doing.
+        phase: Phase,
+        /// The limit that was reached.
+        after: Duration,
+    },
+    /// The key is missing, wrong, or not allowed to use the model.
+    #[error("the provider refuses the credentials: {message}")]
+    Auth {
+        /// The provider's words.
+        message: String,
+    },
+    /// The account has no credit left. Waiting does not help; a person has to act.
+    #[error("the account's quota is used up: {message}")]
+    Quota {
+        /// The provider's words.
+        message: String,
+    },
+    /// The conversation is longer than the model can take.
+    #[error("the request is too long for the model: {message}")]
+    ContextOverflow {
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider does not accept the request, and would not accept it a second time.
+    #[error("the provider rejects the request with status {status}: {message}")]
+    BadRequest {
+        /// The HTTP status.
+        status: u16,
+        /// The provider's words.
+        message: String,
+    },
+    /// The model, or a filter before it, declines to answer.
+    #[error("the model refuses to answer: {text}")]
+    Refused {
+        /// What it said instead.
+        text: String,
+        /// What that cost.
+        usage: Usage,
+    },
+    /// The answer was cut off at the token limit.
+    #[error("the answer was cut off after {} tokens", .usage.output_tokens)]
+    Truncated {
+        /// The answer's beginning.
+        text: String,
+        /// What that cost.
+        usage: Usage,
+    },
+    /// The provider reported success, but there is no answer in the reply.
+    #[error("the reply is empty")]
+    EmptyResponse {
+        /// What that cost.
+        usage: Usage,
+    },
+    /// The reply is larger than the client takes.
+    #[error("the reply is larger than {bytes_max} bytes")]
+    ReplyTooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// A recording has no answer to the request.
+    #[error("no entry of {} answers node {node:?}{}", .file.display(), nearest_text(.nearest.as_ref()))]
+    NoRecording {
+        /// The node that asked.
+        node: String,
+        /// The recording.
+        file: PathBuf,
+        /// The entry that comes nearest, if the recording has any for the node.
+        nearest: Option<Nearest>,
+    },
+    /// The exchange could not be added to the recording.
+    #[error("cannot record to {}: {message}", .file.display())]
+    NotRecorded {
+        /// The recording.
+        file: PathBuf,
+        /// What went wrong.
+        message: String,
+    },
+}
+
+/// The entry of a recording that comes nearest to a request it does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nearest {
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// What differs.
+    pub why: String,
+}
+
+/// What the client was doing when time ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Opening the connection.
+    Connect,
+    /// Waiting for the reply to begin.
+    Response,
+    /// Reading the reply.
+    Body,
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connecting",
+            Self::Response => "waiting for the reply",
+            Self::Body => "reading the reply",
+        })
+    }
+}
+
+/// What kind of failure it is: the word a workflow catches it by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// Nothing came in time.
+    Timeout,
+    /// Too many requests.
+    RateLimit,
+    /// The provider or the network failed.
+    Provider,
+    /// The credentials are unusable.
+    Auth,
+    /// The account has no credit.
+    Quota,
+    /// The request is too long.
+    ContextOverflow,
+    /// The request is not acceptable.
+    BadRequest,
+    /// The model declines.
+    Refused,
+    /// The answer is not what was asked for.
+    InvalidOutput,
+    /// The recording does not fit.
+    Recording,
+}
+
+impl ErrorKind {
+    /// Returns the word used in workflows and events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::RateLimit => "rate_limit",
+            Self::Provider => "provider",
+            Self::Auth => "auth",
+            Self::Quota => "quota",
+            Self::ContextOverflow => "context_overflow",
+            Self::BadRequest => "bad_request",
+            Self::Refused => "refused",
+            Self::InvalidOutput => "invalid_output",
+            Self::Recording => "recording",
+        }
+    }
+}
+
+impl ModelError {
+    /// Returns what kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::RateLimited { .. } => ErrorKind::RateLimit,
+            Self::Overloaded { .. }
+            | Self::Transient { .. }
+            | Self::EmptyResponse { .. }
+            | Self::ReplyTooLarge { .. } => ErrorKind::Provider,
+            Self::Timeout { .. } => ErrorKind::Timeout,
+            Self::Auth { .. } => ErrorKind::Auth,
+            Self::Quota { .. } => ErrorKind::Quota,
+            Self::ContextOverflow { .. } => ErrorKind::ContextOverflow,
+            Self::BadRequest { .. } => ErrorKind::BadRequest,
+            Self::Refused { .. } => ErrorKind::Refused,
+            Self::Truncated { .. } => ErrorKind::InvalidOutput,
+            Self::NoRecording { .. } | Self::NotRecorded { .. } => ErrorKind::Recording,
+        }
+    }
+
+    /// Returns whether the same request may succeed when it is sent again.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::RateLimited { .. }
+            | Self::Overloaded { .. }
+            | Self::Transient { .. }
+            | Self::Timeout { .. }
+            | Self::EmptyResponse { .. } => true,
+            Self::Auth { .. }
+            | Self::Quota { .. }
+            | Self::ContextOverflow { .. }
+            | Self::BadRequest { .. }
+            | Self::Refused { .. }
+            | Self::Truncated { .. }
+            | Self::ReplyTooLarge { .. }
+            | Self::NoRecording { .. }
+            | Self::NotRecorded { .. } => false,
+        }
+    }
+
+    /// Returns how long the provider asks to wait before the next attempt, clamped to two minutes.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { after, .. } | Self::Overloaded { after, .. } => *after,
+            _ => None,
+        }
+    }
+
+    /// Returns what the failed call cost, as far as it is known.
+    pub fn usage(&self) -> Usage {
+        match self {
+            Self::Refused { usage, .. }
+            | Self::Truncated { usage, .. }
+            | Self::EmptyResponse { usage } => *usage,
+            _ => Usage::default(),
+        }
+    }
+}
+
+fn seconds(after: Duration) -> String {
+    format!("{} s", after.as_secs_f64())
+}
+
+fn nearest_text(nearest: Option<&Nearest>) -> String {
+    nearest.map_or_else(
+        || ": the recording has no entry for this node".to_owned(),
+        |nearest| format!(": nearest is line {}, but {}", nearest.line, nearest.why),
+    )
+}

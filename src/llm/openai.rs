@@ -1,0 +1,314 @@
+//! The client for every provider that speaks OpenAI's chat completions.
+//!
+//! One call is one request, with one exception: a form of structured output that the provider rejects is
+//! replaced by the next simpler one, which is remembered. Retries are the engine's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_openai::Client;
+use async_openai::config::OpenAIConfig;
+use async_openai::error::OpenAIError;
+use async_openai::traits::RequestOptionsBuilder;
+use async_trait::async_trait;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::chat::{ChatModel, ChatReply, ChatRequest};
+use super::error::ModelError;
+use super::failure::readable;
+use super::profile::{OutputMode, PROVIDERS, Profile};
+use super::reader::read_reply;
+use super::secret::Secret;
+use super::shape::{shape_request, unwrap_answer};
+use super::transport::Transport;
+use super::usage::Usage;
+
+/// Where a model is and how it is asked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The address up to and including the version, as in `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// The key; an empty one is not sent.
+    pub api_key: Secret,
+    /// The model, as the provider names it.
+    pub model: String,
+    /// How the provider wants to be asked.
+    pub profile: Profile,
+    /// What the client puts up with.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// Creates a configuration without a key, with the default profile and limits.
+    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            base_url: base_url.into(),
+            api_key: Secret::default(),
+            model: model.into(),
+            profile: Profile::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How long and how much the client puts up with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// To open a connection.
+    pub connect: Duration,
+    /// Between two pieces of a reply that has begun.
+    pub idle: Duration,
+    /// For the whole exchange. Long, because a reasoning model is silent for minutes before it answers.
+    pub total: Duration,
+    /// The largest reply, in bytes.
+    pub reply_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            total: Duration::from_secs(600),
+            reply_bytes_max: 16 * 1024 * 1024,
+        }
+    }
+}
+
+/// Says why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The provider wants a key, and there is none.
+    #[error(
+        "no key for {provider}: set the environment variable {variable}, or use a model of a server of your \
+         own (ollama/…, vllm/…, lmstudio/…), which needs none"
+    )]
+    NoKey {
+        /// The provider.
+        provider: &'static str,
+        /// The variable that would hold the key.
+        variable: &'static str,
+    },
+    /// Nobody knows the provider.
+    #[error(
+        "no provider is called {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
+         OpenAI-compatible server",
+        provider_names()
+    )]
+    UnknownProvider {
+        /// The word before the `/`.
+        name: String,
+    },
+    /// Only the provider is named.
+    #[error("no model is named after \"{provider}/\"")]
+    NoModel {
+        /// The provider.
+        provider: &'static str,
+    },
+    /// The address is none.
+    #[error("the base URL {url:?} is no http or https address")]
+    BaseUrl {
+        /// The address.
+        url: String,
+    },
+    /// The key has characters that no header can carry, a line break for example.
+    #[error("the key has characters that keys don't have; check for a line break or a quote in it")]
+    Key,
+    /// The HTTP client cannot start.
+    #[error("the HTTP client cannot start")]
+    Transport(#[source] reqwest::Error),
+}
+
+fn provider_names() -> String {
+    PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ")
+}
+
+/// A model behind OpenAI's chat completions API, at any provider.
+pub struct OpenAiCompatible {
+    client: Client<OpenAIConfig>,
+    name: String,
+    model: String,
+    profile: Profile,
+    /// The forms of output that were rejected, by model: what to start with from now on.
+    learnt: Mutex<BTreeMap<String, OutputMode>>,
+}
+
+// By hand: async-openai's own would show the address, which may hold a password.
+impl fmt::Debug for OpenAiCompatible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiCompatible")
+            .field("name", &self.name)
+            .field("profile", &self.profile)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OpenAiCompatible {
+    /// Creates a client. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] for an address or a key that cannot be used.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let Config { base_url, api_key, model, profile, limits } = config;
+        let base_url = base_url.trim_end_matches('/');
+        let is_http = reqwest::Url::parse(base_url)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
+        if !is_http {
+            return Err(ConfigError::BaseUrl {
+                url: api_key.remove_from(base_url.into()).into_owned(),
+            });
+        }
+        // async-openai panics on a key that makes no header.
+        if HeaderValue::from_str(api_key.expose()).is_err() {
+            return Err(ConfigError::Key);
+        }
+        let transport =
+            Transport::new(base_url, limits, api_key.clone()).map_err(ConfigError::Transport)?;
+        // The organisation and project are set, lest they are read from the environment.
+        let settings = OpenAIConfig::new()
+            .with_api_base(base_url)
+            .with_api_key(api_key.expose())
+            .with_org_id("")
+            .with_project_id("");
+        Ok(Self {
+            client: Client::build(transport.http(), settings).with_http_service(transport),
+            name: format!("{}/{model}", profile.provider),
+            model,
+            profile,
+            learnt: Mutex::default(),
+        })
+    }
+
+    /// Makes one request.
+    async fn attempt(
+        &self,
+        request: &ChatRequest,
+        model: &str,
+        mode: OutputMode,
+    ) -> Result<ChatReply, ModelError> {
+        let body = shape_request(request, model, &self.profile, mode);
+        let mut chat = self.client.chat();
+        if let Some(key) = self.idempotency_key(&request.key, mode) {
+            let name = HeaderName::from_static("idempotency-key");
+            chat = chat.headers(HeaderMap::from_iter([(name, key)]));
+        }
+        let body: Value = match chat.create_byot(body).await {
+            Ok(body) => body,
+            Err(OpenAIError::Boxed(error)) => {
+                return Err(match error.downcast::<ModelError>() {
+                    Ok(error) => *error,
+                    Err(error) => ModelError::Transient { message: readable(&error.to_string()) },
+                });
+            }
+            Err(error) => return Err(unexpected(&error)),
+        };
+        let mut reply = read_reply(&body)?;
+        if reply.usage.total_tokens() == 0 {
+            reply.usage = estimate(request, &reply.text);
+        }
+        if let Some(output) = &request.output {
+            reply.text = unwrap_answer(reply.text, output);
+        }
+        if reply.model.is_empty() {
+            model.clone_into(&mut reply.model);
+        }
+        Ok(reply)
+    }
+
+    fn mode(&self, model: &str) -> OutputMode {
+        let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
+        learnt.get(model).copied().unwrap_or(self.profile.output)
+    }
+
+    fn learn(&self, model: &str, mode: OutputMode) {
+        let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
+        learnt.insert(model.to_owned(), mode);
+    }
+
+    /// Returns the key as a header. Another form of output is another request, so it has another key; and a key
+    /// that makes no header is replaced by its hash, which names the same request.
+    fn idempotency_key(&self, key: &str, mode: OutputMode) -> Option<HeaderValue> {
+        if key.is_empty() {
+            return None;
+        }
+        let key = if mode == self.profile.output {
+            key.to_owned()
+        } else {
+            format!("{key}/{}", mode.as_str())
+        };
+        let hash = || HeaderValue::from_str(&blake3::hash(key.as_bytes()).to_hex());
+        HeaderValue::from_str(&key).or_else(|_| hash()).ok()
+    }
+}
+
+#[async_trait]
+impl ChatModel for OpenAiCompatible {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let model = request.model.as_deref().unwrap_or(&self.model);
+        let mut mode = self.mode(model);
+        loop {
+            let error = match self.attempt(request, model, mode).await {
+                Err(error) if request.output.is_some() => error,
+                done => return done,
+            };
+            let (Some(below), Some(rejection)) = (mode.below(), Rejection::of(&error)) else {
+                return Err(error);
+            };
+            tracing::info!(
+                model,
+                from = mode.as_str(),
+                to = below.as_str(),
+                "the provider rejects this form of output"
+            );
+            if rejection == Rejection::Form {
+                self.learn(model, below);
+            }
+            mode = below;
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What of a structured request the provider does not like.
+#[derive(Debug, PartialEq, Eq)]
+enum Rejection {
+    /// The form as such: it will reject it every time.
+    Form,
+    /// This schema in this form.
+    Schema,
+}
+
+impl Rejection {
+    fn of(error: &ModelError) -> Option<Self> {
+        let ModelError::BadRequest { status: 400 | 422, message } = error else { return None };
+        let message = message.to_lowercase();
+        let names_it = [
+            "response_format",
+            "response format",
+            "json_schema",
+            "json schema",
+            "json_object",
+            "structured output",
+            "json mode",
+        ];
+        names_it.iter().any(|name| message.contains(name)).then(|| {
+            if message.contains("schema for response_format") { Self::Schema } else { Self::Form }
+        })
+    }
+}
+
+/// An error of async-openai itself. The transport reports its own, so this is one of building the request.
+fn unexpected(error: &OpenAIError) -> ModelError {
+    ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
+}
+
+fn estimate(request: &ChatRequest, text: &str) -> Usage {
+    let asked = request.messages.iter().map(|message| message.content.chars().count()).sum();
+    Usage::estimate(asked, text.chars().count())
+}

@@ -1,0 +1,131 @@
+//! What providers are called, where they are, and how they differ.
+//!
+//! Adding a provider is adding a row to [`PROVIDERS`]. Any other OpenAI-compatible server is reached by its
+//! base URL with [`Profile::default`].
+
+/// One provider that is known by name.
+#[derive(Debug, Clone, Copy)]
+pub struct Provider {
+    /// The word before the first `/` of a model's name.
+    pub name: &'static str,
+    /// Where it is, up to and including the version.
+    pub base_url: &'static str,
+    /// The environment variable with the key; `None` for servers on the user's own machine.
+    pub key_variable: Option<&'static str>,
+    /// The best form of structured output it supports.
+    pub output: OutputMode,
+    /// What it calls the limit of the answer's length.
+    pub token_limit: TokenLimit,
+}
+
+use OutputMode::{JsonObject, JsonSchema, Prompted};
+use TokenLimit::{MaxCompletionTokens, MaxTokens};
+
+/// The providers known by name.
+#[rustfmt::skip]
+pub const PROVIDERS: &[Provider] = &[
+    provider("openai", "https://api.openai.com/v1", Some("OPENAI_API_KEY"), JsonSchema, MaxCompletionTokens),
+    // The compatibility endpoint ignores `response_format` without a word.
+    provider("anthropic", "https://api.anthropic.com/v1", Some("ANTHROPIC_API_KEY"), Prompted, MaxTokens),
+    provider("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", Some("GEMINI_API_KEY"), JsonSchema, MaxTokens),
+    provider("openrouter", "https://openrouter.ai/api/v1", Some("OPENROUTER_API_KEY"), JsonSchema, MaxTokens),
+    provider("groq", "https://api.groq.com/openai/v1", Some("GROQ_API_KEY"), JsonSchema, MaxTokens),
+    provider("mistral", "https://api.mistral.ai/v1", Some("MISTRAL_API_KEY"), JsonSchema, MaxTokens),
+    provider("deepseek", "https://api.deepseek.com", Some("DEEPSEEK_API_KEY"), JsonObject, MaxTokens),
+    provider("xai", "https://api.x.ai/v1", Some("XAI_API_KEY"), JsonSchema, MaxTokens),
+    provider("ollama", "http://localhost:11434/v1", None, JsonSchema, MaxTokens),
+    provider("vllm", "http://localhost:8000/v1", None, JsonSchema, MaxTokens),
+    provider("lmstudio", "http://localhost:1234/v1", None, JsonSchema, MaxTokens),
+];
+
+const fn provider(
+    name: &'static str,
+    base_url: &'static str,
+    key_variable: Option<&'static str>,
+    output: OutputMode,
+    token_limit: TokenLimit,
+) -> Provider {
+    Provider { name, base_url, key_variable, output, token_limit }
+}
+
+/// How a provider wants to be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// The provider's name, the first half of [`ChatModel::name`](super::ChatModel::name).
+    pub provider: String,
+    /// The form of structured output that is tried first.
+    pub output: OutputMode,
+    /// What the limit of the answer's length is called.
+    pub token_limit: TokenLimit,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self {
+            provider: "openai-compatible".to_owned(),
+            output: JsonSchema,
+            // The older name: self-made servers know it, and OpenAI's own profile has the newer one.
+            token_limit: MaxTokens,
+        }
+    }
+}
+
+impl From<&Provider> for Profile {
+    fn from(provider: &Provider) -> Self {
+        Self {
+            provider: provider.name.to_owned(),
+            output: provider.output,
+            token_limit: provider.token_limit,
+        }
+    }
+}
+
+/// The forms of structured output, best first. A client goes down one rung when a provider rejects one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OutputMode {
+    /// The provider forces the answer into the schema.
+    JsonSchema,
+    /// The provider forces JSON; the schema is in the prompt.
+    JsonObject,
+    /// The schema is in the prompt, and nothing is forced.
+    Prompted,
+}
+
+impl OutputMode {
+    /// Returns the form's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            JsonSchema => "json_schema",
+            JsonObject => "json_object",
+            Prompted => "prompted",
+        }
+    }
+
+    /// Returns the next form to try when a provider rejects this one.
+    pub fn below(self) -> Option<Self> {
+        match self {
+            JsonSchema => Some(JsonObject),
+            JsonObject => Some(Prompted),
+            Prompted => None,
+        }
+    }
+}
+
+/// The name of the parameter that limits the answer's length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenLimit {
+    /// `max_tokens`.
+    MaxTokens,
+    /// `max_completion_tokens`, which counts reasoning too.
+    MaxCompletionTokens,
+}
+
+impl TokenLimit {
+    /// Returns the parameter's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MaxTokens => "max_tokens",
+            MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}

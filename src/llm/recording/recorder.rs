@@ -1,0 +1,92 @@
+//! Writes down what a model is asked and answers.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+
+use super::entry::{RecordingError, write_line};
+use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError, Secret, scrub};
+
+/// Passes requests on to a model and appends every exchange to a recording, failed ones included.
+///
+/// Several recorders may write to one file: an exchange is one write at the end of it.
+#[derive(Debug)]
+pub struct Recorder {
+    model: Arc<dyn ChatModel>,
+    path: PathBuf,
+    file: Mutex<File>,
+    hidden: Vec<Secret>,
+}
+
+impl Recorder {
+    /// Wraps a model. An existing file is continued; a last line that was cut off by a crash is removed.
+    ///
+    /// # Errors
+    /// Returns [`RecordingError::Open`] when the file cannot be written.
+    pub fn wrap(model: Arc<dyn ChatModel>, file: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        let path = file.as_ref().to_owned();
+        let file =
+            open(&path).map_err(|source| RecordingError::Open { file: path.clone(), source })?;
+        Ok(Self { model, path, file: Mutex::new(file), hidden: Vec::new() })
+    }
+
+    /// Adds a secret that must not be written. Keys of known forms are left out without it.
+    #[must_use]
+    pub fn hiding(mut self, secret: Secret) -> Self {
+        self.hidden.push(secret);
+        self
+    }
+
+    fn append(
+        &self,
+        request: &ChatRequest,
+        outcome: &Result<ChatReply, ModelError>,
+    ) -> Result<(), ModelError> {
+        let hide = |text: &str| {
+            let text =
+                self.hidden.iter().fold(text.into(), |text, secret| secret.remove_from(text));
+            scrub(&text).into_owned()
+        };
+        let line = write_line(request, outcome, &hide);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(|error| {
+            ModelError::NotRecorded { file: self.path.clone(), message: error.to_string() }
+        })
+    }
+}
+
+#[async_trait]
+impl ChatModel for Recorder {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let outcome = self.model.chat(request).await;
+        self.append(request, &outcome)?;
+        outcome
+    }
+
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+    // A pipe or a device has no end to look at.
+    if !file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let tail = &text[whole..];
+    if serde_json::from_slice::<serde_json::Value>(tail).is_ok() {
+        // A complete line without its end, as editors leave it.
+        file.write_all(b"\n")?;
+    } else if !tail.is_empty() {
+        file.set_len(whole as u64)?;
+        file.seek(SeekFrom::End(0))?;
+    }
+    Ok(file)
+}

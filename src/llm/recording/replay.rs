@@ -1,0 +1,179 @@
+//! Answers from a recording.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+
+use super::entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key};
+use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError, Nearest};
+
+/// Differing lines are quoted up to this length.
+const QUOTE_CHARS_MAX: usize = 120;
+
+/// A model that answers from a recording, and only from it.
+///
+/// Among the entries of the node that asks, the one that was recorded for the very same request comes first
+/// (the same but for what [`normalise`](super::normalise()) takes out), then the hand-written ones whose texts
+/// are in the request. Where several fit, each is used once, in the order of the file, and the last from then
+/// on. A request that nothing fits is an error that names the nearest entry.
+#[derive(Debug)]
+pub struct Replay {
+    file: PathBuf,
+    name: String,
+    entries: Vec<Entry>,
+    /// Beside `entries`: whether the entry has answered. One lock, so that two tasks never get the same one.
+    used: Mutex<Vec<bool>>,
+}
+
+/// An entry of a recording that never answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusedEntry {
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// Its node.
+    pub node: String,
+    /// What it says about itself.
+    pub about: Option<String>,
+}
+
+impl Replay {
+    /// Reads a recording. Empty lines are skipped.
+    ///
+    /// # Errors
+    /// Returns [`RecordingError::Open`] when the file cannot be read, and [`RecordingError::Lines`] with every
+    /// line that is no entry.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        let file = path.as_ref().to_owned();
+        let text = std::fs::read_to_string(&file)
+            .map_err(|source| RecordingError::Open { file: file.clone(), source })?;
+        let mut entries = Vec::new();
+        let mut lines = Vec::new();
+        for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+            match Entry::parse(text, line) {
+                Ok(entry) => entries.push(entry),
+                Err(what) => lines.push(BadLine { line, what }),
+            }
+        }
+        if !lines.is_empty() {
+            return Err(RecordingError::Lines { file, lines });
+        }
+        let stem =
+            file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let used = Mutex::new(vec![false; entries.len()]);
+        Ok(Self { name: format!("replay/{stem}"), file, entries, used })
+    }
+
+    /// Returns the entries that have not answered in this process: of a complete run, those that nobody needs.
+    pub fn unused(&self) -> Vec<UnusedEntry> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = self.entries.iter().zip(&*used).filter(|(_, used)| !**used);
+        unused
+            .map(|(entry, _)| UnusedEntry {
+                line: entry.line,
+                node: entry.node.clone(),
+                about: entry.about.clone(),
+            })
+            .collect()
+    }
+
+    fn find(&self, request: &ChatRequest) -> Option<&Entry> {
+        let key = request_key(request);
+        let text = joined(&request.messages);
+        let exact = |entry: &Entry| matches!(&entry.matcher, Matcher::Exact { key: known, .. } if *known == key);
+        let by_content = |entry: &Entry| match &entry.matcher {
+            Matcher::Content { contains, lacks } => {
+                contains.iter().all(|part| text.contains(part))
+                    && !lacks.iter().any(|part| text.contains(part))
+            }
+            Matcher::Exact { .. } => false,
+        };
+        self.take(request, &exact).or_else(|| self.take(request, &by_content))
+    }
+
+    /// Returns the first fitting entry that has not answered yet, else the last, and marks it.
+    fn take(&self, request: &ChatRequest, fits: &dyn Fn(&Entry) -> bool) -> Option<&Entry> {
+        let fitting: Vec<usize> = (0..self.entries.len())
+            .filter(|&at| self.entries[at].node == request.caller && fits(&self.entries[at]))
+            .collect();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = fitting.iter().find(|&&at| !used[at]).or(fitting.last()).copied()?;
+        used[at] = true;
+        Some(&self.entries[at])
+    }
+
+    /// Returns the entry of the node that differs least from a request.
+    fn nearest(&self, request: &ChatRequest) -> Option<Nearest> {
+        let text = joined(&request.messages);
+        self.entries
+            .iter()
+            .filter(|entry| entry.node == request.caller)
+            .map(|entry| (entry.line, Difference::between(&entry.matcher, &text)))
+            // On a tie the later one: it is more likely the one that was just added.
+            .min_by_key(|(line, difference)| (difference.size, usize::MAX - line))
+            .map(|(line, difference)| Nearest { line, why: difference.why })
+    }
+}
+
+#[async_trait]
+impl ChatModel for Replay {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        match self.find(request) {
+            Some(entry) => entry.answer(request),
+            None => Err(ModelError::NoRecording {
+                node: request.caller.clone(),
+                file: self.file.clone(),
+                nearest: self.nearest(request),
+            }),
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// How an entry differs from a request it does not answer.
+struct Difference {
+    /// In texts or lines; comparable between entries of one kind.
+    size: usize,
+    why: String,
+}
+
+impl Difference {
+    fn between(matcher: &Matcher, text: &str) -> Self {
+        match matcher {
+            Matcher::Content { contains, lacks } => {
+                let missing = contains.iter().filter(|part| !text.contains(*part));
+                let missing = missing.map(|part| format!("the request lacks {}", quote(part)));
+                let present = lacks.iter().filter(|part| text.contains(*part));
+                let present = present.map(|part| format!("the request has {}", quote(part)));
+                let all: Vec<String> = missing.chain(present).collect();
+                Self { size: all.len(), why: all.join(", and ") }
+            }
+            Matcher::Exact { text: Some(recorded), .. } => Self::of_lines(recorded, text),
+            Matcher::Exact { text: None, .. } => {
+                Self { size: usize::MAX, why: "only its key was kept, which is another".to_owned() }
+            }
+        }
+    }
+
+    fn of_lines(recorded: &str, asked: &str) -> Self {
+        let lines = recorded.lines().count().max(asked.lines().count());
+        let same = recorded.lines().zip(asked.lines()).filter(|(a, b)| a == b).count();
+        let first = recorded.lines().zip(asked.lines()).take_while(|(a, b)| a == b).count();
+        let at = |text: &str| text.lines().nth(first).map_or_else(|| "nothing".to_owned(), quote);
+        let why = if lines == same {
+            "the schema or the division into messages is another".to_owned()
+        } else {
+            let (recorded, asked) = (at(recorded), at(asked));
+            format!("line {} of its request is {recorded}, where this one has {asked}", first + 1)
+        };
+        Self { size: lines - same, why }
+    }
+}
+
+fn quote(text: &str) -> String {
+    let cut: String = text.chars().take(QUOTE_CHARS_MAX).collect();
+    if cut.len() < text.len() { format!("{cut:?}…") } else { format!("{cut:?}") }
+}

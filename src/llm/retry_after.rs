@@ -1,0 +1,67 @@
+//! The wait a provider asks for, in the four forms in use.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// The longest wait that is believed. One misconfigured proxy asks for 27 hours.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Reads `retry-after-ms: 1500`, `retry-after: 2`, `retry-after: 1.5` and
+/// `retry-after: Wed, 21 Oct 2015 07:28:00 GMT` (RFC 9110, section 10.2.3), clamped to two minutes.
+///
+/// The milliseconds win where both headers are present, because they are the finer of the two.
+pub fn read_retry_after(
+    seconds_or_date: Option<&str>,
+    milliseconds: Option<&str>,
+    now: Timestamp,
+) -> Option<Duration> {
+    let milliseconds = milliseconds.and_then(number).map(|ms| ms / 1000.0);
+    let seconds = milliseconds.or_else(|| {
+        let text = seconds_or_date?.trim();
+        number(text).or_else(|| seconds_until(text, now))
+    })?;
+    Some(Duration::try_from_secs_f64(seconds.max(0.0)).map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX)))
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+fn seconds_until(date: &str, now: Timestamp) -> Option<f64> {
+    let then = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
+    Some(then.duration_since(now).as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_four_forms_are_read_and_clamped() {
+        let now: Timestamp = "2015-10-21T07:27:30Z".parse().unwrap();
+        let cases = [
+            (Some("2"), None, Some(2000)),
+            (Some("1.5"), None, Some(1500)),
+            (None, Some("250"), Some(250)),
+            (Some("9"), Some("250"), Some(250)),
+            (Some("Wed, 21 Oct 2015 07:28:00 GMT"), None, Some(30_000)),
+            (Some("Wed, 21 Oct 2015 07:00:00 GMT"), None, Some(0)),
+            (Some("99999"), None, Some(120_000)),
+            (Some("1e300"), None, Some(120_000)),
+            (Some("-5"), None, Some(0)),
+            (Some("NaN"), None, None),
+            (Some("soon"), None, None),
+            (Some(""), Some("x"), None),
+            (None, None, None),
+        ];
+        for (seconds, milliseconds, expected) in cases {
+            let read = read_retry_after(seconds, milliseconds, now);
+            assert_eq!(
+                read,
+                expected.map(Duration::from_millis),
+                "retry-after {seconds:?}, retry-after-ms {milliseconds:?}"
+            );
+        }
+    }
+}

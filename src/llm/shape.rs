@@ -1,0 +1,190 @@
+//! Shapes a request for a provider: the inverse of the reader.
+
+use serde_json::{Map, Value, json};
+
+use super::chat::{ChatRequest, Message, OutputSchema, Role};
+use super::profile::{OutputMode, Profile};
+use super::structured::{answer_schema, strict_schema};
+
+/// The key under which an answer that is no object travels: providers force objects only.
+const WRAPPER: &str = "answer";
+
+/// Returns the body of a chat completion request.
+pub(super) fn shape_request(
+    request: &ChatRequest,
+    model: &str,
+    profile: &Profile,
+    mode: OutputMode,
+) -> Value {
+    let mut body = Map::new();
+    body.insert("model".into(), model.into());
+    let mut messages = request.messages.clone();
+    if let Some(output) = &request.output {
+        let schema = wire_schema(output);
+        match mode {
+            OutputMode::JsonSchema => {
+                let (strict, schema) = match strict_schema(&schema) {
+                    Some(schema) => (true, schema),
+                    None => (false, schema),
+                };
+                let format =
+                    json!({"name": wire_name(&output.name), "strict": strict, "schema": schema});
+                body.insert(
+                    "response_format".into(),
+                    json!({"type": mode.as_str(), "json_schema": format}),
+                );
+            }
+            OutputMode::JsonObject => {
+                body.insert("response_format".into(), json!({"type": mode.as_str()}));
+                add_instruction(&mut messages, &schema);
+            }
+            OutputMode::Prompted => add_instruction(&mut messages, &schema),
+        }
+    }
+    let messages = messages
+        .iter()
+        .map(|message| json!({"role": message.role.as_str(), "content": message.content}))
+        .collect();
+    body.insert("messages".into(), Value::Array(messages));
+    if let Some(temperature) = request.temperature.filter(|_| !refuses_sampling(model)) {
+        body.insert("temperature".into(), temperature.into());
+    }
+    if let Some(tokens) = request.max_output_tokens {
+        body.insert(profile.token_limit.as_str().into(), tokens.into());
+    }
+    body.insert("stream".into(), false.into());
+    Value::Object(body)
+}
+
+/// Returns whether a model rejects sampling parameters, as OpenAI's reasoning models do.
+fn refuses_sampling(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let chat_variant = name.contains("-chat");
+    !chat_variant && ["o1", "o3", "o4", "gpt-5"].iter().any(|family| name.starts_with(family))
+}
+
+/// Takes an answer that was wrapped for the way out of its wrapper.
+pub(super) fn unwrap_answer(text: String, output: &OutputSchema) -> String {
+    if is_object(&answer_schema(&output.schema)) {
+        return text;
+    }
+    match serde_json::from_str::<Value>(&text) {
+        Ok(Value::Object(mut object)) if object.len() == 1 && object.contains_key(WRAPPER) => {
+            object.remove(WRAPPER).map_or(text, |answer| answer.to_string())
+        }
+        _ => text,
+    }
+}
+
+fn wire_schema(output: &OutputSchema) -> Value {
+    let mut schema = answer_schema(&output.schema);
+    if is_object(&schema) {
+        return schema;
+    }
+    // References start at the root, so the definitions move up with it.
+    let definitions: Vec<(String, Value)> = ["$defs", "definitions"]
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), schema.as_object_mut()?.remove(*name)?)))
+        .collect();
+    let mut wrapped = Map::new();
+    wrapped.insert("type".into(), "object".into());
+    wrapped.insert("properties".into(), json!({WRAPPER: schema}));
+    wrapped.insert("required".into(), json!([WRAPPER]));
+    wrapped.extend(definitions);
+    Value::Object(wrapped)
+}
+
+fn is_object(schema: &Value) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("object")
+        || schema.get("properties").is_some()
+}
+
+/// The wire takes letters, digits, `_` and `-`, at most 64 of them.
+fn wire_name(name: &str) -> String {
+    let name: String = name
+        .chars()
+        .map(|char| if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' })
+        .take(64)
+        .collect();
+    if name.is_empty() { "answer".to_owned() } else { name }
+}
+
+fn add_instruction(messages: &mut Vec<Message>, schema: &Value) {
+    let instruction = format!(
+        "Answer with one JSON value and nothing else: no explanation, no code fence. It must match this \
+         JSON Schema:\n{schema:#}"
+    );
+    match messages.iter_mut().find(|message| message.role == Role::System) {
+        Some(system) => {
+            system.content.push_str("\n\n");
+            system.content.push_str(&instruction);
+        }
+        None => messages.insert(0, Message::system(instruction)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(schema: Value) -> ChatRequest {
+        ChatRequest {
+            caller: "secret-node-name".into(),
+            messages: vec![Message::system("Be brief."), Message::user("Hi")],
+            output: Some(OutputSchema { name: "User story!".into(), schema }),
+            temperature: Some(0.5),
+            max_output_tokens: Some(9),
+            ..ChatRequest::default()
+        }
+    }
+
+    #[test]
+    fn a_reasoning_model_is_sent_no_temperature_and_nobody_the_node() {
+        let profile = Profile::default();
+        let shape = |model| {
+            shape_request(
+                &request(json!({"type": "object"})),
+                model,
+                &profile,
+                OutputMode::JsonObject,
+            )
+        };
+        assert_eq!(shape("gpt-4o")["temperature"], 0.5);
+        assert_eq!(shape("gpt-5-mini").get("temperature"), None);
+        assert_eq!(shape("openai/o3").get("temperature"), None);
+        assert_eq!(shape("gpt-4o")["max_tokens"], 9);
+        assert!(!shape("gpt-4o").to_string().contains("secret-node-name"));
+    }
+
+    #[test]
+    fn a_list_travels_in_an_object_and_comes_out_again() {
+        let schema = json!({
+            "type": "array", "items": {"$ref": "#/$defs/Story"},
+            "$defs": {"Story": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}}
+        });
+        let request = request(schema);
+        let body = shape_request(&request, "m", &Profile::default(), OutputMode::JsonSchema);
+        let format = &body["response_format"]["json_schema"];
+        assert_eq!(format["name"], "User_story_");
+        assert_eq!(format["strict"], true);
+        assert_eq!(format["schema"]["properties"]["answer"]["items"]["$ref"], "#/$defs/Story");
+        assert_eq!(format["schema"]["$defs"]["Story"]["additionalProperties"], false);
+
+        let output = request.output.unwrap();
+        assert_eq!(
+            unwrap_answer(r#"{"answer": [{"id": "a"}]}"#.into(), &output),
+            r#"[{"id":"a"}]"#
+        );
+        assert_eq!(unwrap_answer(r#"[{"id": "a"}]"#.into(), &output), r#"[{"id": "a"}]"#);
+        assert_eq!(unwrap_answer("no JSON".into(), &output), "no JSON");
+    }
+
+    #[test]
+    fn the_schema_goes_into_the_prompt_where_nothing_forces_it() {
+        let schema = json!({"type": "object", "properties": {"colour": {"type": "string"}}});
+        let body = shape_request(&request(schema), "m", &Profile::default(), OutputMode::Prompted);
+        assert_eq!(body.get("response_format"), None);
+        let system = body["messages"][0]["content"].as_str().unwrap();
+        assert!(system.starts_with("Be brief.\n\n") && system.contains("colour"), "{system}");
+    }
+}

@@ -1,0 +1,219 @@
+//! Finds the JSON in a model's answer: after thoughts and prose, in code fences, encoded twice, with the
+//! slips models make. Pure, and linear in the length of the text.
+//!
+//! JSON that was cut off is never completed: half an action is no action.
+
+use std::iter::Peekable;
+use std::str::CharIndices;
+
+use serde_json::Value;
+
+use crate::llm::reader::split_thoughts;
+
+/// A JSON value found in a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Extracted {
+    /// The value.
+    pub value: Value,
+    /// What had to be mended to read it.
+    pub warnings: Vec<String>,
+}
+
+/// What kind of value the answer should be: chooses when a text holds several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// An object.
+    Object,
+    /// A list.
+    List,
+    /// Any value, a bare number or text included.
+    Any,
+}
+
+impl Wanted {
+    /// Returns what a schema asks for.
+    pub fn of_schema(schema: &Value) -> Self {
+        match schema.get("type").and_then(Value::as_str) {
+            Some("object") => Self::Object,
+            Some("array") => Self::List,
+            None if schema.get("properties").is_some() => Self::Object,
+            _ => Self::Any,
+        }
+    }
+
+    fn fits(self, value: &Value) -> bool {
+        match self {
+            Self::Object => value.is_object(),
+            Self::List => value.is_array(),
+            Self::Any => true,
+        }
+    }
+}
+
+/// Returns the JSON value in a model's answer.
+///
+/// ```
+/// use graphrun::llm::{Wanted, extract_json};
+///
+/// let answer = "Sure [1]! Here it is:\n```json\n{\"verdict\": \"approved\",}\n```";
+/// let found = extract_json(answer, Wanted::Object)?;
+/// assert_eq!(found.value["verdict"], "approved");
+/// assert_eq!(found.warnings, ["trailing commas were removed"]);
+/// # Ok::<(), String>(())
+/// ```
+///
+/// # Errors
+/// Returns what is wrong with the text, as a sentence the model can act on.
+pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
+    let (text, _) = split_thoughts(text.trim_start_matches('\u{feff}'));
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("the answer is empty".to_owned());
+    }
+    if let Ok(value) = serde_json::from_str(text) {
+        return Ok(decode_twice(value, wanted));
+    }
+    let mut found = Vec::new();
+    let mut problem = None;
+    for part in balanced_parts(text) {
+        match part.and_then(parse_mended) {
+            Ok(extracted) => found.push(extracted),
+            Err(message) => problem = problem.or(Some(message)),
+        }
+    }
+    let fitting = found.iter().position(|extracted| wanted.fits(&extracted.value));
+    // A broken object is the answer that was meant; `[1]` in the prose before it is not.
+    if let (None, Some(problem)) = (fitting, &problem) {
+        return Err(problem.clone());
+    }
+    let several = found.iter().filter(|extracted| wanted.fits(&extracted.value)).count() > 1;
+    let chosen = fitting.unwrap_or(0);
+    if chosen >= found.len() {
+        return Err(problem.unwrap_or_else(|| "the answer holds no JSON".to_owned()));
+    }
+    let mut extracted = found.swap_remove(chosen);
+    if several {
+        extracted
+            .warnings
+            .push("the answer holds several JSON values; the first was taken".to_owned());
+    }
+    Ok(extracted)
+}
+
+/// Opens a text that itself holds JSON, as some models write it into a tool's arguments.
+fn decode_twice(value: Value, wanted: Wanted) -> Extracted {
+    if let Value::String(inner) = &value
+        && let Ok(decoded) = serde_json::from_str::<Value>(inner)
+        && wanted.fits(&decoded)
+        && (decoded.is_object() || decoded.is_array())
+    {
+        return Extracted {
+            value: decoded,
+            warnings: vec!["the JSON was encoded twice".to_owned()],
+        };
+    }
+    Extracted { value, warnings: Vec::new() }
+}
+
+fn parse_mended(text: &str) -> Result<Extracted, String> {
+    let error = match serde_json::from_str(text) {
+        Ok(value) => return Ok(Extracted { value, warnings: Vec::new() }),
+        Err(error) => error,
+    };
+    let (mended, warnings) = mend(text);
+    serde_json::from_str(&mended)
+        .map(|value| Extracted { value, warnings })
+        .map_err(|_| format!("the answer is not valid JSON: {error}"))
+}
+
+/// Splits off the top-level `{…}` and `[…]` of a text.
+///
+/// Nothing inside a part is looked at again, even if it turns out to be broken: an inner object would be
+/// taken for the answer.
+fn balanced_parts(text: &str) -> impl Iterator<Item = Result<&str, String>> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let tail = rest.take()?;
+        let start = tail.find(['{', '['])?;
+        let tail = &tail[start..];
+        match end_of_balanced(tail) {
+            Some(end) => {
+                rest = Some(&tail[end..]);
+                Some(Ok(&tail[..end]))
+            }
+            None => Some(Err("the JSON of the answer is never closed".to_owned())),
+        }
+    })
+}
+
+/// Returns the end of the value that starts the text, in bytes.
+fn end_of_balanced(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '{' | '[' => depth += 1,
+            '}' | ']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            '"' => skip_string(&mut chars),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn skip_string(chars: &mut Peekable<CharIndices<'_>>) {
+    while let Some((_, char)) = chars.next() {
+        match char {
+            '\\' => drop(chars.next()),
+            '"' => return,
+            _ => {}
+        }
+    }
+}
+
+/// Removes commas before a closing bracket and escapes raw line breaks and tabs inside strings.
+fn mend(text: &str) -> (String, Vec<String>) {
+    let mut mended = String::with_capacity(text.len());
+    let (mut commas, mut breaks) = (false, false);
+    let mut in_string = false;
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match (in_string, char) {
+            (true, '\\') => {
+                mended.push('\\');
+                mended.extend(chars.next());
+                continue;
+            }
+            (true, '\n' | '\r' | '\t') => {
+                mended.push_str(match char {
+                    '\n' => "\\n",
+                    '\r' => "\\r",
+                    _ => "\\t",
+                });
+                breaks = true;
+                continue;
+            }
+            (_, '"') => in_string = !in_string,
+            (false, '}' | ']') => {
+                let end = mended.trim_end().len();
+                if mended[..end].ends_with(',') {
+                    mended.truncate(end - 1);
+                    commas = true;
+                }
+            }
+            _ => {}
+        }
+        mended.push(char);
+    }
+    let warnings = [
+        (commas, "trailing commas were removed"),
+        (breaks, "line breaks inside texts were escaped"),
+    ];
+    let warnings = warnings.iter().filter(|(done, _)| *done).map(|(_, text)| (*text).to_owned());
+    (mended, warnings.collect())
+}

@@ -1,0 +1,260 @@
+//! Networks and servers that break off, hang, or send too much: what no well-formed reply can show.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use graphrun::llm::{
+    ChatModel, ChatRequest, Config, ConfigError, ErrorKind, Message, ModelError, OpenAiCompatible,
+    Phase, Secret,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::peer::{KEY, Peer, client_of, completion, request};
+
+/// What a broken server does after it has read a request.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// Closes without a word.
+    Closes,
+    /// Says nothing and stays.
+    Hangs,
+    /// Promises more than it sends.
+    BreaksOff,
+    /// Sends the headers and the beginning, and nothing more.
+    Stalls,
+    /// Sends a byte every now and then, for ever.
+    Drips,
+    /// Is no HTTP server.
+    SpeaksGarbage,
+}
+
+/// Serves the fault on a raw socket, and counts the requests.
+async fn broken_server(fault: Fault) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = count.clone();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            read_request(&mut socket).await;
+            counter.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(misbehave(fault, socket));
+        }
+    });
+    (format!("http://{address}/v1"), count)
+}
+
+async fn read_request(socket: &mut TcpStream) {
+    let mut request = Vec::new();
+    // The body of all requests here ends in `"stream":false}`.
+    while !request.ends_with(b"false}") {
+        let mut piece = [0; 4096];
+        match socket.read(&mut piece).await {
+            Ok(0) | Err(_) => return,
+            Ok(length) => request.extend_from_slice(&piece[..length]),
+        }
+    }
+}
+
+async fn misbehave(fault: Fault, mut socket: TcpStream) {
+    const HEAD: &[u8] =
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 5000\r\n\r\n{\"ch";
+    let _ = match fault {
+        Fault::Closes => Ok(()),
+        Fault::Hangs => std::future::pending().await,
+        Fault::BreaksOff => socket.write_all(HEAD).await,
+        Fault::Stalls => {
+            let sent = socket.write_all(HEAD).await;
+            std::future::pending::<()>().await;
+            sent
+        }
+        Fault::Drips => {
+            let mut sent = socket.write_all(HEAD).await;
+            let mut tick = tokio::time::interval(std::time::Duration::from_millis(50));
+            while sent.is_ok() {
+                tick.tick().await;
+                sent = socket.write_all(b" ").await;
+            }
+            sent
+        }
+        Fault::SpeaksGarbage => socket.write_all(b"220 mail.example ESMTP\r\n").await,
+    };
+}
+
+#[tokio::test]
+async fn a_broken_server_is_given_up_in_time_and_asked_once() {
+    let timeout = |phase| (ErrorKind::Timeout, Some(phase));
+    let cases = [
+        (Fault::Closes, (ErrorKind::Provider, None)),
+        (Fault::Hangs, timeout(Phase::Response)),
+        (Fault::BreaksOff, (ErrorKind::Provider, None)),
+        (Fault::Stalls, timeout(Phase::Body)),
+        (Fault::Drips, timeout(Phase::Body)),
+        (Fault::SpeaksGarbage, (ErrorKind::Provider, None)),
+    ];
+    for (fault, (kind, phase)) in cases {
+        let (base_url, count) = broken_server(fault).await;
+        let error = client_of(&base_url).chat(&request("Which colour?")).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{fault:?}: {error}");
+        if let ModelError::Timeout { phase: seen, .. } = &error {
+            assert_eq!(Some(*seen), phase, "{fault:?}");
+        }
+        assert!(error.is_retryable(), "{fault:?}: {error}");
+        assert!(!format!("{error} {error:?}").contains(KEY), "{fault:?}");
+        assert_eq!(count.load(Ordering::SeqCst), 1, "{fault:?}: exactly one request");
+    }
+}
+
+#[tokio::test]
+async fn an_address_where_nobody_listens_is_named() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let client = client_of(&format!("http://user:{KEY}@{address}/v1"));
+    let error = client.chat(&request("Which colour?")).await.unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains(&format!("cannot connect to http://{address}")), "{message}");
+    assert!(
+        error.is_retryable() && !format!("{message} {error:?} {client:?}").contains(KEY),
+        "{error:?}"
+    );
+}
+
+/// What was logged, by all crates at all levels.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn neither_the_key_nor_a_conversation_nor_a_body_is_logged() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let logging = tracing::subscriber::set_default(subscriber);
+    tracing::info!("the log works");
+    for status in [200, 400, 401, 429, 500] {
+        let peer = Peer::start(move |seen| {
+            let echo = format!("{:?} a body that says {}", seen.headers, seen.body);
+            (StatusCode::from_u16(status).expect("a status"), echo).into_response()
+        })
+        .await;
+        let error = peer.client().chat(&request("Which colour?")).await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains(KEY), "{error:?}");
+    }
+    drop(logging);
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("the log works"), "nothing was captured");
+    for hidden in [KEY, "Which colour?", "a body that says"] {
+        assert!(!log.contains(hidden), "{hidden:?} is in the log:\n{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_of_50_megabytes_is_not_read_to_its_end() {
+    let peer = Peer::start(|_| Body::from(vec![b' '; 50 * 1024 * 1024]).into_response()).await;
+    let error = peer.client().chat(&request("Which colour?")).await.unwrap_err();
+    assert_eq!(error, ModelError::ReplyTooLarge { bytes_max: 16 * 1024 * 1024 });
+    assert_eq!(peer.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_broken_character_does_not_cost_the_whole_answer() {
+    let peer = Peer::start(|_| {
+        let mut body = br#"{"choices":[{"message":{"content":"Te?al."}}]}"#.to_vec();
+        let at = body.iter().position(|&byte| byte == b'?').expect("it is there");
+        body[at] = 0xff;
+        Body::from(body).into_response()
+    })
+    .await;
+    let reply = peer.client().chat(&request("Which colour?")).await.unwrap();
+    assert_eq!(reply.text, "Te\u{fffd}al.");
+}
+
+#[tokio::test]
+async fn a_redirect_takes_the_conversation_nowhere() {
+    let elsewhere = Peer::start(|_| completion("Stolen.")).await;
+    let location = elsewhere.base_url.clone();
+    let peer = Peer::start(move |_| {
+        (StatusCode::TEMPORARY_REDIRECT, [("location", location.clone())]).into_response()
+    })
+    .await;
+    let error = peer.client().chat(&request("Which colour?")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadRequest, "{error}");
+    assert_eq!((peer.seen().len(), elsewhere.seen().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn the_request_carries_the_key_and_the_idempotency_key_and_never_the_node() {
+    let peer = Peer::start(|_| completion("Teal.")).await;
+    let request = ChatRequest {
+        messages: vec![Message::system("Be brief."), Message::user("Which colour?")],
+        max_output_tokens: Some(50),
+        temperature: Some(0.25),
+        ..request("")
+    };
+    let reply = peer.client().chat(&request).await.unwrap();
+    assert_eq!(reply.text, "Teal.");
+
+    let seen = &peer.seen()[0];
+    assert_eq!(seen.path, "/v1/chat/completions");
+    assert_eq!(seen.headers["authorization"], format!("Bearer {KEY}"));
+    assert_eq!(seen.headers["idempotency-key"], "run-1/3/painter");
+    assert_eq!(
+        seen.body,
+        serde_json::json!({
+            "model": "small",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Which colour?"}
+            ],
+            "temperature": 0.25,
+            "max_tokens": 50,
+            "stream": false
+        })
+    );
+}
+
+#[tokio::test]
+async fn without_a_key_no_authorization_is_sent() {
+    let peer = Peer::start(|_| completion("Teal.")).await;
+    let client = OpenAiCompatible::new(Config::new(&peer.base_url, "small")).unwrap();
+    client.chat(&ChatRequest { model: Some("other".into()), ..request("Hi") }).await.unwrap();
+    let seen = &peer.seen()[0];
+    assert!(!seen.headers.contains_key("authorization"));
+    assert_eq!(seen.body["model"], "other", "the request's model comes before the client's");
+    assert_eq!(client.name(), "openai-compatible/small");
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_refused_before_it_is_used() {
+    let refused = |base_url: &str, key: &str| {
+        let config = Config { api_key: Secret::new(key), ..Config::new(base_url, "small") };
+        OpenAiCompatible::new(config).unwrap_err()
+    };
+    assert!(matches!(refused("http://x/v1", "two\nlines-of-a-secret"), ConfigError::Key));
+    for url in ["", "localhost:11434", "ftp://x/v1", "not a url"] {
+        let error = refused(url, "");
+        assert!(
+            matches!(&error, ConfigError::BaseUrl { url: named } if named == url),
+            "{url}: {error}"
+        );
+    }
+}

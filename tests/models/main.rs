@@ -1,0 +1,11 @@
+//! Models against peers that behave as real providers, proxies and networks do, over loopback.
+//!
+//! `exchanges/` holds one reply a file with what must become of it; a new case is a new file.
+
+mod answers;
+mod exchanges;
+mod faults;
+mod ladder;
+mod peer;
+mod recordings;
+mod structured;

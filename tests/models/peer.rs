@@ -1,0 +1,115 @@
+//! A server that answers as it is told and remembers what it was asked.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use graphrun::llm::{ChatRequest, Config, Limits, Message, OpenAiCompatible, Secret};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// The key every client here has. It has none of the known forms, so only its owner can remove it.
+pub(crate) const KEY: &str = "correct-horse-battery-staple";
+
+type Answer = dyn Fn(&Seen) -> Response + Send + Sync;
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+/// The server; it stops when it is dropped.
+pub(crate) struct Peer {
+    pub(crate) base_url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    server: JoinHandle<()>,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    answer: Arc<Answer>,
+}
+
+impl Peer {
+    /// Starts a server that gives every request to `answer`.
+    pub(crate) async fn start(answer: impl Fn(&Seen) -> Response + Send + Sync + 'static) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let shared = Shared { seen: seen.clone(), answer: Arc::new(answer) };
+        let router = Router::new().fallback(handle).with_state(shared);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let server = tokio::spawn(async move {
+            axum::serve(listener, router).await.expect("the server runs until it is dropped");
+        });
+        Self { base_url: format!("http://{address}/v1"), seen, server }
+    }
+
+    /// Returns the requests that arrived.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().expect("no handler panics").clone()
+    }
+
+    /// Creates a client of this server.
+    pub(crate) fn client(&self) -> OpenAiCompatible {
+        client_of(&self.base_url)
+    }
+}
+
+async fn handle(
+    State(shared): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let seen = Seen { path: uri.path().to_owned(), headers, body };
+    shared.seen.lock().expect("no handler panics").push(seen.clone());
+    (shared.answer)(&seen)
+}
+
+/// Creates a client with limits that suit a server on the same machine.
+pub(crate) fn client_of(base_url: &str) -> OpenAiCompatible {
+    let limits = Limits {
+        connect: Duration::from_secs(5),
+        idle: Duration::from_millis(300),
+        total: Duration::from_millis(1500),
+        ..Limits::default()
+    };
+    let config = Config { api_key: Secret::new(KEY), limits, ..Config::new(base_url, "small") };
+    OpenAiCompatible::new(config).expect("the configuration is valid")
+}
+
+/// Returns a request with one question.
+pub(crate) fn request(question: &str) -> ChatRequest {
+    ChatRequest {
+        caller: "painter".into(),
+        key: "run-1/3/painter".into(),
+        messages: vec![Message::user(question)],
+        ..ChatRequest::default()
+    }
+}
+
+/// Returns a well-formed reply.
+pub(crate) fn completion(text: &str) -> Response {
+    let body = json!({
+        "model": "small-1",
+        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 7}
+    });
+    (StatusCode::OK, body.to_string()).into_response()
+}

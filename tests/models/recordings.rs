@@ -1,0 +1,306 @@
+//! Recordings: what is written is what comes back, and what does not fit is said.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use graphrun::llm::{
+    ChatModel, ChatReply, ChatRequest, ErrorKind, Message, ModelError, OutputSchema, Recorder,
+    RecordingError, Replay, Secret,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::peer::{KEY, Peer, completion, request};
+
+/// A recording in a folder that goes away with it.
+struct File {
+    _folder: TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn new(lines: &[Value]) -> Self {
+        let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+        Self::of_text(&(lines.join("\n") + "\n"))
+    }
+
+    fn of_text(text: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("run.jsonl");
+        fs::write(&path, text).expect("a writable folder");
+        Self { _folder: folder, path }
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(&self.path).expect("the recording is there")
+    }
+
+    fn load(&self) -> Replay {
+        Replay::load(&self.path).expect("the recording is valid")
+    }
+}
+
+fn by(node: &str, text: &str) -> ChatRequest {
+    ChatRequest { caller: node.into(), ..request(text) }
+}
+
+async fn text_of(replay: &Replay, node: &str, text: &str) -> String {
+    replay.chat(&by(node, text)).await.expect("the recording answers").text
+}
+
+async fn refusal_of(replay: &Replay, node: &str, text: &str) -> String {
+    let error = replay.chat(&by(node, text)).await.expect_err("the recording has no answer");
+    assert_eq!(error.kind(), ErrorKind::Recording);
+    assert!(!error.is_retryable());
+    error.to_string().replace(&format!("{}/", std::env::temp_dir().display()), "")
+}
+
+/// Answers `n` questions, of which the third is turned down once.
+async fn recorded_run(file: &File) -> Vec<Result<ChatReply, ModelError>> {
+    let peer = Peer::start(|seen| {
+        let question = seen.body["messages"][0]["content"].as_str().expect("a question");
+        if question.contains("third") && seen.headers["idempotency-key"] == "first attempt" {
+            return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "2")], "slow down")
+                .into_response();
+        }
+        completion(&format!("<think>hm</think>Answer to {question}"))
+    })
+    .await;
+    let recorder = Recorder::wrap(Arc::new(peer.client()), &file.path).expect("a writable file");
+    assert_eq!(recorder.name(), "openai-compatible/small");
+    let recorder = recorder.hiding(Secret::new(KEY));
+    let mut outcomes = Vec::new();
+    for (node, text, key) in run_of_questions() {
+        outcomes.push(recorder.chat(&ChatRequest { key: key.into(), ..by(node, text) }).await);
+    }
+    outcomes
+}
+
+fn run_of_questions() -> [(&'static str, &'static str, &'static str); 5] {
+    [
+        ("ba", "the first question, in 0.03s", ""),
+        ("qc", "the second question", ""),
+        ("ta", "the third question", "first attempt"),
+        ("ta", "the third question", "second attempt"),
+        ("sse", "a question with correct-horse-battery-staple and sk-abcdefghijkl0123456789", ""),
+    ]
+}
+
+#[tokio::test]
+async fn a_replay_gives_the_very_replies_and_failures_that_were_recorded() {
+    let file = File::of_text("");
+    let recorded = recorded_run(&file).await;
+    assert_eq!(recorded.iter().filter(|outcome| outcome.is_err()).count(), 1);
+
+    let replay = file.load();
+    assert_eq!(replay.unused().len(), 5);
+    for ((node, text, _), expected) in run_of_questions().into_iter().zip(recorded).take(4) {
+        assert_eq!(replay.chat(&by(node, text)).await, expected, "{node}");
+    }
+    assert_eq!(replay.unused().iter().map(|entry| entry.line).collect::<Vec<_>>(), [5]);
+}
+
+#[tokio::test]
+async fn a_duration_that_differs_is_the_same_request() {
+    let file = File::of_text("");
+    recorded_run(&file).await;
+    let replay = file.load();
+    assert_eq!(
+        text_of(&replay, "ba", "the first question, in 14.2s").await,
+        "Answer to the first question, in 0.03s"
+    );
+    refusal_of(&replay, "ba", "the first question, in brief").await;
+}
+
+#[tokio::test]
+async fn no_secret_reaches_the_file_whoever_said_it() {
+    let file = File::of_text("");
+    let outcomes = recorded_run(&file).await;
+    let echo = &outcomes[4].as_ref().unwrap().text;
+    assert!(echo.contains("sk-abcdef"), "the peer echoes the question: {echo}");
+    assert!(!echo.contains(KEY), "the client's own key goes no further: {echo}");
+    let text = file.text();
+    assert_eq!(text.lines().count(), 5);
+    assert!(!text.contains(KEY) && !text.contains("sk-abcdef"), "{text}");
+    // The form of a known key is normalised on both sides, so such a request is found all the same.
+    let replay = file.load();
+    let question = "a question with [redacted] and sk-zzzzzzzzzzzz0000000000";
+    assert!(text_of(&replay, "sse", question).await.contains("[redacted] and [redacted]"));
+}
+
+#[tokio::test]
+async fn parallel_nodes_with_one_question_cannot_swap_their_answers() {
+    let peer =
+        Peer::start(|seen| completion(seen.headers["idempotency-key"].to_str().unwrap())).await;
+    let file = File::of_text("");
+    let model: Arc<dyn ChatModel> = Arc::new(peer.client());
+    // One recorder a model, as a workflow with several models has them, on the same file.
+    let [qc, ta] = ["qc", "ta"].map(|node| {
+        let recorder = Recorder::wrap(model.clone(), &file.path).unwrap();
+        let request =
+            ChatRequest { key: format!("answer for {node}"), ..by(node, "the same question") };
+        (recorder, request)
+    });
+    let (one, two) = tokio::join!(qc.0.chat(&qc.1), ta.0.chat(&ta.1));
+    one.unwrap();
+    two.unwrap();
+
+    let replay = file.load();
+    // In the other order, and in a process that knows of no keys.
+    assert_eq!(text_of(&replay, "ta", "the same question").await, "answer for ta");
+    assert_eq!(text_of(&replay, "qc", "the same question").await, "answer for qc");
+    assert!(replay.unused().is_empty());
+}
+
+#[tokio::test]
+async fn a_hand_written_entry_answers_by_what_the_request_says() {
+    let file = File::new(&[
+        json!({"v": 1, "node": "sse", "when": {"contains": ["attempt 2", "3 failed in 0.5s"]},
+            "reply": {"json": {"id": "CODE-002"}, "usage": {"input_tokens": 9, "output_tokens": 4}, "model": "m"}}),
+        json!({"v": 1, "node": "sse", "about": "the first attempt",
+            "when": {"lacks": ["attempt 2"]}, "reply": {"text": "one"}}),
+        json!({"v": 1, "node": "sse", "when": {"lacks": ["attempt 2"]}, "reply": {"text": "two"}}),
+    ]);
+    let replay = file.load();
+    assert_eq!(replay.name(), "replay/run");
+
+    let reply =
+        replay.chat(&by("sse", "this is attempt 2: 21 passed, 3 failed in 7.25s")).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.model.as_str()), (r#"{"id":"CODE-002"}"#, "m"));
+    assert_eq!((reply.usage.input_tokens, reply.usage.calls, reply.usage.estimated), (9, 1, false));
+
+    let unused = replay.unused();
+    assert_eq!((unused[0].line, unused[0].about.as_deref()), (2, Some("the first attempt")));
+    // Both fit: each once, and the last from then on.
+    for expected in ["one", "two", "two"] {
+        assert_eq!(text_of(&replay, "sse", "the first attempt").await, expected);
+    }
+    assert!(replay.unused().is_empty());
+
+    let reply = replay.chat(&by("sse", "seven characters")).await.unwrap();
+    assert_eq!(
+        (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.estimated),
+        (5, 1, true)
+    );
+}
+
+#[tokio::test]
+async fn the_recorded_request_comes_before_any_rule() {
+    let messages = json!([{"role": "user", "content": "Which colour?"}]);
+    let file = File::new(&[
+        json!({"v": 1, "node": "a", "when": {}, "reply": {"text": "by rule"}}),
+        json!({"v": 1, "node": "a", "request": {"messages": messages}, "reply": {"text": "by request"}}),
+        json!({"v": 1, "node": "a", "request": {"messages": messages, "schema": "Colour"}, "reply": {"text": "with schema"}}),
+    ]);
+    let replay = file.load();
+    assert_eq!(text_of(&replay, "a", "Which colour?").await, "by request");
+    assert_eq!(text_of(&replay, "a", "Which shape?").await, "by rule");
+    let output = Some(OutputSchema { name: "Colour".into(), schema: json!({}) });
+    let asked = ChatRequest { output, ..by("a", "Which colour?") };
+    assert_eq!(replay.chat(&asked).await.unwrap().text, "with schema");
+}
+
+#[tokio::test]
+async fn what_no_entry_answers_is_explained() {
+    let recorded = json!([{"role": "user", "content": "line one\nthe colour is teal\nline three"}]);
+    let file = File::new(&[
+        json!({"v": 1, "node": "sse", "when": {"contains": ["alpha", "beta", "gamma"]}, "reply": {"text": "x"}}),
+        json!({"v": 1, "node": "sse", "when": {"contains": ["alpha", "beta"], "lacks": ["attempt"]}, "reply": {"text": "x"}}),
+        json!({"v": 1, "node": "ta", "request": {"messages": recorded}, "reply": {"text": "x"}}),
+    ]);
+    let replay = file.load();
+    let told = [
+        refusal_of(&replay, "sse", "alpha at the second attempt, beta").await,
+        refusal_of(&replay, "sse", "alpha only").await,
+        refusal_of(&replay, "ta", "line one\nthe colour is jade\nline three").await,
+        refusal_of(&replay, "nobody", "hello").await,
+    ];
+    let told = told.map(|text| text.split_once("run.jsonl").unwrap().1.to_owned());
+    insta::assert_snapshot!(told.join("\n"), @r#"
+     answers node "sse": nearest is line 2, but the request has "attempt"
+     answers node "sse": nearest is line 2, but the request lacks "beta"
+     answers node "ta": nearest is line 3, but line 2 of its request is "the colour is teal", where this one has "the colour is jade"
+     answers node "nobody": the recording has no entry for this node
+    "#);
+    assert_eq!(replay.unused().len(), 3, "an entry that did not answer is not used");
+}
+
+#[tokio::test]
+async fn failures_can_be_scripted() {
+    let error = |error: Value| json!({"v": 1, "node": "a", "when": {}, "reply": {"error": error}});
+    let file = File::new(&[
+        error(json!({"kind": "rate_limited", "after_ms": 1500})),
+        error(json!({"kind": "timeout", "after_ms": 9})),
+        error(json!({"kind": "bad_request", "status": 404, "message": "no such model"})),
+        json!({"v": 1, "node": "a", "when": {}, "reply": {"text": "half a", "error": {"kind": "truncated"}}}),
+        json!({"v": 1, "node": "a", "when": {}, "reply": {"text": "at last"}}),
+    ]);
+    let replay = file.load();
+    let mut kinds = Vec::new();
+    for _ in 0..4 {
+        kinds.push(replay.chat(&by("a", "?")).await.unwrap_err().kind().as_str());
+    }
+    assert_eq!(kinds, ["rate_limit", "timeout", "bad_request", "invalid_output"]);
+    assert_eq!(text_of(&replay, "a", "?").await, "at last");
+}
+
+#[test]
+fn every_bad_line_is_named_with_what_is_wrong() {
+    let file = File::of_text(concat!(
+        "{\"v\":1,\"node\":\"a\",\"when\":{},\"reply\":{\"text\":\"fine\"}}\n",
+        "\n",
+        "not json\n",
+        "{\"node\":\"a\",\"when\":{},\"reply\":{\"text\":\"x\"}}\n",
+        "{\"v\":7,\"node\":\"a\"}\n",
+        "{\"v\":1,\"node\":\"a\",\"when\":{\"contians\":[]},\"reply\":{\"text\":\"x\"}}\n",
+        "{\"v\":1,\"node\":\"a\",\"reply\":{\"text\":\"x\"}}\n",
+        "{\"v\":1,\"node\":\"a\",\"when\":{},\"key\":\"k\",\"reply\":{\"text\":\"x\"}}\n",
+        "{\"v\":1,\"node\":\"a\",\"when\":{},\"reply\":{\"text\":\"x\",\"json\":1}}\n",
+        "{\"v\":1,\"node\":\"a\",\"when\":{},\"reply\":{\"error\":{\"kind\":\"flood\"}}}\n",
+    ));
+    let error = Replay::load(&file.path).unwrap_err();
+    assert!(matches!(&error, RecordingError::Lines { lines, .. } if lines.len() == 8), "{error}");
+    let text = error.to_string().replace(&file.path.display().to_string(), "run.jsonl");
+    insta::assert_snapshot!(text);
+    let missing = Replay::load(file.path.with_extension("none")).unwrap_err();
+    assert!(matches!(missing, RecordingError::Open { .. }), "{missing}");
+}
+
+#[tokio::test]
+async fn a_recording_that_a_crash_cut_off_is_continued() {
+    let whole = json!({"v": 1, "node": "a", "when": {}, "reply": {"text": "kept"}}).to_string();
+    let peer = Peer::start(|_| completion("Teal.")).await;
+    for (before, lines) in [
+        (format!("{whole}\n{{\"v\":1,\"node\":\"a\",\"rep"), 2),
+        (format!("{whole}\n"), 2),
+        (whole.clone(), 2),
+        (String::new(), 1),
+    ] {
+        let file = File::of_text(&before);
+        let recorder = Recorder::wrap(Arc::new(peer.client()), &file.path).unwrap();
+        recorder.chat(&by("b", "Which colour?")).await.unwrap();
+        let replay = file.load();
+        assert_eq!(replay.unused().len(), lines, "{before:?}");
+        assert_eq!(text_of(&replay, "b", "Which colour?").await, "Teal.");
+    }
+}
+
+#[tokio::test]
+async fn an_exchange_that_cannot_be_recorded_is_a_failure() {
+    let peer = Peer::start(|_| completion("Teal.")).await;
+    // Every write to this device fails.
+    let recorder = Recorder::wrap(Arc::new(peer.client()), "/dev/full").unwrap();
+    let error = recorder.chat(&by("a", "Which colour?")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Recording, "{error}");
+    assert!(error.to_string().contains("/dev/full"), "{error}");
+}
+
+#[test]
+fn messages_are_read_as_they_are_written() {
+    let line = json!({"role": "assistant", "content": "Teal."});
+    let message: Message = serde_json::from_value(line.clone()).unwrap();
+    assert_eq!(serde_json::to_value(message).unwrap(), line);
+}
