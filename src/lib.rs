@@ -1,1 +1,3 @@
 //! Runs graphs of agents over a typed state.
+
+pub mod sandbox;
