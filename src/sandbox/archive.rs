@@ -29,7 +29,10 @@ pub(super) fn unpack(stream: &[u8], declared: &[String]) -> BTreeMap<String, Vec
     let mut archive = tar::Archive::new(stream);
     let Ok(entries) = archive.entries() else { return collected };
     for mut entry in entries.map_while(Result::ok) {
-        let Some(name) = declared.iter().find(|name| *entry.path_bytes() == *name.as_bytes()) else { continue };
+        let Some(name) = declared.iter().find(|name| *entry.path_bytes() == *name.as_bytes())
+        else {
+            continue;
+        };
         if entry.header().entry_type() != tar::EntryType::Regular {
             continue;
         }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use nix::libc;
 use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, sock_filter,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
 
 use super::error::SandboxError;
@@ -127,10 +127,17 @@ const NAMESPACE_FLAGS: [libc::c_int; 8] = [
 ];
 
 fn denied_rules() -> Result<Rules, BackendError> {
-    let mut rules: Rules = DENIED.iter().chain(DENIED_HERE).map(|call| (*call, Vec::new())).collect();
+    let mut rules: Rules =
+        DENIED.iter().chain(DENIED_HERE).map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_socket, vec![foreign_address_family()?]);
-    rules.insert(libc::SYS_clone, NAMESPACE_FLAGS.map(has_flag).into_iter().collect::<Result<_, _>>()?);
-    rules.insert(libc::SYS_ioctl, DENIED_REQUESTS.map(is_request).into_iter().collect::<Result<_, _>>()?);
+    rules.insert(
+        libc::SYS_clone,
+        NAMESPACE_FLAGS.map(has_flag).into_iter().collect::<Result<_, _>>()?,
+    );
+    rules.insert(
+        libc::SYS_ioctl,
+        DENIED_REQUESTS.map(is_request).into_iter().collect::<Result<_, _>>()?,
+    );
     Ok(rules)
 }
 
@@ -138,22 +145,41 @@ fn denied_rules() -> Result<Rules, BackendError> {
 /// one, knows no namespaces and would reach the hypervisor.
 fn foreign_address_family() -> Result<SeccompRule, BackendError> {
     let other_than = |family: libc::c_int| {
-        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family.unsigned_abs().into())
+        SeccompCondition::new(
+            0,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::Ne,
+            family.unsigned_abs().into(),
+        )
     };
-    SeccompRule::new(vec![other_than(libc::AF_UNIX)?, other_than(libc::AF_INET)?, other_than(libc::AF_INET6)?])
+    SeccompRule::new(vec![
+        other_than(libc::AF_UNIX)?,
+        other_than(libc::AF_INET)?,
+        other_than(libc::AF_INET6)?,
+    ])
 }
 
 fn has_flag(flag: libc::c_int) -> Result<SeccompRule, BackendError> {
     let flag = u64::from(flag.unsigned_abs());
-    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
+    let condition =
+        SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
     SeccompRule::new(vec![condition])
 }
 
 fn is_request(request: u64) -> Result<SeccompRule, BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?])
+    SeccompRule::new(vec![SeccompCondition::new(
+        1,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::Eq,
+        request,
+    )?])
 }
 
-fn program(rules: Rules, errno: libc::c_int, architecture: TargetArch) -> Result<BpfProgram, BackendError> {
+fn program(
+    rules: Rules,
+    errno: libc::c_int,
+    architecture: TargetArch,
+) -> Result<BpfProgram, BackendError> {
     let answer = SeccompAction::Errno(errno.unsigned_abs());
     SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture)?.try_into()
 }
@@ -203,7 +229,11 @@ mod tests {
     #[test]
     fn instructions_are_laid_out_as_the_kernel_reads_them() {
         let line = sock_filter { code: 0x0102, jt: 3, jf: 4, k: 0x0506_0708 };
-        let expected = if cfg!(target_endian = "little") { [2, 1, 3, 4, 8, 7, 6, 5] } else { [1, 2, 3, 4, 5, 6, 7, 8] };
+        let expected = if cfg!(target_endian = "little") {
+            [2, 1, 3, 4, 8, 7, 6, 5]
+        } else {
+            [1, 2, 3, 4, 5, 6, 7, 8]
+        };
         assert_eq!(bytes(&[line]), expected);
     }
 }

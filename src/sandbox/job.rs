@@ -199,7 +199,18 @@ mod tests {
 
     #[test]
     fn variables_that_load_code_are_refused() {
-        for name in ["LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "ENV", "PATH", "NODE_OPTIONS", "A=B", "", "1A", "BASH_FUNC_x%%"] {
+        for name in [
+            "LD_PRELOAD",
+            "PYTHONPATH",
+            "BASH_ENV",
+            "ENV",
+            "PATH",
+            "NODE_OPTIONS",
+            "A=B",
+            "",
+            "1A",
+            "BASH_FUNC_x%%",
+        ] {
             let job = Job { env: [(name.to_owned(), "x".to_owned())].into(), ..job() };
             assert!(matches!(job.check(), Err(JobError::Variable { .. })), "{name:?} was accepted");
         }
@@ -209,7 +220,18 @@ mod tests {
 
     #[test]
     fn mounts_cannot_hide_a_part_of_the_sandbox() {
-        for inside in ["/usr", "/usr/bin", "/box/x", "/", "/etc", "relative", "/opt/../etc", "/opt//x", "/proc/self", "/opt/"] {
+        for inside in [
+            "/usr",
+            "/usr/bin",
+            "/box/x",
+            "/",
+            "/etc",
+            "relative",
+            "/opt/../etc",
+            "/opt//x",
+            "/proc/self",
+            "/opt/",
+        ] {
             let mount = Mount { host: "/srv".into(), inside: inside.into() };
             let job = Job { read_only: vec![mount], ..job() };
             assert!(matches!(job.check(), Err(JobError::Mount { .. })), "{inside:?} was accepted");

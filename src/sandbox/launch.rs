@@ -114,8 +114,24 @@ impl Launch {
         let room = limits.work_bytes.to_string();
         let mut arguments = Arguments::default();
         // All namespaces, the network's too; no way to make new ones; nothing kept.
-        arguments.add(&["--unshare-all", "--unshare-user", "--disable-userns", "--new-session", "--die-with-parent"]);
-        arguments.add(&["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--cap-drop", "ALL", "--clearenv"]);
+        arguments.add(&[
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--new-session",
+            "--die-with-parent",
+        ]);
+        arguments.add(&[
+            "--uid",
+            "1000",
+            "--gid",
+            "1000",
+            "--hostname",
+            "sandbox",
+            "--cap-drop",
+            "ALL",
+            "--clearenv",
+        ]);
         for (name, value) in FIXED_ENVIRONMENT {
             arguments.add(&["--setenv", name, value]);
         }
@@ -128,7 +144,8 @@ impl Launch {
             arguments.add(&["--perms", "0444", "--file", &number, path]);
         }
         for mount in &self.job.read_only {
-            let (host, inside) = (mount.host.clone().into_os_string(), mount.inside.clone().into_os_string());
+            let (host, inside) =
+                (mount.host.clone().into_os_string(), mount.inside.clone().into_os_string());
             arguments.0.extend(["--ro-bind".into(), host, inside]);
         }
         arguments.add(&["--proc", "/proc", "--dev", "/dev"]);
@@ -209,7 +226,8 @@ impl Descriptors {
     fn pass_bytes(&mut self, content: &[u8]) -> io::Result<i32> {
         let (reader, mut writer) = io::pipe()?;
         writer.write_all(content)?;
-        let number = self.mappings.last().map_or(FIRST_FREE, |last| (last.child_fd + 1).max(FIRST_FREE));
+        let number =
+            self.mappings.last().map_or(FIRST_FREE, |last| (last.child_fd + 1).max(FIRST_FREE));
         self.pass_as(number, reader);
         Ok(number)
     }

@@ -8,6 +8,7 @@
 mod archive;
 mod error;
 mod filter;
+mod interpreter;
 mod job;
 mod junit;
 mod launch;
@@ -25,6 +26,6 @@ pub use error::{JobError, SandboxError};
 pub use job::{Finished, Job, Limits, Mount, Outcome, SourceFile};
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;
-//TMP pub use pytest::{PytestError, PytestOutcome, PytestReport, run_pytest};
-//TMP pub use python::{PythonEnvironment, PythonError, default_cache_dir};
+pub use pytest::{PytestError, PytestOutcome, PytestReport, run_pytest};
+pub use python::{PythonEnvironment, PythonError, default_cache_dir};
 pub use write::{WriteError, write_files};

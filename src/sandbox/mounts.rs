@@ -52,5 +52,8 @@ impl SystemMounts {
 /// Finds a program where distributions install it. The `PATH` is not asked: whoever can set it could put another
 /// program in the place of the one that guards everything.
 pub(super) fn find_tool(name: &str) -> Option<PathBuf> {
-    ["/usr/bin", "/bin", "/usr/local/bin"].iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+    ["/usr/bin", "/bin", "/usr/local/bin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.is_file())
 }

@@ -180,7 +180,11 @@ mod tests {
         let text = clean(format!("{}\nnext\n", "é".repeat(10_000)).as_bytes());
         let mut lines = text.lines();
         let first = lines.next().unwrap();
-        assert!(first.ends_with('…') && first.len() <= LINE_BYTES_MAX + '…'.len_utf8(), "{}", first.len());
+        assert!(
+            first.ends_with('…') && first.len() <= LINE_BYTES_MAX + '…'.len_utf8(),
+            "{}",
+            first.len()
+        );
         assert_eq!(lines.next(), Some("next"));
     }
 

@@ -108,7 +108,8 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
     if path.starts_with('/') {
         return Err(PathError::Absolute);
     }
-    let is_allowed = |letter: &char| letter.is_ascii_alphanumeric() || "/._-+@=,~ ()[]{}$#".contains(*letter);
+    let is_allowed =
+        |letter: &char| letter.is_ascii_alphanumeric() || "/._-+@=,~ ()[]{}$#".contains(*letter);
     if let Some(character) = path.chars().find(|letter| !is_allowed(letter)) {
         return Err(PathError::Character(character));
     }
@@ -142,7 +143,8 @@ pub fn check_files(files: &[SourceFile]) -> Result<(), FilesRefused> {
         .iter()
         .filter_map(|file| {
             let error = check_path(&file.path).and_then(|()| taken.take(&file.path)).err();
-            let error = error.or_else(|| (file.content.len() > FILE_BYTES_MAX).then_some(PathError::TooLarge))?;
+            let error = error
+                .or_else(|| (file.content.len() > FILE_BYTES_MAX).then_some(PathError::TooLarge))?;
             Some(FileProblem { path: file.path.clone(), error })
         })
         .collect();
@@ -188,9 +190,11 @@ fn check_component(component: &str) -> Result<(), PathError> {
     // Windows ignores what follows the first dot: `aux.py` is the device too.
     let stem = component.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
     let numbered = |prefix| {
-        stem.strip_prefix(prefix).is_some_and(|number: &str| matches!(number.as_bytes(), [b'0'..=b'9']))
+        stem.strip_prefix(prefix)
+            .is_some_and(|number: &str| matches!(number.as_bytes(), [b'0'..=b'9']))
     };
-    if matches!(stem.as_str(), "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt") {
+    if matches!(stem.as_str(), "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt")
+    {
         return Err(PathError::Device(component.to_owned()));
     }
     Ok(())
@@ -200,17 +204,22 @@ fn check_component(component: &str) -> Result<(), PathError> {
 /// credentials of package tools, and those the sandbox uses itself. A `conftest.py` is not among them: it is loaded as
 /// every test module is, and can do no more.
 fn reserved(components: &[&str]) -> Option<String> {
-    let folded: Vec<String> = components.iter().map(|component| component.to_ascii_lowercase()).collect();
-    let is_reserved_anywhere =
-        |name: &&String| matches!(name.as_str(), ".git" | ".hg" | ".svn" | ".home" | ".ssh" | ".cargo");
+    let folded: Vec<String> =
+        components.iter().map(|component| component.to_ascii_lowercase()).collect();
+    let is_reserved_anywhere = |name: &&String| {
+        matches!(name.as_str(), ".git" | ".hg" | ".svn" | ".home" | ".ssh" | ".cargo")
+    };
     if let Some(name) = folded.iter().find(is_reserved_anywhere) {
         return Some(name.clone());
     }
     let file = folded.last()?;
-    let is_reserved_file =
-        matches!(file.as_str(), "sitecustomize.py" | "usercustomize.py" | "pyvenv.cfg" | ".npmrc" | ".pypirc" | ".netrc")
-            || file.rsplit_once('.').is_some_and(|(_, extension)| extension == "pth")
-            || file.starts_with(".graphrun");
+    let is_reserved_file = matches!(
+        file.as_str(),
+        "sitecustomize.py" | "usercustomize.py" | "pyvenv.cfg" | ".npmrc" | ".pypirc" | ".netrc"
+    ) || file
+        .rsplit_once('.')
+        .is_some_and(|(_, extension)| extension == "pth")
+        || file.starts_with(".graphrun");
     is_reserved_file.then(|| file.clone())
 }
 
@@ -259,9 +268,25 @@ mod tests {
     #[test]
     fn ordinary_paths_are_accepted() {
         for path in [
-            "main.py", "src/app/__init__.py", "tests/test_app.py", "conftest.py", "pyproject.toml", "README.md", ".gitignore",
-            ".github/workflows/ci.yml", "web/src/routes/[id]/+page.svelte", "app/(group)/page.tsx", "@types/x.d.ts",
-            "a b/c.txt", "Dockerfile", "console.py", "com10.py", "nullable.py", "a..b", "..a", "d/d/d/d/d/d/d/f",
+            "main.py",
+            "src/app/__init__.py",
+            "tests/test_app.py",
+            "conftest.py",
+            "pyproject.toml",
+            "README.md",
+            ".gitignore",
+            ".github/workflows/ci.yml",
+            "web/src/routes/[id]/+page.svelte",
+            "app/(group)/page.tsx",
+            "@types/x.d.ts",
+            "a b/c.txt",
+            "Dockerfile",
+            "console.py",
+            "com10.py",
+            "nullable.py",
+            "a..b",
+            "..a",
+            "d/d/d/d/d/d/d/f",
         ] {
             assert_eq!(check_path(path), Ok(()), "{path:?}");
         }
@@ -272,7 +297,9 @@ mod tests {
         let refused = |paths: &[&str]| -> Vec<PathError> {
             let files: Vec<_> = paths.iter().copied().map(file).collect();
             match check_files(&files) {
-                Err(FilesRefused::Files(problems)) => problems.into_iter().map(|problem| problem.error).collect(),
+                Err(FilesRefused::Files(problems)) => {
+                    problems.into_iter().map(|problem| problem.error).collect()
+                }
                 other => panic!("{other:?}"),
             }
         };
@@ -285,7 +312,8 @@ mod tests {
 
     #[test]
     fn sets_have_a_size() {
-        let sized = |bytes: usize| SourceFile { path: format!("f{bytes}"), content: "x".repeat(bytes) };
+        let sized =
+            |bytes: usize| SourceFile { path: format!("f{bytes}"), content: "x".repeat(bytes) };
         assert_eq!(check_files(&[sized(FILE_BYTES_MAX)]), Ok(()));
         assert!(matches!(check_files(&[sized(FILE_BYTES_MAX + 1)]), Err(FilesRefused::Files(_))));
         let many: Vec<_> = (0..=FILES_MAX).map(|index| file(&index.to_string())).collect();

@@ -58,7 +58,8 @@ impl Sandbox {
             return Err(SandboxError::NoChildLists);
         }
         let launcher = Launcher {
-            bwrap: find_tool("bwrap").ok_or(SandboxError::MissingTool { tool: "bwrap", package: "bubblewrap" })?,
+            bwrap: find_tool("bwrap")
+                .ok_or(SandboxError::MissingTool { tool: "bwrap", package: "bubblewrap" })?,
             mounts: SystemMounts::of_this_host(),
             filters: filter::compile()?,
             become_user: geteuid().is_root().then_some(UNPRIVILEGED_USER),
@@ -76,7 +77,11 @@ impl Sandbox {
     /// # Cancel safety
     /// When `cancel` fires, every process is killed before this returns [`SandboxError::Cancelled`]. When the future is
     /// dropped, or this process dies, they are killed at once, but nobody waits for it.
-    pub async fn run(&self, job: &Job, cancel: &CancellationToken) -> Result<Finished, SandboxError> {
+    pub async fn run(
+        &self,
+        job: &Job,
+        cancel: &CancellationToken,
+    ) -> Result<Finished, SandboxError> {
         let launch = Launch::prepare(&self.launcher, job)?;
         let (stop, stopper) = io::pipe().map_err(SandboxError::io("make a pipe"))?;
         let (sender, mut receiver) = oneshot::channel();
@@ -100,7 +105,10 @@ impl Sandbox {
 
     /// Runs a program inside that tells what rights it has, and checks that it has none.
     fn examine(&self) -> Result<(), SandboxError> {
-        let job = Job { argv: vec!["/usr/bin/cat".to_owned(), "/proc/self/status".to_owned()], ..Job::default() };
+        let job = Job {
+            argv: vec!["/usr/bin/cat".to_owned(), "/proc/self/status".to_owned()],
+            ..Job::default()
+        };
         let launch = Launch::prepare(&self.launcher, &job)?;
         let (stop, _stopper) = io::pipe().map_err(SandboxError::io("make a pipe"))?;
         let finished = supervise(&launch, &stop).map_err(diagnose)?;
@@ -108,7 +116,8 @@ impl Sandbox {
             return Err(SandboxError::Setup { detail: finished.output });
         }
         for (field, required) in REQUIRED_STATUS {
-            let line = finished.output.lines().find(|line| line.starts_with(field)).unwrap_or(field);
+            let line =
+                finished.output.lines().find(|line| line.starts_with(field)).unwrap_or(field);
             if line[field.len()..].trim() != required {
                 return Err(SandboxError::TooWeak { found: line.to_owned() });
             }
@@ -119,8 +128,12 @@ impl Sandbox {
 
 /// Tells a kernel that denies namespaces from other failures, by what bubblewrap says.
 fn diagnose(error: SandboxError) -> SandboxError {
-    const DENIALS: [&str; 4] =
-        ["No permissions to create", "setting up uid map", "Creating new namespace failed", "Failed to make / slave"];
+    const DENIALS: [&str; 4] = [
+        "No permissions to create",
+        "setting up uid map",
+        "Creating new namespace failed",
+        "Failed to make / slave",
+    ];
     match error {
         SandboxError::Setup { detail } if DENIALS.iter().any(|denial| detail.contains(denial)) => {
             SandboxError::NamespacesDenied { detail }

@@ -105,7 +105,9 @@ fn children(process: u32) -> Vec<u32> {
     threads
         .filter_map(Result::ok)
         .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
-        .flat_map(|list| list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .flat_map(|list| {
+            list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()
+        })
         .collect()
 }
 
@@ -119,7 +121,9 @@ fn resident_bytes(process: u32) -> u64 {
 /// the coarse one.
 fn proportional_bytes(process: u32) -> u64 {
     match fs::read_to_string(format!("/proc/{process}/smaps_rollup")) {
-        Ok(rollup) if rollup.contains("Pss_Anon:") => sum_of_fields(&rollup, &["Pss_Anon:", "Pss_Shmem:"]),
+        Ok(rollup) if rollup.contains("Pss_Anon:") => {
+            sum_of_fields(&rollup, &["Pss_Anon:", "Pss_Shmem:"])
+        }
         _ => resident_bytes(process),
     }
 }
@@ -140,7 +144,8 @@ fn made_too_many_files(process: u32) -> bool {
     WRITABLE.iter().any(|folder| {
         path.clear();
         let _ = write!(path, "/proc/{process}/root{folder}");
-        statvfs(path.as_str()).is_ok_and(|stat| stat.files().saturating_sub(stat.files_free()) > FILES_MAX)
+        statvfs(path.as_str())
+            .is_ok_and(|stat| stat.files().saturating_sub(stat.files_free()) > FILES_MAX)
     })
 }
 

@@ -146,7 +146,11 @@ impl Supervisor<'_> {
                 break Outcome::from_code(code_of(status));
             }
             let interval = if self.collected.is_at_end() { END_INTERVAL } else { WATCH_INTERVAL };
-            let stopped = wait(&[Some(self.stop.as_fd()), self.output.open(), self.collected.open()], None, interval)?;
+            let stopped = wait(
+                &[Some(self.stop.as_fd()), self.output.open(), self.collected.open()],
+                None,
+                interval,
+            )?;
             if stopped {
                 self.kill()?;
                 return Err(SandboxError::Cancelled);

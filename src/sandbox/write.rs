@@ -74,7 +74,8 @@ pub fn write_files(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, Wr
 fn write_file(root: &Path, folder: &OwnedFd, file: &SourceFile) -> Result<PathBuf, WriteError> {
     let target = root.join(&file.path);
     let (parents, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
-    let mut parent = folder.as_fd().try_clone_to_owned().map_err(|source| write_error(&target, source))?;
+    let mut parent =
+        folder.as_fd().try_clone_to_owned().map_err(|source| write_error(&target, source))?;
     let mut path = root.to_owned();
     for component in parents.split('/').filter(|component| !component.is_empty()) {
         path.push(component);
@@ -88,7 +89,8 @@ fn write_file(root: &Path, folder: &OwnedFd, file: &SourceFile) -> Result<PathBu
         Ok(_) | Err(Errno::ENOENT) => {}
         Err(error) => return Err(write_error(&target, error.into())),
     }
-    replace(&parent, name, file.content.as_bytes()).map_err(|source| write_error(&target, source))?;
+    replace(&parent, name, file.content.as_bytes())
+        .map_err(|source| write_error(&target, source))?;
     Ok(target)
 }
 
@@ -99,7 +101,9 @@ fn enter(parent: &OwnedFd, name: &str, path: &Path) -> Result<OwnedFd, WriteErro
         Err(error) => return Err(write_error(path, error.into())),
     }
     open(parent, name, OFlag::O_DIRECTORY | OFlag::O_RDONLY).map_err(|error| match error {
-        Errno::ELOOP | Errno::ENOTDIR => WriteError::InTheWay { path: path.to_owned(), expected: "folder" },
+        Errno::ELOOP | Errno::ENOTDIR => {
+            WriteError::InTheWay { path: path.to_owned(), expected: "folder" }
+        }
         error => write_error(path, error.into()),
     })
 }
@@ -164,9 +168,16 @@ mod tests {
         let before = fs::metadata(root.path().join("src/a.py")).unwrap().ino();
         write_files(root.path(), &[file("src/a.py", "new")]).unwrap();
         assert_eq!(fs::read_to_string(root.path().join("src/a.py")).unwrap(), "new");
-        assert_ne!(fs::metadata(root.path().join("src/a.py")).unwrap().ino(), before, "was written in place");
+        assert_ne!(
+            fs::metadata(root.path().join("src/a.py")).unwrap().ino(),
+            before,
+            "was written in place"
+        );
         assert_eq!(fs::read_to_string(root.path().join("mine.txt")).unwrap(), "kept");
-        let names: Vec<_> = fs::read_dir(root.path().join("src")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> = fs::read_dir(root.path().join("src"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(names, ["a.py"], "a temporary file was left");
     }
 
