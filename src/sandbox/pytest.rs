@@ -106,7 +106,7 @@ pub async fn run_pytest(
     // A name that cannot be guessed when the code is written: forging the report takes more than a line.
     let report_path = format!("report-{}.xml", ulid::Ulid::new());
     let job = Job {
-        argv: arguments(environment, &report_path),
+        argv: arguments(environment, &report_path, limits),
         files: files.to_vec(),
         read_only: environment.mounts().to_vec(),
         limits: limits.clone(),
@@ -118,7 +118,10 @@ pub async fn run_pytest(
     Ok(report(finished, counts))
 }
 
-fn arguments(environment: &PythonEnvironment, report_path: &str) -> Vec<String> {
+fn arguments(environment: &PythonEnvironment, report_path: &str, limits: &Limits) -> Vec<String> {
+    // A test that hangs is shown with its stack, shortly before the whole run is stopped.
+    let stack_option =
+        format!("--override-ini=faulthandler_timeout={:.1}", limits.wall.as_secs_f64() * 0.8);
     let report_option = format!("--junitxml={report_path}");
     let arguments = [
         environment.python(),
@@ -130,6 +133,7 @@ fn arguments(environment: &PythonEnvironment, report_path: &str) -> Vec<String> 
         "--rootdir=/box",
         "--override-ini=addopts=",
         "--override-ini=junit_family=xunit2",
+        &stack_option,
         // Every run sees the same order and writes nothing beside the report.
         "-p",
         "no:cacheprovider",

@@ -76,7 +76,7 @@ impl Attack {
             argv: ["python3", "main.py", &marker].map(str::to_owned).into(),
             files: vec![file("main.py", &self.source), file("attack.py", &self.helper)],
             env,
-            read_only: vec![Mount { host: host.packages().to_owned(), inside: "/env".into() }],
+            read_only: vec![Mount { host: host.packages(), inside: "/env".into() }],
             limits: self.limits.clone(),
             collect: self.collect.clone(),
         };

@@ -25,8 +25,12 @@ def breach(what):
     print(f"BREACH: {what}", flush=True)
 
 
-def judge(is_breach, text):
-    (breach if is_breach else held)(text)
+def judge(is_breach, what):
+    """Decides about a breach that was looked for."""
+    if is_breach:
+        breach(what)
+    else:
+        held(f"it is not so: {what}")
 
 
 def denied(what, attempt, *names):

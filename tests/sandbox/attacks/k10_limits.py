@@ -2,7 +2,7 @@ import resource
 
 from attack import *
 
-judge(resource.getrlimit(resource.RLIMIT_CORE)[1] != 0, "core files are off")
+judge(resource.getrlimit(resource.RLIMIT_CORE)[1] != 0, "core files may be written")
 for name in ["CORE", "NOFILE", "NPROC", "FSIZE", "DATA", "AS", "CPU", "MEMLOCK", "MSGQUEUE"]:
     limit = getattr(resource, f"RLIMIT_{name}")
     try:

@@ -3,4 +3,4 @@ from attack import *
 
 start = time.monotonic()
 denied("connect to the Internet", lambda: socket.create_connection(("192.0.2.1", 80), 5), "ENETUNREACH")
-judge(time.monotonic() - start > 1, "answered at once")
+judge(time.monotonic() - start > 1, "the refusal takes its time")
