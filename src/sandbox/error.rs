@@ -1,0 +1,142 @@
+//! Why a sandbox could not be had, or could not run a job.
+//!
+//! None of these is about the program inside: what the program did is an [`Outcome`](super::Outcome).
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+use super::path::{FilesRefused, PathError};
+
+/// Why no sandbox could be had, or a job could not be run in it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// A program that the sandbox is built from is not on this machine.
+    #[error("no sandbox: `{tool}` is not installed")]
+    MissingTool {
+        /// Name of the program.
+        tool: &'static str,
+        /// Debian's package that has it.
+        package: &'static str,
+    },
+    /// The kernel, or a security module, lets this user make no namespaces.
+    #[error("no sandbox: user namespaces are denied ({detail})")]
+    NamespacesDenied {
+        /// What bubblewrap said.
+        detail: String,
+    },
+    /// The kernel does not list the children of a process, so the memory watch would be blind.
+    #[error("no sandbox: the kernel lists no `/proc/<pid>/task/<tid>/children`")]
+    NoChildLists,
+    /// There is no system call filter for this processor.
+    #[error("no sandbox: no system call filter for the processor architecture `{0}`")]
+    UnsupportedArchitecture(&'static str),
+    /// The system call filter could not be compiled.
+    #[error("no sandbox: the system call filter does not compile")]
+    Filter(#[from] seccompiler::BackendError),
+    /// The sandbox came up, but a program inside it had more rights than it may have.
+    #[error("no sandbox: a program inside it would run with {found}")]
+    TooWeak {
+        /// The line of `/proc/self/status` that is wrong.
+        found: String,
+    },
+    /// The job asks for something that is not allowed; nothing was started.
+    #[error("the sandbox refuses this job")]
+    Refused(#[from] JobError),
+    /// The sandbox could not be built for this job; the program did not run.
+    #[error("the sandbox could not be set up: {detail}")]
+    Setup {
+        /// What the tools said, cleaned.
+        detail: String,
+    },
+    /// The program is not there, inside the sandbox.
+    #[error("there is no program `{program}` inside the sandbox")]
+    ProgramNotFound {
+        /// The program as the job names it.
+        program: String,
+    },
+    /// The host could not do its part.
+    #[error("the sandbox failed to {attempt}")]
+    Io {
+        /// What was tried.
+        attempt: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The run was cancelled; every process of it is gone.
+    #[error("the sandboxed run was cancelled")]
+    Cancelled,
+    /// The thread that watched over the run died.
+    #[error("the thread that supervised the sandbox is gone")]
+    SupervisorLost,
+}
+
+impl SandboxError {
+    /// Wraps an I/O error with what was tried; for `map_err`.
+    pub(super) fn io(attempt: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { attempt, source }
+    }
+
+    /// What the operator can do about it, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::MissingTool { tool, package } => {
+                Some(format!("install `{tool}`, for example with `apt-get install {package}`"))
+            }
+            Self::NamespacesDenied { .. } => Some(
+                "allow unprivileged user namespaces: `sysctl user.max_user_namespaces=10000`, on older Debian also \
+                 `sysctl kernel.unprivileged_userns_clone=1`; on Ubuntu 23.10 and later give bwrap an AppArmor profile; \
+                 in a container allow the `unshare` and `mount` system calls"
+                    .to_owned(),
+            ),
+            Self::NoChildLists => Some("use a kernel built with CONFIG_PROC_CHILDREN".to_owned()),
+            Self::UnsupportedArchitecture(_) => Some("use an x86_64 or aarch64 machine".to_owned()),
+            Self::TooWeak { .. } => Some("check that bwrap is the distribution's own and not setuid".to_owned()),
+            Self::ProgramNotFound { .. } => {
+                Some("only programs below /usr and in the job's mounts exist inside".to_owned())
+            }
+            Self::Filter(_)
+            | Self::Refused(_)
+            | Self::Setup { .. }
+            | Self::Io { .. }
+            | Self::Cancelled
+            | Self::SupervisorLost => None,
+        }
+    }
+}
+
+/// What a job asked for that is not allowed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// There is nothing to run.
+    #[error("the job names no program")]
+    NoProgram,
+    /// An argument or a value cannot be passed to a program.
+    #[error("an argument or a variable contains a NUL byte")]
+    NulByte,
+    /// A variable that changes how programs are loaded or found, or a name that is none.
+    #[error("the environment variable `{name}` may not be set")]
+    Variable {
+        /// Name of the variable.
+        name: String,
+    },
+    /// A mount that would hide a part of the sandbox.
+    #[error("nothing may be mounted at `{}`", inside.display())]
+    Mount {
+        /// Where the mount was to appear.
+        inside: PathBuf,
+    },
+    /// The generated files are not acceptable.
+    #[error(transparent)]
+    Files(#[from] FilesRefused),
+    /// A declared file whose name is not acceptable.
+    #[error("the file `{path}` cannot be collected")]
+    Collect {
+        /// The name as declared.
+        path: String,
+        /// What is wrong with it.
+        source: PathError,
+    },
+}

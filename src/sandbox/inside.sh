@@ -1,0 +1,39 @@
+# Runs inside the sandbox, under its limits and its filter, as the parent of the program.
+# Arguments: the number of declared files, their names, then the program with its arguments.
+# Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar).
+set -eu
+umask 077
+
+# Whatever else the host process had open must not reach the program.
+for path in /proc/self/fd/*; do
+  fd=${path##*/}
+  if ((fd > 5)); then exec {fd}>&-; fi
+done
+
+count=$1
+names=("${@:2:count}")
+shift $((count + 1))
+
+tar --extract --file=- --directory=/box --touch --no-same-owner <&4
+exec 4<&-
+if ! type -P -- "$1" >/dev/null; then
+  printf missing >&3
+  exit 1
+fi
+printf unpacked >&3
+
+# Without the word the host is gone, or has changed its mind: the files may be cut short and nobody would stop us.
+read -r word
+[[ $word == go ]]
+
+set +e
+exec 6>&2 2>/dev/null # The shell's own "Killed" is not the program's output.
+"$@" </dev/null 2>&6 3>&- 5>&- 6>&-
+status=$?
+
+# Daemons end with the program; nothing changes the files while they are brought out.
+kill -KILL -1
+if ((count > 0)); then
+  tar --create --file=- --directory=/box --no-recursion --ignore-failed-read -- "${names[@]}" >&5
+fi
+exit "$status"

@@ -1,0 +1,107 @@
+//! The Python of this host that generated code is run with.
+//!
+//! Not every Python will do: the sandbox shows `/usr` and what is mounted, and a sandbox of root runs as `nobody`, who
+//! cannot enter root's home, where version managers put theirs.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use nix::unistd::geteuid;
+use serde::Deserialize;
+use tokio::process::Command;
+
+use super::{
+    job::Mount,
+    python::{PythonError, run_tool},
+};
+
+/// Where to look, in order: distributions' own first, which need no mount, then the operator's `PATH`.
+const CANDIDATES: [&str; 4] = ["/usr/bin/python3", "/usr/local/bin/python3", "python3", "python"];
+
+/// Oldest version with everything that is used here.
+const OLDEST: (u32, u32) = (3, 9);
+
+/// Asks an interpreter about itself.
+const QUESTION: &str = "import json, platform, sys
+print(json.dumps({
+    'executable': sys.executable, 'prefix': sys.base_prefix, 'version': platform.python_version(),
+    'major': sys.version_info[0], 'minor': sys.version_info[1], 'cache_tag': sys.implementation.cache_tag,
+}))";
+
+/// A Python that can be used inside the sandbox.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Interpreter {
+    /// The program.
+    pub(super) executable: PathBuf,
+    /// The folder with its library.
+    prefix: PathBuf,
+    /// Full version, such as `3.12.1`.
+    pub(super) version: String,
+    major: u32,
+    minor: u32,
+    /// Kind and version of its compiled files.
+    pub(super) cache_tag: String,
+}
+
+impl Interpreter {
+    /// Finds the first Python that will do.
+    pub(super) async fn find() -> Result<Self, PythonError> {
+        let mut rejected = Vec::new();
+        for candidate in CANDIDATES {
+            match Self::ask(candidate).await {
+                Ok(interpreter) => match interpreter.objection() {
+                    None => return Ok(interpreter),
+                    Some(objection) => {
+                        rejected.push(format!("{}: {objection}", interpreter.executable.display()));
+                    }
+                },
+                Err(_) => rejected.push(format!("{candidate}: does not run")),
+            }
+        }
+        Err(PythonError::NoInterpreter { rejected: rejected.join("; ") })
+    }
+
+    async fn ask(program: &str) -> Result<Self, PythonError> {
+        let mut command = Command::new(program);
+        command.args(["-I", "-c", QUESTION]);
+        let answer = run_tool("ask Python for its version", command).await?;
+        serde_json::from_str(&answer).map_err(|error| PythonError::Tool {
+            attempt: "ask Python for its version",
+            detail: error.to_string(),
+        })
+    }
+
+    /// Where packages go, below an environment's folder.
+    pub(super) fn site_packages(&self) -> PathBuf {
+        format!("lib/python{}.{}/site-packages", self.major, self.minor).into()
+    }
+
+    /// The mount without which the interpreter would not exist inside.
+    pub(super) fn mount(&self) -> Option<Mount> {
+        let is_visible = self.prefix.starts_with("/usr");
+        (!is_visible).then(|| Mount { host: self.prefix.clone(), inside: self.prefix.clone() })
+    }
+
+    fn objection(&self) -> Option<&'static str> {
+        if (self.major, self.minor) < OLDEST {
+            return Some("is too old");
+        }
+        (self.mount().is_some() && !is_readable_inside(&self.prefix))
+            .then_some("cannot be read from inside the sandbox")
+    }
+}
+
+/// Whether the user that the sandbox runs as can read a folder of the host: this user, or `nobody` instead of root.
+pub(super) fn is_readable_inside(folder: &Path) -> bool {
+    if !geteuid().is_root() {
+        return fs::read_dir(folder).is_ok();
+    }
+    let Ok(folder) = folder.canonicalize() else { return false };
+    let others_may = |path: &Path, bits| {
+        fs::metadata(path).is_ok_and(|it| it.permissions().mode() & bits == bits)
+    };
+    others_may(&folder, 0o005) && folder.ancestors().skip(1).all(|parent| others_may(parent, 0o001))
+}

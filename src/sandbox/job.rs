@@ -1,0 +1,266 @@
+//! What is run in a sandbox, under which limits, and what came of it.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use super::{
+    error::JobError,
+    path::{check_files, check_path},
+};
+
+/// A file that generated code consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Path relative to the work folder; see [`check_path`] for what is allowed.
+    pub path: String,
+    /// The text of the file.
+    pub content: String,
+}
+
+/// A program to run in the sandbox, with its files.
+#[derive(Debug, Clone, Default)]
+pub struct Job {
+    /// The program and its arguments. Only programs below `/usr` and in `read_only` exist.
+    pub argv: Vec<String>,
+    /// The files of the work folder `/box`, where the program starts.
+    pub files: Vec<SourceFile>,
+    /// Variables on top of the fixed ones. Those that change how programs are found or loaded are refused.
+    pub env: BTreeMap<String, String>,
+    /// Folders of the host that appear inside, read-only.
+    pub read_only: Vec<Mount>,
+    /// What the program may use.
+    pub limits: Limits,
+    /// Files of the work folder that are brought out afterwards, if they are regular files.
+    pub collect: Vec<String>,
+}
+
+/// A folder of the host that appears, read-only, inside the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// The folder on the host. Whoever runs the program inside must be able to read it: as root, that is `nobody`.
+    pub host: PathBuf,
+    /// Where it appears inside.
+    pub inside: PathBuf,
+}
+
+/// What a program in the sandbox may use. Whoever passes a limit is stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Time from the start of the program to its end, files brought out included. Default: 60 s.
+    pub wall: Duration,
+    /// Memory of one process, and of all of them together. Default: 1 GiB.
+    pub memory_bytes: u64,
+    /// Processes and threads at a time. Default: 256.
+    pub processes: u64,
+    /// Size of one file. Default: 64 MiB.
+    pub file_bytes: u64,
+    /// Room in the work folder, and again in `/tmp` and in `/dev/shm`. Default: 128 MiB each.
+    pub work_bytes: u64,
+    /// What may be written to standard output and error together. Default: 16 MiB; 128 KiB of it are kept.
+    pub output_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            wall: Duration::from_secs(60),
+            memory_bytes: 1 << 30,
+            processes: 256,
+            file_bytes: 64 << 20,
+            work_bytes: 128 << 20,
+            output_bytes: 16 << 20,
+        }
+    }
+}
+
+/// How a program in the sandbox ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It exited with zero.
+    Passed,
+    /// It exited with another code.
+    Failed(i32),
+    /// A signal ended it, or it exited with 128 and more, which a shell cannot tell apart.
+    Signaled(i32),
+    /// It was stopped at the end of its time.
+    TimedOut,
+    /// It was stopped because all its processes together used too much memory, or made too many files.
+    OutOfMemory,
+    /// It was stopped because it wrote too much output.
+    OutputLimit,
+}
+
+/// What came of a program that ran.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Standard output and error in the order they were written: the first and the last 64 KiB, in valid UTF-8, without
+    /// control characters and escape sequences, no line above 4 KiB. Still the words of untrusted code.
+    pub output: String,
+    /// The declared files that exist and are regular, by path. Above 8 MiB in total none is kept.
+    pub collected: BTreeMap<String, Vec<u8>>,
+    /// Time from the start of the program to its end.
+    pub wall: Duration,
+}
+
+impl Outcome {
+    /// Reads the exit code that the shell inside reports.
+    pub(super) fn from_code(code: i32) -> Self {
+        match code {
+            0 => Self::Passed,
+            129..=192 => Self::Signaled(code - 128),
+            code => Self::Failed(code),
+        }
+    }
+
+    /// The exit code, if the program ended by exiting.
+    pub fn exit_code(self) -> Option<i32> {
+        match self {
+            Self::Passed => Some(0),
+            Self::Failed(code) => Some(code),
+            Self::Signaled(_) | Self::TimedOut | Self::OutOfMemory | Self::OutputLimit => None,
+        }
+    }
+}
+
+impl Job {
+    /// Checks everything about the job that could weaken the sandbox.
+    pub(super) fn check(&self) -> Result<(), JobError> {
+        if self.argv.first().is_none_or(String::is_empty) {
+            return Err(JobError::NoProgram);
+        }
+        if self.argv.iter().chain(self.env.values()).any(|text| text.contains('\0')) {
+            return Err(JobError::NulByte);
+        }
+        if let Some(name) = self.env.keys().find(|name| !is_harmless_variable(name)) {
+            return Err(JobError::Variable { name: name.clone() });
+        }
+        if let Some(mount) = self.read_only.iter().find(|mount| !mount.is_harmless()) {
+            return Err(JobError::Mount { inside: mount.inside.clone() });
+        }
+        for path in &self.collect {
+            check_path(path).map_err(|source| JobError::Collect { path: path.clone(), source })?;
+        }
+        Ok(check_files(&self.files)?)
+    }
+}
+
+impl Mount {
+    /// Whether the mount hides no part of the sandbox itself.
+    fn is_harmless(&self) -> bool {
+        let text = self.inside.to_str().unwrap_or_default();
+        let plain = text.starts_with('/')
+            && text[1..].split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+            && !text.contains('\0');
+        let first = text.get(1..).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        plain && !SYSTEM_FOLDERS.contains(&first)
+    }
+}
+
+/// Folders that the sandbox makes itself; a job's mount may not lie in, on or above them.
+const SYSTEM_FOLDERS: [&str; 12] =
+    ["bin", "box", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"];
+
+/// Variables that a loader, shell or runtime obeys before the program's first line, by prefix.
+const DANGEROUS_PREFIXES: [&str; 10] =
+    ["LD_", "PYTHON", "PYTEST_", "BASH", "SHELL", "NODE_", "RUBY", "PERL", "GCONV_", "JAVA_"];
+
+/// Names of the same kind, and those the sandbox sets itself.
+const DANGEROUS_NAMES: [&str; 12] = [
+    "ENV",
+    "IFS",
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "CDPATH",
+    "GLOBIGNORE",
+    "GLIBC_TUNABLES",
+    "LOCPATH",
+    "PS4",
+    "POSIXLY_CORRECT",
+    "TAR_OPTIONS",
+];
+
+fn is_harmless_variable(name: &str) -> bool {
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    is_name
+        && !DANGEROUS_NAMES.contains(&name)
+        && !DANGEROUS_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        Job { argv: vec!["true".to_owned()], ..Job::default() }
+    }
+
+    #[test]
+    fn variables_that_load_code_are_refused() {
+        for name in [
+            "LD_PRELOAD",
+            "PYTHONPATH",
+            "BASH_ENV",
+            "ENV",
+            "PATH",
+            "NODE_OPTIONS",
+            "A=B",
+            "",
+            "1A",
+            "BASH_FUNC_x%%",
+        ] {
+            let job = Job { env: [(name.to_owned(), "x".to_owned())].into(), ..job() };
+            assert!(matches!(job.check(), Err(JobError::Variable { .. })), "{name:?} was accepted");
+        }
+        let job = Job { env: [("APP_MODE".to_owned(), "test".to_owned())].into(), ..job() };
+        assert!(job.check().is_ok());
+    }
+
+    #[test]
+    fn mounts_cannot_hide_a_part_of_the_sandbox() {
+        for inside in [
+            "/usr",
+            "/usr/bin",
+            "/box/x",
+            "/",
+            "/etc",
+            "relative",
+            "/opt/../etc",
+            "/opt//x",
+            "/proc/self",
+            "/opt/",
+        ] {
+            let mount = Mount { host: "/srv".into(), inside: inside.into() };
+            let job = Job { read_only: vec![mount], ..job() };
+            assert!(matches!(job.check(), Err(JobError::Mount { .. })), "{inside:?} was accepted");
+        }
+        let mount = Mount { host: "/srv".into(), inside: "/env".into() };
+        assert!(Job { read_only: vec![mount], ..job() }.check().is_ok());
+    }
+
+    #[test]
+    fn an_empty_job_is_refused() {
+        assert!(matches!(Job::default().check(), Err(JobError::NoProgram)));
+        let job = Job { argv: vec!["a\0b".to_owned()], ..Job::default() };
+        assert!(matches!(job.check(), Err(JobError::NulByte)));
+    }
+
+    #[test]
+    fn files_are_collected_only_from_the_work_folder() {
+        for path in ["../x", "/etc/passwd", "-x"] {
+            let job = Job { collect: vec![path.to_owned()], ..job() };
+            assert!(matches!(job.check(), Err(JobError::Collect { .. })), "{path:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_read_as_shells_write_them() {
+        assert_eq!(Outcome::from_code(0), Outcome::Passed);
+        assert_eq!(Outcome::from_code(1), Outcome::Failed(1));
+        assert_eq!(Outcome::from_code(128), Outcome::Failed(128));
+        assert_eq!(Outcome::from_code(137), Outcome::Signaled(9));
+        assert_eq!(Outcome::from_code(255), Outcome::Failed(255));
+    }
+}

@@ -1,0 +1,234 @@
+//! Starts bubblewrap for one job: the command line, the descriptors, the user.
+
+use std::{
+    ffi::OsString,
+    io::{self, PipeReader, PipeWriter, Write as _},
+    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use command_fds::{CommandFdExt as _, FdMapping};
+
+use super::{
+    archive,
+    error::SandboxError,
+    job::{Job, Limits},
+    mounts::{SYNTHETIC_ETC, SystemMounts},
+};
+
+/// Script that unpacks the files, runs the program and packs the declared files, inside.
+const INSIDE: &str = include_str!("inside.sh");
+
+/// Descriptors the script inside knows by number.
+const REPORT: i32 = 3;
+const FILES: i32 = 4;
+const COLLECTED: i32 = 5;
+/// Descriptors for bubblewrap itself start here.
+const FIRST_FREE: i32 = 10;
+
+/// Size of the address space. Loose: runtimes reserve far more than they use, and `RLIMIT_DATA` counts what they use.
+const ADDRESS_SPACE_BYTES: u64 = 64 << 30;
+
+/// What every start has in common, found by the probe.
+#[derive(Debug)]
+pub(super) struct Launcher {
+    pub(super) bwrap: PathBuf,
+    pub(super) mounts: SystemMounts,
+    /// The compiled filter programs.
+    pub(super) filters: Vec<Vec<u8>>,
+    /// The user and group to become before anything else, where this process is root's.
+    pub(super) become_user: Option<u32>,
+}
+
+/// A job, ready to be started by the thread that will watch over it.
+#[derive(Debug)]
+pub(super) struct Launch {
+    launcher: Arc<Launcher>,
+    pub(super) job: Job,
+    pub(super) archive: Vec<u8>,
+}
+
+/// A sandbox that is coming up, with the host's ends of its pipes.
+#[derive(Debug)]
+pub(super) struct Launched {
+    /// Bubblewrap's monitor.
+    pub(super) child: Child,
+    /// Standard output and error of everything inside.
+    pub(super) output: PipeReader,
+    /// Words of the script inside.
+    pub(super) report: PipeReader,
+    /// Where the files go.
+    pub(super) files: PipeWriter,
+    /// Where the word to go goes. The script reads it only after all files.
+    pub(super) go: PipeWriter,
+    /// The declared files. Only the script inside can write to it, so its end is the end of the script.
+    pub(super) collected: PipeReader,
+}
+
+impl Launch {
+    /// Checks the job and packs its files; nothing is started.
+    pub(super) fn prepare(launcher: &Arc<Launcher>, job: &Job) -> Result<Self, SandboxError> {
+        job.check()?;
+        let archive = archive::pack(&job.files).map_err(SandboxError::io("pack the files"))?;
+        Ok(Self { launcher: Arc::clone(launcher), job: job.clone(), archive })
+    }
+
+    /// Starts bubblewrap. It dies with the *thread* that calls this, so that thread must live until it has ended.
+    pub(super) fn start(&self) -> Result<Launched, SandboxError> {
+        self.try_start().map_err(SandboxError::io("start bwrap"))
+    }
+
+    fn try_start(&self) -> io::Result<Launched> {
+        let (go_inside, go) = io::pipe()?;
+        let (output, output_inside) = io::pipe()?;
+        let (report, report_inside) = io::pipe()?;
+        let (files_inside, files) = io::pipe()?;
+        let (collected, collected_inside) = io::pipe()?;
+        let mut descriptors = Descriptors::default();
+        descriptors.pass_as(REPORT, report_inside);
+        descriptors.pass_as(FILES, files_inside);
+        descriptors.pass_as(COLLECTED, collected_inside);
+
+        let mut command = Command::new(&self.launcher.bwrap);
+        command
+            .args(self.arguments(&mut descriptors)?)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(go_inside))
+            .stdout(Stdio::from(output_inside.try_clone()?))
+            .stderr(Stdio::from(output_inside));
+        if let Some(user) = self.launcher.become_user {
+            // The standard library also gives up all supplementary groups here, before the user.
+            command.uid(user).gid(user);
+        }
+        command.fd_mappings(descriptors.mappings).map_err(io::Error::other)?;
+        let child = command.spawn()?;
+        // `command`, dropped here, held the inside's ends of the pipes.
+        Ok(Launched { child, output, report, files, go, collected })
+    }
+
+    fn arguments(&self, descriptors: &mut Descriptors) -> io::Result<Vec<OsString>> {
+        let limits = &self.job.limits;
+        let room = limits.work_bytes.to_string();
+        let mut arguments = Arguments::default();
+        // All namespaces, the network's too; no way to make new ones; nothing kept.
+        arguments.add(&[
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--new-session",
+            "--die-with-parent",
+        ]);
+        arguments.add(&[
+            "--uid",
+            "1000",
+            "--gid",
+            "1000",
+            "--hostname",
+            "sandbox",
+            "--cap-drop",
+            "ALL",
+            "--clearenv",
+        ]);
+        for (name, value) in FIXED_ENVIRONMENT {
+            arguments.add(&["--setenv", name, value]);
+        }
+        for (name, value) in &self.job.env {
+            arguments.add(&["--setenv", name, value]);
+        }
+        arguments.0.extend_from_slice(self.launcher.mounts.arguments());
+        for (path, content) in SYNTHETIC_ETC {
+            let number = descriptors.pass_bytes(content.as_bytes())?.to_string();
+            arguments.add(&["--perms", "0444", "--file", &number, path]);
+        }
+        for mount in &self.job.read_only {
+            let (host, inside) =
+                (mount.host.clone().into_os_string(), mount.inside.clone().into_os_string());
+            arguments.0.extend(["--ro-bind".into(), host, inside]);
+        }
+        arguments.add(&["--proc", "/proc", "--dev", "/dev"]);
+        for folder in ["/dev/shm", "/tmp", "/box"] {
+            arguments.add(&["--perms", "0700", "--size", &room, "--tmpfs", folder]);
+        }
+        arguments.add(&["--perms", "0700", "--dir", "/box/.home"]);
+        // Bubblewrap's own tmpfs mounts have no size; nothing may be written there.
+        arguments.add(&["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/box"]);
+        for filter in &self.launcher.filters {
+            let number = descriptors.pass_bytes(filter)?.to_string();
+            arguments.add(&["--add-seccomp-fd", &number]);
+        }
+        arguments.add(&["--", "/usr/bin/prlimit"]);
+        arguments.0.extend(resource_limits(limits).map(OsString::from));
+        arguments.add(&["--", "/usr/bin/bash", "--norc", "--noprofile", "-c", INSIDE, "inside"]);
+        arguments.add(&[&self.job.collect.len().to_string()]);
+        arguments.0.extend(self.job.collect.iter().chain(&self.job.argv).map(OsString::from));
+        Ok(arguments.0)
+    }
+}
+
+/// The whole environment of every program. Fixed seeds and no colours, so that the same code prints the same; no
+/// buffering, so that what a stopped program had to say is not lost.
+const FIXED_ENVIRONMENT: [(&str, &str); 10] = [
+    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("HOME", "/box/.home"),
+    ("TMPDIR", "/tmp"),
+    ("LANG", "C.UTF-8"),
+    ("CI", "1"),
+    ("NO_COLOR", "1"),
+    ("PYTHONDONTWRITEBYTECODE", "1"),
+    ("PYTHONHASHSEED", "0"),
+    ("PYTHONUNBUFFERED", "1"),
+    ("PYTHONNOUSERSITE", "1"),
+];
+
+/// Limits of each process, hard ones: nobody inside can raise them.
+fn resource_limits(limits: &Limits) -> [String; 9] {
+    // Twice the wall time, as a net below the host's clock.
+    let cpu_seconds = limits.wall.as_secs().saturating_add(1).saturating_mul(2);
+    [
+        "--core=0".to_owned(),
+        "--msgqueue=0".to_owned(),
+        "--memlock=65536".to_owned(),
+        "--nofile=1024".to_owned(),
+        format!("--nproc={}", limits.processes),
+        format!("--fsize={}", limits.file_bytes),
+        format!("--data={}", limits.memory_bytes),
+        format!("--as={}", ADDRESS_SPACE_BYTES.max(limits.memory_bytes)),
+        format!("--cpu={cpu_seconds}"),
+    ]
+}
+
+/// A command line in the making.
+#[derive(Debug, Default)]
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn add(&mut self, arguments: &[&str]) {
+        self.0.extend(arguments.iter().map(OsString::from));
+    }
+}
+
+/// The descriptors to pass on, each with the number it gets.
+#[derive(Debug, Default)]
+struct Descriptors {
+    mappings: Vec<FdMapping>,
+}
+
+impl Descriptors {
+    fn pass_as(&mut self, child_fd: i32, descriptor: impl Into<OwnedFd>) {
+        self.mappings.push(FdMapping { parent_fd: descriptor.into(), child_fd });
+    }
+
+    /// Passes a small content in a pipe and returns the number. A pipe holds 64 KiB before a writer waits; the largest
+    /// content is a filter of a tenth of that.
+    fn pass_bytes(&mut self, content: &[u8]) -> io::Result<i32> {
+        let (reader, mut writer) = io::pipe()?;
+        writer.write_all(content)?;
+        let number =
+            self.mappings.last().map_or(FIRST_FREE, |last| (last.child_fd + 1).max(FIRST_FREE));
+        self.pass_as(number, reader);
+        Ok(number)
+    }
+}

@@ -1,0 +1,59 @@
+//! What of the host is visible inside: its programs and libraries, read-only, and nothing else.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// How the host's system folders appear inside: arguments of bubblewrap, found once.
+#[derive(Debug, Clone)]
+pub(super) struct SystemMounts {
+    arguments: Vec<OsString>,
+}
+
+/// Folders beside `/usr`. Merged systems have links there, others have folders of their own.
+const BESIDE_USR: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Files of `/etc` that programs and libraries need to be found, and that say nothing about the host.
+const HARMLESS_ETC: [&str; 2] = ["/etc/ld.so.cache", "/etc/alternatives"];
+
+/// Small files of `/etc` that libraries expect, with their content.
+pub(super) const SYNTHETIC_ETC: [(&str, &str); 4] = [
+    ("/etc/passwd", "root:x:0:0:root:/:/bin/false\nbox:x:1000:1000:box:/box/.home:/bin/sh\n"),
+    ("/etc/group", "root:x:0:\nbox:x:1000:\n"),
+    ("/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
+    ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
+];
+
+impl SystemMounts {
+    /// Looks at how this host lays out its system folders.
+    pub(super) fn of_this_host() -> Self {
+        let mut arguments: Vec<OsString> = ["--ro-bind", "/usr", "/usr"].map(OsString::from).into();
+        for folder in BESIDE_USR {
+            let folder = Path::new(folder);
+            if let Ok(target) = fs::read_link(folder) {
+                arguments.extend(["--symlink".into(), target.into_os_string(), folder.into()]);
+            } else if folder.is_dir() {
+                arguments.extend(["--ro-bind".into(), folder.into(), folder.into()]);
+            }
+        }
+        for path in HARMLESS_ETC.iter().map(Path::new).filter(|path| path.exists()) {
+            arguments.extend(["--ro-bind".into(), path.into(), path.into()]);
+        }
+        Self { arguments }
+    }
+
+    pub(super) fn arguments(&self) -> &[OsString] {
+        &self.arguments
+    }
+}
+
+/// Finds a program where distributions install it. The `PATH` is not asked: whoever can set it could put another
+/// program in the place of the one that guards everything.
+pub(super) fn find_tool(name: &str) -> Option<PathBuf> {
+    ["/usr/bin", "/bin", "/usr/local/bin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.is_file())
+}

@@ -1,0 +1,333 @@
+//! Names of generated files: which are acceptable, one by one and together.
+//!
+//! Models invent paths, and may be talked into inventing evil ones. A path that passes here means the same file on
+//! every file system, inside the folder it is meant for, and is not a name that some tool obeys.
+
+use std::{collections::BTreeMap, fmt};
+
+use thiserror::Error;
+
+use super::job::SourceFile;
+
+/// Longest path, in bytes.
+const PATH_BYTES_MAX: usize = 200;
+/// Deepest path: folders and the file.
+const COMPONENTS_MAX: usize = 8;
+/// Most files of one set.
+const FILES_MAX: usize = 200;
+/// Largest file.
+const FILE_BYTES_MAX: usize = 1 << 20;
+/// Largest set, in bytes.
+const SET_BYTES_MAX: usize = 8 << 20;
+
+/// What is wrong with the name or the size of a generated file. The text is meant for the model that wrote it, too.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// There is no name.
+    #[error("the path is empty")]
+    Empty,
+    /// Longer than 200 bytes.
+    #[error("the path is longer than {PATH_BYTES_MAX} bytes")]
+    TooLong,
+    /// More than 8 components.
+    #[error("the path is deeper than {COMPONENTS_MAX} levels")]
+    TooDeep,
+    /// Starts at the root of the file system.
+    #[error("the path is not relative")]
+    Absolute,
+    /// A component that is empty, `.` or `..`.
+    #[error("the path has an empty, `.` or `..` component")]
+    Traversal,
+    /// A character other than ASCII letters, digits and a few signs.
+    #[error("the character {0:?} is not allowed in a path")]
+    Character(char),
+    /// A component that starts or ends so that shells or file systems read it in another way.
+    #[error("`{0}` may not start with `-`, `~` or a space, nor end with a dot or a space")]
+    Edge(String),
+    /// A device of Windows.
+    #[error("`{0}` is the name of a device on Windows")]
+    Device(String),
+    /// A name that tools obey.
+    #[error("`{0}` is reserved: tools would obey it")]
+    Reserved(String),
+    /// Two names that a file system which ignores case would take for one.
+    #[error("the path is the same as `{0}`, upper and lower case apart")]
+    Duplicate(String),
+    /// The name of a file that is also a folder of another file.
+    #[error("the path is a file here and a folder in `{0}`")]
+    FileAndFolder(String),
+    /// Larger than 1 MiB.
+    #[error("the file is larger than {FILE_BYTES_MAX} bytes")]
+    TooLarge,
+}
+
+/// A generated file that is not acceptable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileProblem {
+    /// The path as generated.
+    pub path: String,
+    /// What is wrong with it.
+    pub error: PathError,
+}
+
+/// A set of generated files that is not acceptable.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FilesRefused {
+    /// More than 200 files.
+    #[error("there are {0} files, more than {FILES_MAX}")]
+    TooMany(usize),
+    /// More than 8 MiB.
+    #[error("the files have {0} bytes together, more than {SET_BYTES_MAX}")]
+    TooLarge(usize),
+    /// Names or sizes that are wrong: all of them, in the order of the files.
+    #[error("{}", Listed(.0))]
+    Files(Vec<FileProblem>),
+}
+
+/// Checks the path of one generated file.
+///
+/// Only ASCII is allowed: then a path has one spelling, and none that merely looks like another.
+///
+/// # Errors
+/// Names the first rule that the path breaks.
+///
+/// ```
+/// use graphrun::sandbox::{PathError, check_path};
+///
+/// assert!(check_path("src/app/[id]/page.tsx").is_ok());
+/// assert_eq!(check_path("../etc/passwd"), Err(PathError::Traversal));
+/// ```
+pub fn check_path(path: &str) -> Result<(), PathError> {
+    if path.is_empty() {
+        return Err(PathError::Empty);
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return Err(PathError::TooLong);
+    }
+    if path.starts_with('/') {
+        return Err(PathError::Absolute);
+    }
+    let is_allowed =
+        |letter: &char| letter.is_ascii_alphanumeric() || "/._-+@=,~ ()[]{}$#".contains(*letter);
+    if let Some(character) = path.chars().find(|letter| !is_allowed(letter)) {
+        return Err(PathError::Character(character));
+    }
+    let components: Vec<&str> = path.split('/').collect();
+    if components.len() > COMPONENTS_MAX {
+        return Err(PathError::TooDeep);
+    }
+    for component in &components {
+        check_component(component)?;
+    }
+    match reserved(&components) {
+        Some(name) => Err(PathError::Reserved(name)),
+        None => Ok(()),
+    }
+}
+
+/// Checks all files of a set: every path and size, and that they can stand side by side.
+///
+/// # Errors
+/// Says everything that is wrong, not only the first thing.
+pub fn check_files(files: &[SourceFile]) -> Result<(), FilesRefused> {
+    if files.len() > FILES_MAX {
+        return Err(FilesRefused::TooMany(files.len()));
+    }
+    let bytes: usize = files.iter().map(|file| file.content.len()).sum();
+    if bytes > SET_BYTES_MAX {
+        return Err(FilesRefused::TooLarge(bytes));
+    }
+    let mut taken = Taken::default();
+    let problems: Vec<FileProblem> = files
+        .iter()
+        .filter_map(|file| {
+            let error = check_path(&file.path).and_then(|()| taken.take(&file.path)).err();
+            let error = error
+                .or_else(|| (file.content.len() > FILE_BYTES_MAX).then_some(PathError::TooLarge))?;
+            Some(FileProblem { path: file.path.clone(), error })
+        })
+        .collect();
+    if problems.is_empty() { Ok(()) } else { Err(FilesRefused::Files(problems)) }
+}
+
+/// Names that are in use, without case, with the path that uses them.
+#[derive(Debug, Default)]
+struct Taken<'a> {
+    files: BTreeMap<String, &'a str>,
+    folders: BTreeMap<String, &'a str>,
+}
+
+impl<'a> Taken<'a> {
+    fn take(&mut self, path: &'a str) -> Result<(), PathError> {
+        let folded = path.to_ascii_lowercase();
+        if let Some(other) = self.files.get(&folded) {
+            return Err(PathError::Duplicate((*other).to_owned()));
+        }
+        if let Some(other) = self.folders.get(&folded) {
+            return Err(PathError::FileAndFolder((*other).to_owned()));
+        }
+        let folders = || folded.match_indices('/').map(|(end, _)| &folded[..end]);
+        if let Some(other) = folders().find_map(|folder| self.files.get(folder)) {
+            return Err(PathError::FileAndFolder((*other).to_owned()));
+        }
+        for folder in folders() {
+            self.folders.entry(folder.to_owned()).or_insert(path);
+        }
+        self.files.insert(folded, path);
+        Ok(())
+    }
+}
+
+fn check_component(component: &str) -> Result<(), PathError> {
+    // Names of dots alone are legal on Unix and something else elsewhere.
+    if component.bytes().all(|byte| byte == b'.') {
+        return Err(PathError::Traversal);
+    }
+    if component.starts_with(['-', '~', ' ']) || component.ends_with(['.', ' ']) {
+        return Err(PathError::Edge(component.to_owned()));
+    }
+    // Windows ignores what follows the first dot: `aux.py` is the device too.
+    let stem = component.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
+    let numbered = |prefix| {
+        stem.strip_prefix(prefix)
+            .is_some_and(|number: &str| matches!(number.as_bytes(), [b'0'..=b'9']))
+    };
+    if matches!(stem.as_str(), "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt")
+    {
+        return Err(PathError::Device(component.to_owned()));
+    }
+    Ok(())
+}
+
+/// Names that a tool obeys without being asked: hooks, code that an interpreter loads at its start, registries and
+/// credentials of package tools, and those the sandbox uses itself. A `conftest.py` is not among them: it is loaded as
+/// every test module is, and can do no more.
+fn reserved(components: &[&str]) -> Option<String> {
+    let folded: Vec<String> =
+        components.iter().map(|component| component.to_ascii_lowercase()).collect();
+    let is_reserved_anywhere = |name: &&String| {
+        matches!(name.as_str(), ".git" | ".hg" | ".svn" | ".home" | ".ssh" | ".cargo")
+    };
+    if let Some(name) = folded.iter().find(is_reserved_anywhere) {
+        return Some(name.clone());
+    }
+    let file = folded.last()?;
+    let is_reserved_file = matches!(
+        file.as_str(),
+        "sitecustomize.py" | "usercustomize.py" | "pyvenv.cfg" | ".npmrc" | ".pypirc" | ".netrc"
+    ) || file
+        .rsplit_once('.')
+        .is_some_and(|(_, extension)| extension == "pth")
+        || file.starts_with(".graphrun");
+    is_reserved_file.then(|| file.clone())
+}
+
+/// Problems, one a line.
+struct Listed<'a>(&'a [FileProblem]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, FileProblem { path, error }) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            // Debug escapes what the path may contain, and is cut, as the path may be long.
+            let shown: String = path.chars().take(80).collect();
+            write!(formatter, "{separator}{shown:?}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str) -> SourceFile {
+        SourceFile { path: path.to_owned(), content: String::new() }
+    }
+
+    #[test]
+    fn evil_paths_are_refused() {
+        let long = "x".repeat(4096);
+        let deep = "d/".repeat(300) + "f";
+        let eight_folders = "d/".repeat(8) + "f";
+        #[rustfmt::skip]
+        let vectors = [
+            "../../etc/x", "/etc/x", "a/../../x", "a//b", "./a", "", ".", "..", "C:\\x", "\\\\srv\\x", "a\0b", "a/\u{200b}b",
+            "a/b/", &long, &deep, &eight_folders, "con", "aux.py", "src/NUL.txt", "com1", "LPT9.log", "~/.ssh/id", "-rf",
+            "a\nb", "..%2f", "\u{ff0e}\u{ff0e}/x", ".git/hooks/pre-commit", "sub/.GIT/config", "/proc/self/root/x",
+            "a/.../b", "%00", "a.", "a ", " a", "a./b", "a\u{301}.py", "é.py", "a:b", "a\tb", "a\u{7f}",
+            "sitecustomize.py", "lib/usercustomize.py", "x.pth", "a/.PTH", ".home/x", ".cargo/config.toml", ".npmrc",
+            "con .txt", "a*b", "a?b", "a|b", "a<b", "a\"b", "a'b", "a`b", "a;b", "a&b", "a!b", "-", "a/-b",
+        ];
+        for path in vectors {
+            assert!(check_path(path).is_err(), "{path:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn ordinary_paths_are_accepted() {
+        for path in [
+            "main.py",
+            "src/app/__init__.py",
+            "tests/test_app.py",
+            "conftest.py",
+            "pyproject.toml",
+            "README.md",
+            ".gitignore",
+            ".github/workflows/ci.yml",
+            "web/src/routes/[id]/+page.svelte",
+            "app/(group)/page.tsx",
+            "@types/x.d.ts",
+            "a b/c.txt",
+            "Dockerfile",
+            "console.py",
+            "com10.py",
+            "nullable.py",
+            "a..b",
+            "..a",
+            "d/d/d/d/d/d/d/f",
+        ] {
+            assert_eq!(check_path(path), Ok(()), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_a_set_must_be_able_to_stand_side_by_side() {
+        let refused = |paths: &[&str]| -> Vec<PathError> {
+            let files: Vec<_> = paths.iter().copied().map(file).collect();
+            match check_files(&files) {
+                Err(FilesRefused::Files(problems)) => {
+                    problems.into_iter().map(|problem| problem.error).collect()
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(refused(&["A.py", "a.py"]), [PathError::Duplicate("A.py".to_owned())]);
+        assert_eq!(refused(&["x", "x/y"]), [PathError::FileAndFolder("x".to_owned())]);
+        assert_eq!(refused(&["X/y", "x"]), [PathError::FileAndFolder("X/y".to_owned())]);
+        assert_eq!(refused(&["../a", "b", "/c"]), [PathError::Traversal, PathError::Absolute]);
+        assert_eq!(check_files(&[file("x"), file("y/x"), file("y/z")]), Ok(()));
+    }
+
+    #[test]
+    fn sets_have_a_size() {
+        let sized =
+            |bytes: usize| SourceFile { path: format!("f{bytes}"), content: "x".repeat(bytes) };
+        assert_eq!(check_files(&[sized(FILE_BYTES_MAX)]), Ok(()));
+        assert!(matches!(check_files(&[sized(FILE_BYTES_MAX + 1)]), Err(FilesRefused::Files(_))));
+        let many: Vec<_> = (0..=FILES_MAX).map(|index| file(&index.to_string())).collect();
+        assert_eq!(check_files(&many), Err(FilesRefused::TooMany(FILES_MAX + 1)));
+        let large: Vec<_> = (0..9).map(|less| sized(FILE_BYTES_MAX - less)).collect();
+        assert!(matches!(check_files(&large), Err(FilesRefused::TooLarge(_))));
+    }
+
+    #[test]
+    fn every_problem_is_listed() {
+        let error = check_files(&[file("../a"), file("ok"), file("a\nb")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "\"../a\": the path has an empty, `.` or `..` component\n\"a\\nb\": the character '\\n' is not allowed in a path"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! The sandbox itself: whether this machine can have one, and running jobs in it.
+
+use std::{io, sync::Arc, thread};
+
+use nix::unistd::geteuid;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    error::SandboxError,
+    filter,
+    job::{Finished, Job, Outcome},
+    launch::{Launch, Launcher},
+    mounts::{SystemMounts, find_tool},
+    process_tree,
+    supervisor::supervise,
+};
+
+/// The user and group a sandbox of root becomes before anything else: `nobody`. Namespaces made by root would leave the
+/// program the owner of `/proc/sys` in the eyes of the kernel.
+const UNPRIVILEGED_USER: u32 = 65534;
+
+/// Programs the sandbox is built from, with Debian's packages.
+const TOOLS: [(&str, &str); 4] =
+    [("bwrap", "bubblewrap"), ("prlimit", "util-linux"), ("bash", "bash"), ("tar", "tar")];
+
+/// What `/proc/self/status` must say of a program inside: no capabilities, no way to get any, a filter.
+const REQUIRED_STATUS: [(&str, &str); 7] = [
+    ("CapInh:", "0000000000000000"),
+    ("CapPrm:", "0000000000000000"),
+    ("CapEff:", "0000000000000000"),
+    ("CapBnd:", "0000000000000000"),
+    ("CapAmb:", "0000000000000000"),
+    ("NoNewPrivs:", "1"),
+    ("Seccomp:", "2"),
+];
+
+/// A place where generated code runs and can do no harm. Cheap to clone.
+///
+/// Inside there is an empty file system with the host's `/usr` (read-only), the job's mounts (read-only) and three
+/// writable folders of limited size in memory: the work folder `/box`, `/tmp` and `/dev/shm`. There is no network but the
+/// sandbox's own loopback, no process but its own, and no capability. Every run gets a new one, of which nothing is left.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    launcher: Arc<Launcher>,
+}
+
+impl Sandbox {
+    /// Finds out whether this machine can have a sandbox, by running a program in one. Blocks for some ten milliseconds.
+    ///
+    /// # Errors
+    /// Says what is missing; [`SandboxError::hint`] says what to do. There is no weaker sandbox to fall back to.
+    pub fn probe() -> Result<Self, SandboxError> {
+        for (tool, package) in TOOLS {
+            find_tool(tool).ok_or(SandboxError::MissingTool { tool, package })?;
+        }
+        if !process_tree::is_supported() {
+            return Err(SandboxError::NoChildLists);
+        }
+        let launcher = Launcher {
+            bwrap: find_tool("bwrap")
+                .ok_or(SandboxError::MissingTool { tool: "bwrap", package: "bubblewrap" })?,
+            mounts: SystemMounts::of_this_host(),
+            filters: filter::compile()?,
+            become_user: geteuid().is_root().then_some(UNPRIVILEGED_USER),
+        };
+        let sandbox = Self { launcher: Arc::new(launcher) };
+        sandbox.examine()?;
+        Ok(sandbox)
+    }
+
+    /// Runs a job to its end, and returns when no process of it is left.
+    ///
+    /// # Errors
+    /// Everything that is not the program's doing; nothing the program does is an error.
+    ///
+    /// # Cancel safety
+    /// When `cancel` fires, every process is killed before this returns [`SandboxError::Cancelled`]. When the future is
+    /// dropped, or this process dies, they are killed at once, but nobody waits for it.
+    pub async fn run(
+        &self,
+        job: &Job,
+        cancel: &CancellationToken,
+    ) -> Result<Finished, SandboxError> {
+        let launch = Launch::prepare(&self.launcher, job)?;
+        let (stop, stopper) = io::pipe().map_err(SandboxError::io("make a pipe"))?;
+        let (sender, mut receiver) = oneshot::channel();
+        thread::Builder::new()
+            .name("sandbox".to_owned())
+            .spawn(move || {
+                // Where the future was dropped, nobody wants the result.
+                let _ = sender.send(supervise(&launch, &stop));
+            })
+            .map_err(SandboxError::io("start a thread"))?;
+        // Dropping the other end of the stop pipe, here or with the future, ends the run.
+        let stopper = Some(stopper);
+        tokio::select! {
+            finished = &mut receiver => finished.unwrap_or(Err(SandboxError::SupervisorLost)),
+            () = cancel.cancelled() => {
+                drop(stopper);
+                receiver.await.unwrap_or(Err(SandboxError::SupervisorLost)).and(Err(SandboxError::Cancelled))
+            }
+        }
+    }
+
+    /// Runs a program inside that tells what rights it has, and checks that it has none.
+    fn examine(&self) -> Result<(), SandboxError> {
+        let job = Job {
+            argv: vec!["/usr/bin/cat".to_owned(), "/proc/self/status".to_owned()],
+            ..Job::default()
+        };
+        let launch = Launch::prepare(&self.launcher, &job)?;
+        let (stop, _stopper) = io::pipe().map_err(SandboxError::io("make a pipe"))?;
+        let finished = supervise(&launch, &stop).map_err(diagnose)?;
+        if finished.outcome != Outcome::Passed {
+            return Err(SandboxError::Setup { detail: finished.output });
+        }
+        for (field, required) in REQUIRED_STATUS {
+            let line =
+                finished.output.lines().find(|line| line.starts_with(field)).unwrap_or(field);
+            if line[field.len()..].trim() != required {
+                return Err(SandboxError::TooWeak { found: line.to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells a kernel that denies namespaces from other failures, by what bubblewrap says.
+fn diagnose(error: SandboxError) -> SandboxError {
+    const DENIALS: [&str; 4] = [
+        "No permissions to create",
+        "setting up uid map",
+        "Creating new namespace failed",
+        "Failed to make / slave",
+    ];
+    match error {
+        SandboxError::Setup { detail } if DENIALS.iter().any(|denial| detail.contains(denial)) => {
+            SandboxError::NamespacesDenied { detail }
+        }
+        error => error,
+    }
+}

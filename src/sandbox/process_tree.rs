@@ -1,0 +1,184 @@
+//! The processes of one sandbox, seen from the host: what they use, and how they end.
+//!
+//! They hang below bubblewrap's monitor, whose one child is process 1 of the sandbox. Whoever loses its parent inside
+//! becomes a child of that process, so nobody leaves the tree.
+
+use std::{fmt::Write as _, fs};
+
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        statvfs::statvfs,
+        wait::{WaitPidFlag, waitpid},
+    },
+    unistd::Pid,
+};
+
+/// Files a program may make in one of its folders. An empty file takes about a kilobyte of the kernel's memory, which
+/// belongs to no process.
+const FILES_MAX: u64 = 50_000;
+
+/// Folders the program may write to, as the sandbox sees them.
+const WRITABLE: [&str; 3] = ["/box", "/tmp", "/dev/shm"];
+
+/// The processes of one sandbox.
+#[derive(Debug)]
+pub(super) struct ProcessTree {
+    monitor: u32,
+    /// Process 1 of the sandbox, once it is known.
+    init: Option<u32>,
+}
+
+impl ProcessTree {
+    /// The tree below bubblewrap's monitor, which must be a child of this process that nobody has waited for: then its
+    /// number cannot mean another process.
+    pub(super) fn below(monitor: u32) -> Self {
+        Self { monitor, init: None }
+    }
+
+    /// Remembers process 1 while the monitor lives, to be able to see its end afterwards.
+    pub(super) fn find_init(&mut self) {
+        self.init = children(self.monitor).first().copied();
+    }
+
+    /// Kills process 1 of the sandbox. The kernel then kills every other one. The monitor must not have been waited for.
+    pub(super) fn kill(&self) {
+        for init in children(self.monitor) {
+            send_kill(init);
+        }
+    }
+
+    /// Kills the monitor too, for the case that process 1 was not there yet to be killed.
+    pub(super) fn kill_monitor(&self) {
+        self.kill();
+        send_kill(self.monitor);
+    }
+
+    /// Whether the sandbox is empty. The monitor ends a moment before process 1, and process 1 becomes a zombie, or
+    /// vanishes, only after the kernel has ended every other process of its namespace.
+    pub(super) fn is_empty(&self) -> bool {
+        let Some(init) = self.init.and_then(|init| i32::try_from(init).ok()) else { return true };
+        // Where this process adopts orphans (as process 1 of a container does), the zombie is ours to take away.
+        let _ = waitpid(Pid::from_raw(init), Some(WaitPidFlag::WNOHANG));
+        match fs::read_to_string(format!("/proc/{init}/stat")) {
+            // The name before the state is in brackets and may contain anything, brackets too.
+            Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])),
+            Err(_) => true,
+        }
+    }
+
+    /// Whether all processes together use more memory than they may, or have made more files than they may.
+    pub(super) fn is_beyond(&self, memory_bytes: u64) -> bool {
+        let processes = self.processes();
+        // Resident pages that several processes share count once for each. That is cheap and errs to one side, so only
+        // a sum that is too large is worth the exact and slow figure.
+        let resident: u64 = processes.iter().map(|process| resident_bytes(*process)).sum();
+        if resident > memory_bytes {
+            let exact: u64 = processes.iter().map(|process| proportional_bytes(*process)).sum();
+            if exact > memory_bytes {
+                return true;
+            }
+        }
+        processes.get(1).is_some_and(|process| made_too_many_files(*process))
+    }
+
+    /// Process 1 of the sandbox and all below it.
+    fn processes(&self) -> Vec<u32> {
+        let mut found = children(self.monitor);
+        let mut next = 0;
+        while let Some(process) = found.get(next) {
+            found.extend(children(*process));
+            next += 1;
+        }
+        found
+    }
+}
+
+/// Whether this kernel lists children, without which there is no tree.
+pub(super) fn is_supported() -> bool {
+    fs::exists("/proc/thread-self/children").unwrap_or(false)
+}
+
+/// Children of all threads of a process. A process that is gone has none.
+fn children(process: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    threads
+        .filter_map(Result::ok)
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|list| {
+            list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Memory that the process has touched and no file of the disk backs.
+fn resident_bytes(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    sum_of_fields(&status, &["RssAnon:", "RssShmem:"])
+}
+
+/// The same with shared pages divided among those who share them. A kernel without this figure, or that hides it, leaves
+/// the coarse one.
+fn proportional_bytes(process: u32) -> u64 {
+    match fs::read_to_string(format!("/proc/{process}/smaps_rollup")) {
+        Ok(rollup) if rollup.contains("Pss_Anon:") => {
+            sum_of_fields(&rollup, &["Pss_Anon:", "Pss_Shmem:"])
+        }
+        _ => resident_bytes(process),
+    }
+}
+
+/// Adds up fields of the form `Name:   123 kB`.
+fn sum_of_fields(text: &str, names: &[&str]) -> u64 {
+    text.lines()
+        .filter_map(|line| names.iter().find_map(|name| line.strip_prefix(name)))
+        .filter_map(|value| value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
+        .sum::<u64>()
+        * 1024
+}
+
+/// Asks the mounts of the sandbox how many files they hold. The names are the sandbox's own mount points below a
+/// read-only root, so the program cannot put anything else in their place.
+fn made_too_many_files(process: u32) -> bool {
+    let mut path = String::new();
+    WRITABLE.iter().any(|folder| {
+        path.clear();
+        let _ = write!(path, "/proc/{process}/root{folder}");
+        statvfs(path.as_str())
+            .is_ok_and(|stat| stat.files().saturating_sub(stat.files_free()) > FILES_MAX)
+    })
+}
+
+fn send_kill(process: u32) {
+    if let Ok(process) = i32::try_from(process) {
+        // It may have ended by itself; then there is nothing to do.
+        let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_found_and_its_memory_is_counted() {
+        let mut child = std::process::Command::new("/usr/bin/sleep").arg("60").spawn().unwrap();
+        let found = children(std::process::id());
+        let memory = resident_bytes(std::process::id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&child.id()), "{found:?}");
+        assert!(memory > 100_000, "{memory}");
+    }
+
+    #[test]
+    fn fields_of_proc_are_added_up() {
+        let status = "Name:\tx\nRssAnon:\t     100 kB\nRssFile:\t 7 kB\nRssShmem:\t      20 kB\n";
+        assert_eq!(sum_of_fields(status, &["RssAnon:", "RssShmem:"]), 120 * 1024);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_counts_nothing() {
+        assert!(!ProcessTree::below(u32::MAX).is_beyond(0));
+    }
+}

@@ -1,0 +1,441 @@
+//! Python packages for generated code: environments that are built once, outside the sandbox, from what the operator
+//! trusts, and that no run can change.
+//!
+//! Generated code never takes part: packages come as wheels, which run nothing when they are installed.
+
+use std::{
+    fs::{self, File, Permissions},
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use nix::unistd::geteuid;
+use thiserror::Error;
+use tokio::process::Command;
+
+use super::{
+    interpreter::{Interpreter, is_readable_inside},
+    job::Mount,
+    output::clean,
+};
+
+/// Version of how environments are built; a part of their key. Raise it when anything below changes.
+const FORMAT: &str = "graphrun-python-1";
+/// Where an environment appears inside.
+const INSIDE: &str = "/env";
+/// Makes the project importable, whether its packages lie at the top or in `src`. At the end of the search path, so a
+/// project's `json.py` hides nothing.
+const PROJECT_PATHS: &str = "/box\n/box/src\n";
+/// Longest time for one step of a build, a download included.
+const STEP_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// A Python with packages, for use in the sandbox.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use graphrun::sandbox::{Job, PythonEnvironment, Sandbox};
+///
+/// let environment = PythonEnvironment::prepare(&["pytest".to_owned()], "/var/cache/graphrun".as_ref()).await?;
+/// let job = Job {
+///     argv: vec![environment.python().to_owned(), "-c".to_owned(), "import pytest".to_owned()],
+///     read_only: environment.mounts().to_vec(),
+///     ..Job::default()
+/// };
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct PythonEnvironment {
+    folder: PathBuf,
+    site_packages: PathBuf,
+    mounts: Vec<Mount>,
+}
+
+/// Why there is no Python environment.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PythonError {
+    /// No Python will do.
+    #[error("no usable Python 3 ({rejected})")]
+    NoInterpreter {
+        /// Those that were looked at, and what is wrong with each.
+        rejected: String,
+    },
+    /// There is nothing to install packages with.
+    #[error("there is no pip for {}", python.display())]
+    NoPip {
+        /// The interpreter.
+        python: PathBuf,
+    },
+    /// A requirement that would be read as an option.
+    #[error("`{0}` is not the name of a package")]
+    Requirement(String),
+    /// Packages could not be had.
+    #[error("the packages cannot be installed: {detail}")]
+    Install {
+        /// What pip said.
+        detail: String,
+    },
+    /// The sandbox could not read what is in the cache.
+    #[error("the cache `{}` cannot be read from inside the sandbox", cache.display())]
+    Cache {
+        /// The folder.
+        cache: PathBuf,
+    },
+    /// A step failed.
+    #[error("failed to {attempt}: {detail}")]
+    Tool {
+        /// What was tried.
+        attempt: &'static str,
+        /// What the program said.
+        detail: String,
+    },
+    /// The host could not do its part.
+    #[error("failed to {attempt}")]
+    Io {
+        /// What was tried.
+        attempt: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl PythonError {
+    /// What the operator can do about it, where there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoInterpreter { .. } => {
+                Some("install Python 3, for example with `apt-get install python3`")
+            }
+            Self::NoPip { .. } => {
+                Some("install pip, for example with `apt-get install python3-pip`")
+            }
+            Self::Install { .. } => Some(
+                "check the names, and that the package index can be reached; offline, set PIP_FIND_LINKS to a folder of wheels",
+            ),
+            Self::Cache { .. } => Some(
+                "root's sandboxes run as `nobody`: use a cache that everybody can read, such as /var/cache/graphrun",
+            ),
+            Self::Requirement(_) | Self::Tool { .. } | Self::Io { .. } => None,
+        }
+    }
+}
+
+/// The folder for environments where the operator names none: the user's cache, or root's, which `nobody` can read.
+/// `None` where a user has neither.
+///
+/// Takes the values of `HOME` and `XDG_CACHE_HOME`, because a library does not read the environment.
+pub fn default_cache_dir(home: Option<&Path>, xdg_cache_home: Option<&Path>) -> Option<PathBuf> {
+    if geteuid().is_root() {
+        return Some("/var/cache/graphrun".into());
+    }
+    // The specification has relative values ignored.
+    let cache = xdg_cache_home.filter(|path| path.is_absolute()).map(Path::to_owned);
+    Some(cache.or_else(|| Some(home?.join(".cache")))?.join("graphrun"))
+}
+
+impl PythonEnvironment {
+    /// Finds the environment with these packages in the cache, or builds it. Processes that want the same one at the
+    /// same time build it once.
+    ///
+    /// Requirements are pip's, such as `pytest==8.3.4`; they are the operator's to choose, never the generated code's. What is
+    /// in the cache is used as it is: without a version, that is the newest one of the day it was built.
+    ///
+    /// # Errors
+    /// Says what is missing; [`PythonError::hint`] says what to do.
+    ///
+    /// # Cancel safety
+    /// A dropped build is thrown away by the next one.
+    pub async fn prepare(requirements: &[String], cache: &Path) -> Result<Self, PythonError> {
+        if let Some(bad) = requirements
+            .iter()
+            .find(|text| text.trim().is_empty() || text.trim_start().starts_with('-'))
+        {
+            return Err(PythonError::Requirement(bad.clone()));
+        }
+        let interpreter = Interpreter::find().await?;
+        fs::create_dir_all(cache).map_err(io_error("make the cache"))?;
+        let cache = cache.canonicalize().map_err(io_error("find the cache"))?;
+        if !is_readable_inside(&cache) {
+            return Err(PythonError::Cache { cache });
+        }
+        let key = key(&interpreter, requirements);
+        let folder = cache.join(&key);
+        if !folder.exists() {
+            let _lock = lock(cache.join(format!("{key}.lock"))).await?;
+            // Another process may have built it while this one waited.
+            if !folder.exists() {
+                remove_leftovers(&cache, &key)?;
+                let unfinished = cache.join(format!("{key}.tmp-{}", std::process::id()));
+                build(&interpreter, requirements, &unfinished).await?;
+                fs::rename(&unfinished, &folder)
+                    .map_err(io_error("put the environment in place"))?;
+            }
+        }
+        let mut mounts = vec![Mount { host: folder.clone(), inside: INSIDE.into() }];
+        mounts.extend(interpreter.mount());
+        Ok(Self { site_packages: folder.join(interpreter.site_packages()), folder, mounts })
+    }
+
+    /// The interpreter, as a program of a [`Job`](super::Job).
+    pub fn python(&self) -> &'static str {
+        "/env/bin/python3"
+    }
+
+    /// What a job that uses the interpreter must mount.
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// The folder of the host that the environment is kept in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether a package or module of this name is installed.
+    pub fn has_module(&self, name: &str) -> bool {
+        self.site_packages.join(name).is_dir()
+            || self.site_packages.join(name).with_extension("py").is_file()
+    }
+}
+
+/// Everything that makes two environments different.
+fn key(interpreter: &Interpreter, requirements: &[String]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let executable = interpreter.executable.to_string_lossy();
+    let about =
+        [FORMAT, std::env::consts::ARCH, &executable, &interpreter.version, &interpreter.cache_tag];
+    for part in about.into_iter().chain(requirements.iter().map(String::as_str)) {
+        // With its length, so that no two lists run together into the same bytes.
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// Waits for the lock of an environment. It is held until the file is dropped, by whatever end.
+async fn lock(path: PathBuf) -> Result<File, PythonError> {
+    let wait = move || {
+        let file = File::create(path)?;
+        file.lock()?;
+        Ok(file)
+    };
+    tokio::task::spawn_blocking(wait)
+        .await
+        .map_err(io::Error::other)
+        .flatten()
+        .map_err(io_error("lock the environment"))
+}
+
+/// Removes what builds left that did not come to their end. The lock is held, so nobody is at work on them.
+fn remove_leftovers(cache: &Path, key: &str) -> Result<(), PythonError> {
+    let remove = || {
+        for entry in fs::read_dir(cache)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(&format!("{key}.tmp-")) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    remove().map_err(io_error("remove an unfinished environment"))
+}
+
+async fn build(
+    interpreter: &Interpreter,
+    requirements: &[String],
+    folder: &Path,
+) -> Result<(), PythonError> {
+    // Without pip: the standard library can do that everywhere, and distributions often leave out the rest.
+    let mut command = Command::new(&interpreter.executable);
+    command.args(["-I", "-m", "venv", "--without-pip", "--symlinks"]).arg(folder);
+    run_tool("make a virtual environment", command).await?;
+
+    let site_packages = folder.join(interpreter.site_packages());
+    if !requirements.is_empty() {
+        let mut install = installer(interpreter, folder, &site_packages).await?;
+        install.args(requirements);
+        run_tool("install packages", install).await.map_err(|error| match error {
+            PythonError::Tool { detail, .. } => PythonError::Install { detail },
+            error => error,
+        })?;
+    }
+    fs::write(site_packages.join("graphrun-project.pth"), PROJECT_PATHS)
+        .map_err(io_error("write the search path"))?;
+
+    // Inside nothing can be written, so what is not compiled now is compiled anew by every run. The compiled files are not
+    // compared with their sources, and name them as they are called inside.
+    let mut compile = Command::new(folder.join("bin/python3"));
+    compile.args([
+        "-I",
+        "-m",
+        "compileall",
+        "-q",
+        "-q",
+        "--invalidation-mode",
+        "unchecked-hash",
+        "-s",
+    ]);
+    compile.arg(folder).args(["-p", INSIDE]).arg(&site_packages);
+    // Packages may carry files for other versions of Python, which do not compile and are never loaded.
+    let _ = run_tool("compile the packages", compile).await;
+    make_readable(folder).map_err(io_error("make the environment readable"))
+}
+
+/// A pip that installs into the environment, complete but for the names of the packages. Which one there is depends on
+/// the distribution: the interpreter's own, one that the standard library can unpack, or another interpreter's.
+async fn installer(
+    interpreter: &Interpreter,
+    folder: &Path,
+    site_packages: &Path,
+) -> Result<Command, PythonError> {
+    const OPTIONS: [&str; 8] = [
+        "install",
+        "--quiet",
+        "--no-input",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--no-warn-script-location",
+        "--only-binary",
+        ":all:",
+    ];
+    let python = folder.join("bin/python3");
+    let command = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    };
+    let works = async |command| run_tool("look for pip", command).await.is_ok();
+
+    if works(command(&interpreter.executable, &["-m", "pip", "--version"])).await {
+        let mut pip = command(&interpreter.executable, &["-m", "pip"]);
+        pip.args(OPTIONS).arg("--target").arg(site_packages);
+        return Ok(pip);
+    }
+    if works(command(&python, &["-I", "-m", "ensurepip"])).await {
+        let mut pip = command(&python, &["-I", "-m", "pip"]);
+        pip.args(OPTIONS);
+        return Ok(pip);
+    }
+    if works(command(Path::new("pip3"), &["--version"])).await {
+        let mut pip = command(Path::new("pip3"), &["--python"]);
+        pip.arg(&python).args(OPTIONS);
+        return Ok(pip);
+    }
+    Err(PythonError::NoPip { python: interpreter.executable.clone() })
+}
+
+/// Runs a program of the operator's to its end and returns its standard output.
+pub(super) async fn run_tool(
+    attempt: &'static str,
+    mut command: Command,
+) -> Result<String, PythonError> {
+    // The environment is inherited on purpose: it says where pip finds packages.
+    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(STEP_TIME_MAX, running)
+        .await
+        .map_err(|_| PythonError::Tool { attempt, detail: "it took too long".to_owned() })?
+        .map_err(io_error(attempt))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = clean(&output.stderr);
+    let mut last: Vec<&str> =
+        said.lines().rev().filter(|line| !line.trim().is_empty()).take(5).collect();
+    last.reverse();
+    Err(PythonError::Tool { attempt, detail: last.join("; ") })
+}
+
+/// Lets everybody read the environment: a strict umask would keep out `nobody`, whom root's sandboxes run as.
+fn make_readable(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            make_readable(&entry.path())?;
+        } else if kind.is_file() {
+            let is_program = entry.metadata()?.permissions().mode() & 0o100 != 0;
+            fs::set_permissions(
+                entry.path(),
+                Permissions::from_mode(if is_program { 0o755 } else { 0o644 }),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn io_error(attempt: &'static str) -> impl FnOnce(io::Error) -> PythonError {
+    move |source| PythonError::Io { attempt, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_looks_like_an_option_is_no_requirement() {
+        for bad in ["--index-url=http://evil", "-e.", " -r x", ""] {
+            let result =
+                PythonEnvironment::prepare(&[bad.to_owned()], Path::new("/nonexistent")).await;
+            assert!(matches!(result, Err(PythonError::Requirement(_))), "{bad:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_key_tells_lists_apart() {
+        let interpreter = Interpreter::find().await.unwrap();
+        let of = |list: &[&str]| {
+            key(&interpreter, &list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+        };
+        assert_ne!(of(&["a", "b"]), of(&["ab"]));
+        assert_ne!(of(&["a", "b"]), of(&["b", "a"]));
+        assert_eq!(of(&["a"]), of(&["a"]));
+    }
+
+    #[test]
+    fn the_cache_is_where_the_sandbox_can_read_it() {
+        let (home, cache) = (Some(Path::new("/home/u")), Some(Path::new("/cache")));
+        if geteuid().is_root() {
+            assert_eq!(default_cache_dir(home, cache), Some("/var/cache/graphrun".into()));
+        } else {
+            assert_eq!(default_cache_dir(home, cache), Some("/cache/graphrun".into()));
+            assert_eq!(
+                default_cache_dir(home, Some(Path::new("relative"))),
+                Some("/home/u/.cache/graphrun".into())
+            );
+            assert_eq!(default_cache_dir(None, None), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn builds_at_the_same_time_make_one_environment_and_leave_nothing_else() {
+        let cache = tempfile::tempdir().unwrap();
+        fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
+        let (one, two) = tokio::join!(
+            PythonEnvironment::prepare(&[], cache.path()),
+            PythonEnvironment::prepare(&[], cache.path())
+        );
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert_eq!(one.folder(), two.folder());
+        let mut names: Vec<_> =
+            fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        let key = one.folder().file_name().unwrap();
+        assert_eq!(names, [key.to_owned(), format!("{}.lock", key.to_str().unwrap()).into()]);
+    }
+
+    #[tokio::test]
+    async fn a_cache_that_nobody_can_enter_is_refused_to_root() {
+        let cache = tempfile::tempdir().unwrap();
+        fs::set_permissions(cache.path(), Permissions::from_mode(0o700)).unwrap();
+        let result = PythonEnvironment::prepare(&[], cache.path()).await;
+        assert_eq!(
+            matches!(result, Err(PythonError::Cache { .. })),
+            geteuid().is_root(),
+            "{result:?}"
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! Watches over one sandbox from its start to the end of its last process.
+//!
+//! One thread a run, blocking, because bubblewrap dies with the thread that started it: a pool's thread may end at any
+//! time. The thread reads everything the sandbox writes, so nothing inside can make it wait, and looks at the clock and
+//! the memory in between. Whoever asked for the run holds a pipe; when its other end is closed, the run is stopped.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, PipeReader, PipeWriter, Read as _, Write as _},
+    mem,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::process::ExitStatusExt as _,
+    },
+    process::ExitStatus,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
+
+use super::{
+    archive::{self, COLLECT_BYTES_MAX},
+    error::SandboxError,
+    job::{Finished, Job, Outcome},
+    launch::{Launch, Launched},
+    output::Output,
+    process_tree::ProcessTree,
+};
+
+/// Time for the namespaces to come up and the files to arrive; tens of milliseconds where nothing is wrong.
+const SETUP_TIME_MAX: Duration = Duration::from_secs(20);
+/// How often the memory is looked at. A program fills some hundred megabytes in this time.
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the end is looked for once it must be near.
+const END_INTERVAL: Duration = Duration::from_millis(1);
+/// Time the kernel has to end a killed sandbox before the monitor is killed as well.
+const DEATH_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Runs one job to its end. Blocks; the calling thread must not be one that could end before.
+pub(super) fn supervise(launch: &Launch, stop: &PipeReader) -> Result<Finished, SandboxError> {
+    let Launched { child, output, report, files, go, collected } = launch.start()?;
+    for descriptor in [output.as_fd(), report.as_fd(), files.as_fd(), collected.as_fd()] {
+        do_not_block(descriptor)?;
+    }
+    let mut supervisor = Supervisor {
+        tree: ProcessTree::below(child.id()),
+        child,
+        output: Stream::new(output),
+        collected: Stream::new(collected),
+        shown: Output::default(),
+        collected_bytes: Vec::new(),
+        stop,
+    };
+    supervisor.set_up(report, files, &launch.archive, &launch.job)?;
+    supervisor.watch(go, &launch.job)
+}
+
+/// One sandbox under watch.
+#[derive(Debug)]
+struct Supervisor<'a> {
+    child: std::process::Child,
+    tree: ProcessTree,
+    output: Stream,
+    collected: Stream,
+    shown: Output,
+    collected_bytes: Vec<u8>,
+    stop: &'a PipeReader,
+}
+
+impl Supervisor<'_> {
+    /// Sends the files in and waits until the script inside has unpacked them.
+    ///
+    /// To give up it is enough to close the pipes: without files and the word to go, the script ends by itself. That
+    /// holds when this process is killed, too, whatever bubblewrap had done by then.
+    fn set_up(
+        &mut self,
+        report: PipeReader,
+        files: PipeWriter,
+        archive: &[u8],
+        job: &Job,
+    ) -> Result<(), SandboxError> {
+        let deadline = Instant::now() + SETUP_TIME_MAX;
+        let mut report = Stream::new(report);
+        let mut files = Some(files);
+        let mut unsent = archive;
+        let mut word = Vec::new();
+        let failure = loop {
+            match word.as_slice() {
+                b"unpacked" => return Ok(()),
+                b"missing" => break SandboxError::ProgramNotFound { program: job.argv[0].clone() },
+                _ if report.is_at_end() => break SandboxError::Setup { detail: String::new() },
+                _ if Instant::now() >= deadline => {
+                    break SandboxError::Setup { detail: "it took too long".to_owned() };
+                }
+                _ => {}
+            }
+            let readable = [Some(self.stop.as_fd()), report.open(), self.output.open()];
+            if wait(&readable, files.as_ref().map(AsFd::as_fd), WATCH_INTERVAL)? {
+                break SandboxError::Cancelled;
+            }
+            report.read(|bytes| word.extend_from_slice(bytes));
+            self.output.read(|bytes| self.shown.push(bytes));
+            if let Some(pipe) = &mut files {
+                unsent = send(pipe, unsent);
+            }
+            if unsent.is_empty() {
+                files = None;
+            }
+        };
+        drop(files);
+        Err(self.give_up(failure))
+    }
+
+    /// Ends a sandbox whose program has not run, and adds to the failure what the tools said.
+    fn give_up(&mut self, failure: SandboxError) -> SandboxError {
+        if let Err(error) = self.kill() {
+            return error;
+        }
+        while self.read() {}
+        match failure {
+            SandboxError::Setup { detail } if detail.is_empty() => {
+                let said = mem::take(&mut self.shown).into_text();
+                SandboxError::Setup { detail: said.trim_end().replace('\n', "; ") }
+            }
+            failure => failure,
+        }
+    }
+
+    /// Lets the program run, and watches until the last process is gone.
+    fn watch(mut self, mut go: PipeWriter, job: &Job) -> Result<Finished, SandboxError> {
+        self.tree.find_init();
+        // What the tools said before, if anything, is not the program's output.
+        self.shown = Output::default();
+        let started = Instant::now();
+        // If nobody reads it, the end of the sandbox will be noticed below.
+        let _ = go.write_all(b"go\n");
+        drop(go);
+        let mut next_look = started + WATCH_INTERVAL;
+        let outcome = loop {
+            if let Some(status) = self.try_wait()? {
+                self.wait_for_death()?;
+                break Outcome::from_code(code_of(status));
+            }
+            let interval = if self.collected.is_at_end() { END_INTERVAL } else { WATCH_INTERVAL };
+            let stopped = wait(
+                &[Some(self.stop.as_fd()), self.output.open(), self.collected.open()],
+                None,
+                interval,
+            )?;
+            if stopped {
+                self.kill()?;
+                return Err(SandboxError::Cancelled);
+            }
+            self.read();
+            let now = Instant::now();
+            let passed = if now >= started + job.limits.wall {
+                Some(Outcome::TimedOut)
+            } else if self.shown.total() > job.limits.output_bytes {
+                Some(Outcome::OutputLimit)
+            } else if now >= next_look {
+                next_look = now + WATCH_INTERVAL;
+                self.tree.is_beyond(job.limits.memory_bytes).then_some(Outcome::OutOfMemory)
+            } else {
+                None
+            };
+            if let Some(limit) = passed {
+                self.kill()?;
+                break limit;
+            }
+        };
+        let wall = started.elapsed();
+        // Everybody who could write is gone: what is in the pipes is all there is.
+        while self.read() {}
+        let collected = match mem::take(&mut self.collected_bytes) {
+            bytes if bytes.len() > COLLECT_BYTES_MAX => BTreeMap::new(),
+            bytes => archive::unpack(&bytes, &job.collect),
+        };
+        Ok(Finished { outcome, output: mem::take(&mut self.shown).into_text(), collected, wall })
+    }
+
+    /// Reads what is there, at most a buffer of each. Says whether there was anything.
+    fn read(&mut self) -> bool {
+        let read_output = self.output.read(|bytes| self.shown.push(bytes));
+        let read_collected = self.collected.read(|bytes| {
+            // One byte more than allowed is kept, to know that there were too many.
+            let room = (COLLECT_BYTES_MAX + 1).saturating_sub(self.collected_bytes.len());
+            self.collected_bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        });
+        read_output || read_collected
+    }
+
+    /// Ends the sandbox and returns when nothing of it is left.
+    fn kill(&mut self) -> Result<(), SandboxError> {
+        self.tree.kill();
+        self.wait_for_death()
+    }
+
+    /// Waits until the sandbox is empty, which it must be soon.
+    fn wait_for_death(&mut self) -> Result<(), SandboxError> {
+        let mut deadline = Instant::now() + DEATH_TIME_MAX;
+        loop {
+            let monitor_is_gone = self.try_wait()?.is_some();
+            if monitor_is_gone && self.tree.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                if monitor_is_gone {
+                    // Killed, but the kernel holds on to it: nothing more can be done from here.
+                    return Err(SandboxError::Io {
+                        attempt: "end every process",
+                        source: io::Error::from(io::ErrorKind::TimedOut),
+                    });
+                }
+                self.tree.kill_monitor();
+                deadline = Instant::now() + DEATH_TIME_MAX;
+            }
+            thread::sleep(END_INTERVAL);
+        }
+    }
+
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, SandboxError> {
+        self.child.try_wait().map_err(SandboxError::io("wait for bwrap"))
+    }
+}
+
+impl Drop for Supervisor<'_> {
+    /// Where an error of the host ends the watch early, the sandbox ends too.
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.tree.kill_monitor();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The reading end of a pipe whose other end is inside.
+#[derive(Debug)]
+struct Stream {
+    /// `None` after the end.
+    pipe: Option<PipeReader>,
+    buffer: Box<[u8]>,
+}
+
+impl Stream {
+    fn new(pipe: PipeReader) -> Self {
+        Self { pipe: Some(pipe), buffer: vec![0; 64 << 10].into() }
+    }
+
+    /// The descriptor to wait for, unless everything was read.
+    fn open(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.pipe.is_none()
+    }
+
+    /// Reads at most one buffer, without waiting. Says whether there was anything.
+    fn read(&mut self, mut take: impl FnMut(&[u8])) -> bool {
+        let Some(pipe) = &mut self.pipe else { return false };
+        match pipe.read(&mut self.buffer) {
+            Ok(0) => self.pipe = None,
+            Ok(length) => {
+                take(&self.buffer[..length]);
+                return true;
+            }
+            Err(error) if is_not_now(&error) => {}
+            Err(_) => self.pipe = None,
+        }
+        false
+    }
+}
+
+/// Writes what fits and returns the rest. Where nobody reads any more there is no rest to send.
+fn send<'a>(pipe: &mut PipeWriter, bytes: &'a [u8]) -> &'a [u8] {
+    match pipe.write(bytes) {
+        Ok(sent) => &bytes[sent..],
+        Err(error) if is_not_now(&error) => bytes,
+        Err(_) => &[],
+    }
+}
+
+/// Waits until something can be read or written, or the time is over. Says whether the first of `readable`, the stop
+/// pipe, is what ended it.
+fn wait(
+    readable: &[Option<BorrowedFd<'_>>],
+    writable: Option<BorrowedFd<'_>>,
+    time: Duration,
+) -> Result<bool, SandboxError> {
+    let mut waiting: Vec<PollFd<'_>> = readable
+        .iter()
+        .flatten()
+        .map(|descriptor| PollFd::new(*descriptor, PollFlags::POLLIN))
+        .chain(writable.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLOUT)))
+        .collect();
+    let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut waiting, timeout) {
+        Ok(_) => Ok(waiting.first().and_then(PollFd::any).unwrap_or(false)),
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(error) => Err(SandboxError::Io { attempt: "wait for output", source: error.into() }),
+    }
+}
+
+fn do_not_block(descriptor: BorrowedFd<'_>) -> Result<(), SandboxError> {
+    fcntl(descriptor, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
+        .map(drop)
+        .map_err(|error| SandboxError::Io { attempt: "prepare a pipe", source: error.into() })
+}
+
+fn is_not_now(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// The exit code, as a shell would give it.
+fn code_of(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+}

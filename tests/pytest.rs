@@ -1,0 +1,192 @@
+//! Test runs of generated projects, with the pytest of a prepared environment.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where what it needs is missing")]
+
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
+
+use graphrun::sandbox::{
+    Limits, PytestError, PytestOutcome, PytestReport, PythonEnvironment, Sandbox, SourceFile,
+    run_pytest,
+};
+use tokio_util::sync::CancellationToken;
+
+/// A cache that outlives the tests, so that packages are fetched once, and that `nobody` can read.
+fn cache() -> PathBuf {
+    let cache = std::env::temp_dir().join(format!("graphrun-tests-{}", nix::unistd::geteuid()));
+    fs::create_dir_all(&cache).unwrap();
+    fs::set_permissions(&cache, PermissionsExt::from_mode(0o755)).unwrap();
+    cache
+}
+
+async fn environment() -> PythonEnvironment {
+    match PythonEnvironment::prepare(&["pytest".to_owned()], &cache()).await {
+        Ok(environment) => environment,
+        Err(error) => {
+            panic!("these tests need pytest: {error}; {}", error.hint().unwrap_or_default())
+        }
+    }
+}
+
+fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
+    files
+        .iter()
+        .map(|(path, content)| SourceFile {
+            path: (*path).to_owned(),
+            content: (*content).to_owned(),
+        })
+        .collect()
+}
+
+async fn run_within(limits: Limits, project: &[(&str, &str)]) -> PytestReport {
+    let sandbox = Sandbox::probe().unwrap();
+    run_pytest(&sandbox, &environment().await, &files(project), &limits, &CancellationToken::new())
+        .await
+        .unwrap()
+}
+
+async fn run(project: &[(&str, &str)]) -> PytestReport {
+    run_within(Limits { wall: Duration::from_secs(30), ..Limits::default() }, project).await
+}
+
+const CALCULATOR: &str = "def add(a, b):\n    return a + b\n";
+
+#[tokio::test]
+async fn a_project_that_works_passes() {
+    let report = run(&[
+        ("app/__init__.py", ""),
+        ("app/calculator.py", CALCULATOR),
+        ("tests/test_app.py", "import pytest\nfrom app.calculator import add\n\n@pytest.mark.parametrize('a', [1, 2])\ndef test_add(a):\n    assert add(a, 1) == a + 1\n\n@pytest.mark.skip\ndef test_later():\n    assert False\n"),
+    ])
+    .await;
+    assert_eq!(report.outcome, PytestOutcome::Passed, "{}", report.output);
+    assert!(report.is_passed());
+    assert_eq!((report.total, report.passed, report.failed, report.skipped), (3, 2, 0, 1));
+    assert_eq!((report.exit_code, report.error_output.as_str()), (Some(0), ""));
+}
+
+#[tokio::test]
+async fn modules_are_found_beside_the_tests_at_the_top_and_in_src() {
+    for path in ["calculator.py", "src/calculator.py", "tests/calculator.py"] {
+        let test = "from calculator import add\n\ndef test_add():\n    assert add(1, 2) == 3\n";
+        let report = run(&[(path, CALCULATOR), ("tests/test_calculator.py", test)]).await;
+        assert_eq!(report.outcome, PytestOutcome::Passed, "{path}: {}", report.output);
+    }
+    let test = "from src.calculator import add\n\ndef test_add():\n    assert add(1, 2) == 3\n";
+    let report =
+        run(&[("src/calculator.py", CALCULATOR), ("tests/test_calculator.py", test)]).await;
+    assert_eq!(report.outcome, PytestOutcome::Passed, "{}", report.output);
+}
+
+#[tokio::test]
+async fn a_failure_shows_what_was_compared() {
+    let test = "from calculator import add\n\ndef test_add():\n    assert add(1, 2) == 4\n\ndef test_fine():\n    pass\n";
+    let report = run(&[("calculator.py", CALCULATOR), ("test_calculator.py", test)]).await;
+    assert_eq!(report.outcome, PytestOutcome::Failed);
+    assert_eq!((report.total, report.passed, report.failed, report.exit_code), (2, 1, 1, Some(1)));
+    assert!(report.error_output.contains("assert 3 == 4"), "{}", report.error_output);
+    assert!(report.error_output.contains("test_calculator.py:4"), "{}", report.error_output);
+    assert!(report.error_output.chars().count() <= 3000);
+}
+
+#[tokio::test]
+async fn a_module_that_does_not_load_is_a_failure_to_be_seen() {
+    for (project, shown) in [
+        ([("test_a.py", "import nonexistent_module\n"), ("b.py", "")], "nonexistent_module"),
+        ([("test_a.py", "def test_a(:\n"), ("b.py", "")], "SyntaxError"),
+        ([("conftest.py", "1 / 0\n"), ("test_a.py", "def test_a(): pass\n")], "ZeroDivisionError"),
+    ] {
+        let report = run(&project).await;
+        assert_eq!(report.outcome, PytestOutcome::CollectionFailed, "{}", report.output);
+        assert!(report.error_output.contains(shown), "{shown}: {}", report.error_output);
+    }
+}
+
+#[tokio::test]
+async fn a_project_without_tests_does_not_pass() {
+    assert_eq!(run(&[("app.py", CALCULATOR)]).await.outcome, PytestOutcome::NoTests);
+    let skipped = "import pytest\n\n@pytest.mark.skip\ndef test_a():\n    pass\n";
+    assert_eq!(run(&[("test_a.py", skipped)]).await.outcome, PytestOutcome::NoTests);
+    let deselecting = "[tool.pytest.ini_options]\naddopts = \"-k nothing\"\n";
+    let failing = "def test_a():\n    assert False\n";
+    let report = run(&[("pyproject.toml", deselecting), ("test_a.py", failing)]).await;
+    assert_eq!(report.outcome, PytestOutcome::Failed, "{}", report.output);
+}
+
+#[tokio::test]
+async fn errors_before_and_after_a_test_are_failures() {
+    let test = "import pytest\n\n@pytest.fixture\ndef broken():\n    yield\n    raise ValueError('late')\n\ndef test_a(broken):\n    pass\n";
+    let report = run(&[("test_a.py", test)]).await;
+    assert_eq!((report.outcome, report.exit_code), (PytestOutcome::Failed, Some(1)));
+    assert!(report.failed >= 1, "{report:?}");
+}
+
+#[tokio::test]
+async fn cheating_does_not_pass() {
+    let forged = "<testsuites><testsuite><testcase name=\"a\"/></testsuite></testsuites>";
+    let overwrite = format!(
+        "import atexit, glob, os\n\ndef test_a():\n    assert False\n\ndef forge():\n    for path in glob.glob('report*.xml') + ['report.xml']:\n        open(path, 'w').write('{forged}')\n\natexit.register(forge)\n"
+    );
+    for (test, outcome) in [
+        ("import os\nos._exit(0)\n", PytestOutcome::Crashed),
+        ("import os\n\ndef test_a():\n    os._exit(0)\n", PytestOutcome::Crashed),
+        ("import sys\nsys.exit(0)\n", PytestOutcome::Failed),
+        (overwrite.as_str(), PytestOutcome::Failed),
+    ] {
+        let report = run(&[("test_a.py", test), ("report.xml", forged)]).await;
+        assert!(!report.is_passed(), "{test}");
+        let is_expected =
+            report.outcome == outcome || report.outcome == PytestOutcome::CollectionFailed;
+        assert!(is_expected, "{test}: {:?} {}", report.outcome, report.output);
+    }
+}
+
+#[tokio::test]
+async fn endless_tests_are_stopped_and_shown() {
+    let limits = Limits { wall: Duration::from_secs(3), ..Limits::default() };
+    let test =
+        "import time\n\ndef test_fine():\n    pass\n\ndef test_endless():\n    time.sleep(60)\n";
+    let report = run_within(limits, &[("test_a.py", test)]).await;
+    assert_eq!((report.outcome, report.exit_code), (PytestOutcome::TimedOut, None));
+    assert!(report.error_output.contains("test_endless"), "{}", report.error_output);
+    assert!(report.wall < Duration::from_secs(4), "{:?}", report.wall);
+}
+
+#[tokio::test]
+async fn an_environment_without_pytest_is_no_failure_of_the_code() {
+    let environment = PythonEnvironment::prepare(&[], &cache()).await.unwrap();
+    let sandbox = Sandbox::probe().unwrap();
+    let project = files(&[("test_a.py", "def test_a(): pass\n")]);
+    let result =
+        run_pytest(&sandbox, &environment, &project, &Limits::default(), &CancellationToken::new())
+            .await;
+    assert!(matches!(result, Err(PytestError::NotInstalled)), "{result:?}");
+}
+
+#[tokio::test]
+async fn the_environment_cannot_be_changed_by_a_run() {
+    let test = "import pathlib, pytest, sys\n\ndef test_a():\n    for path in [pathlib.Path(pytest.__file__), pathlib.Path(sys.prefix, 'evil.pth')]:\n        with pytest.raises(OSError):\n            path.open('a')\n    assert sys.prefix == '/env'\n";
+    let report = run(&[("test_a.py", test)]).await;
+    assert_eq!(report.outcome, PytestOutcome::Passed, "{}", report.output);
+}
+
+#[tokio::test]
+async fn packages_are_compiled_beforehand_under_the_paths_of_the_inside() {
+    let environment = environment().await;
+    let compiled = find(environment.folder(), "main.cpython").expect("no compiled file");
+    let content = fs::read(compiled).unwrap();
+    let contains = |text: &str| content.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(contains("/env/lib/python"), "the path inside is not in the compiled file");
+    assert!(
+        !contains(environment.folder().to_str().unwrap()),
+        "a path of the host is in the compiled file"
+    );
+}
+
+fn find(folder: &std::path::Path, start: &str) -> Option<PathBuf> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()).find_map(|entry| {
+        if entry.file_type().unwrap().is_dir() {
+            return find(&entry.path(), start);
+        }
+        entry.file_name().to_string_lossy().starts_with(start).then(|| entry.path())
+    })
+}

@@ -1,0 +1,218 @@
+//! Whatever ends a run, and whenever, nothing of it is left.
+
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use graphrun::sandbox::{Finished, Job, Limits, Outcome, Sandbox, SandboxError, SourceFile};
+use tokio_util::sync::CancellationToken;
+
+use crate::host::leftovers;
+
+/// A program that starts a daemon, says so, and sleeps.
+const SLEEPER: &str = "import os, time
+if os.fork() == 0:
+    os.setsid()
+print('asleep', flush=True)
+time.sleep(600)
+";
+
+fn sleeper(marker: &str) -> Job {
+    Job {
+        argv: ["python3", "main.py", marker].map(str::to_owned).into(),
+        files: vec![SourceFile { path: "main.py".to_owned(), content: SLEEPER.to_owned() }],
+        ..Job::default()
+    }
+}
+
+fn shell(script: &str) -> Job {
+    Job { argv: ["bash", "-c", script].map(str::to_owned).into(), ..Job::default() }
+}
+
+async fn run(job: &Job) -> Result<Finished, SandboxError> {
+    Sandbox::probe().unwrap().run(job, &CancellationToken::new()).await
+}
+
+fn marker(name: &str) -> String {
+    format!("graphrun-{name}-{}", std::process::id())
+}
+
+/// Waits for something that must happen soon, but of which nobody sends word.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within ten seconds");
+        std::thread::yield_now();
+    }
+}
+
+/// Processes inside carry the marker as the last of their arguments; the program itself is one of two.
+fn is_asleep(marker: &str) -> bool {
+    leftovers(marker).iter().filter(|process| process.contains("(python3)")).count() == 2
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelling_ends_every_process_before_it_returns() {
+    let marker = marker("cancel");
+    let sandbox = Sandbox::probe().unwrap();
+    let cancel = CancellationToken::new();
+    let (job, token) = (sleeper(&marker), cancel.clone());
+    let running = tokio::spawn(async move { sandbox.run(&job, &token).await });
+    tokio::task::block_in_place(|| eventually("the program starts", || is_asleep(&marker)));
+    cancel.cancel();
+    let result = running.await.unwrap();
+    assert!(matches!(result, Err(SandboxError::Cancelled)), "{result:?}");
+    assert_eq!(leftovers(&marker), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_before_it_starts_leaves_nothing() {
+    let marker = marker("cancelled");
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let result = Sandbox::probe().unwrap().run(&sleeper(&marker), &cancel).await;
+    assert!(matches!(result, Err(SandboxError::Cancelled)), "{result:?}");
+    assert_eq!(leftovers(&marker), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_the_run_ends_every_process() {
+    let marker = marker("drop");
+    let sandbox = Sandbox::probe().unwrap();
+    let job = sleeper(&marker);
+    let running =
+        tokio::spawn(async move { sandbox.run(&job, &CancellationToken::new()).await.map(drop) });
+    tokio::task::block_in_place(|| {
+        eventually("the program starts", || is_asleep(&marker));
+        running.abort();
+        eventually("everything ends", || leftovers(&marker).is_empty());
+    });
+}
+
+/// Tells a test process that it is the one to be killed, and the marker to use.
+const TO_BE_KILLED: &str = "GRAPHRUN_TEST_TO_BE_KILLED";
+
+/// The part of the next two tests that dies; as a test of its own it has nothing to do.
+#[tokio::test]
+async fn a_process_that_will_be_killed() {
+    if let Ok(marker) = std::env::var(TO_BE_KILLED) {
+        run(&sleeper(&marker)).await.unwrap();
+    }
+}
+
+fn start_doomed(marker: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "supervision::a_process_that_will_be_killed"])
+        .env(TO_BE_KILLED, marker)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn the_death_of_this_process_ends_every_process() {
+    let marker = marker("death");
+    let mut doomed = start_doomed(&marker);
+    eventually("the program starts", || is_asleep(&marker));
+    doomed.kill().unwrap();
+    assert_eq!(doomed.wait().unwrap().signal(), Some(9));
+    eventually("everything ends", || leftovers(&marker).is_empty());
+}
+
+#[test]
+fn the_death_of_this_process_at_any_moment_of_a_start_leaves_nothing() {
+    let marker = marker("early-death");
+    for step in 0..80 {
+        let mut doomed = start_doomed(&marker);
+        let born = Instant::now();
+        while born.elapsed() < Duration::from_millis(step) {
+            std::hint::spin_loop();
+        }
+        doomed.kill().unwrap();
+        doomed.wait().unwrap();
+        eventually("everything ends", || leftovers(&marker).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn the_exit_code_is_the_programs_own() {
+    for (script, outcome) in [
+        ("exit 0", Outcome::Passed),
+        ("exit 3", Outcome::Failed(3)),
+        ("exit 125", Outcome::Failed(125)),
+        ("kill -SEGV $$", Outcome::Signaled(11)),
+    ] {
+        assert_eq!(run(&shell(script)).await.unwrap().outcome, outcome, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn both_outputs_come_in_the_order_of_writing_and_nothing_else() {
+    let finished = run(&shell("echo one; echo two >&2; echo three; kill -KILL $$")).await.unwrap();
+    assert_eq!(finished.output, "one\ntwo\nthree\n");
+}
+
+#[tokio::test]
+async fn declared_files_come_out_and_others_do_not() {
+    let mut job = shell("mkdir out; echo a > out/a; echo b > b; head -c 3000000 /dev/zero > zeros");
+    job.collect = ["out/a", "missing", "zeros"].map(str::to_owned).into();
+    let finished = run(&job).await.unwrap();
+    let sizes: Vec<_> =
+        finished.collected.iter().map(|(path, content)| (path.as_str(), content.len())).collect();
+    assert_eq!(sizes, [("out/a", 2), ("zeros", 3_000_000)], "{}", finished.output);
+}
+
+#[tokio::test]
+async fn too_much_is_not_brought_out() {
+    let mut job = shell("head -c 9000000 /dev/zero > zeros");
+    job.collect = vec!["zeros".to_owned()];
+    let finished = run(&job).await.unwrap();
+    assert_eq!(finished.outcome, Outcome::Passed);
+    assert!(finished.collected.is_empty());
+}
+
+#[tokio::test]
+async fn large_sets_of_files_arrive_whole() {
+    let mut job = shell("cat f*/* | md5sum; ls f* | wc -l");
+    let content = |index: usize| format!("{index}\n").repeat(5_000);
+    job.files = (0..200)
+        .map(|index| SourceFile {
+            path: format!("f{}/{index:03}", index % 7),
+            content: content(index),
+        })
+        .collect();
+    let finished = run(&job).await.unwrap();
+    assert_eq!(finished.outcome, Outcome::Passed);
+    let sum: usize = (0..200).map(|index| content(index).len()).sum();
+    let mut count = job.clone();
+    count.argv = ["bash", "-c", "cat f*/* | wc -c"].map(str::to_owned).into();
+    assert_eq!(run(&count).await.unwrap().output.trim(), sum.to_string());
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_exist_is_no_failure_of_the_code() {
+    let job = Job { argv: vec!["no-such-program".to_owned()], ..Job::default() };
+    let error = run(&job).await.unwrap_err();
+    assert!(
+        matches!(&error, SandboxError::ProgramNotFound { program } if program == "no-such-program"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_setup_that_fails_is_no_failure_of_the_code() {
+    let mount = graphrun::sandbox::Mount { host: "/nonexistent".into(), inside: "/env".into() };
+    let error = run(&Job { read_only: vec![mount], ..shell("true") }).await.unwrap_err();
+    let SandboxError::Setup { detail } = &error else { panic!("{error:?}") };
+    assert!(detail.contains("/nonexistent"), "{detail}");
+}
+
+#[tokio::test]
+async fn the_time_is_the_programs_alone() {
+    let mut job = shell("sleep 0.3");
+    job.limits = Limits { wall: Duration::from_secs(5), ..Limits::default() };
+    let wall = run(&job).await.unwrap().wall;
+    assert!((Duration::from_millis(300)..Duration::from_secs(2)).contains(&wall), "{wall:?}");
+}
