@@ -1,5 +1,7 @@
 //! How answers of models become the types of a software team: one file of cases for each type.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use graphrun::state::ReadLeniently;
 use graphrun::team::{
     CodeArtifact, CodeFile, Decision, FailureReport, Review, TeamState, TechnicalSpec, TestResult,
