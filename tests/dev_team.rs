@@ -103,7 +103,7 @@ impl Team {
                 assert_eq!(reason, "exhausted", "the recordings send back only what fails");
                 continue;
             }
-            // A person would be surprised by the case of these words, a reader must not be.
+            // One recorded report has words in odd cases, on purpose.
             let report = self.ask("qa", "qa", "then");
             let report = FailureReport::read_leniently(report).unwrap().value;
             let routing = report.routing;
@@ -245,7 +245,7 @@ fn every_prompt_file_is_named_by_the_workflow_and_every_named_one_exists() {
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
-    // `split_inclusive` ends at the first `.md`, so `sse.first.md` is whole and `x.md }` is cut.
+
     assert_eq!(named, there);
 }
 

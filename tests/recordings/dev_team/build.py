@@ -85,12 +85,21 @@ class Entry:
         asked = sum(len((PROMPTS / name).read_text(encoding="utf-8")) for name in prompts) + sum(map(length, self.reads))
         return {
             "input_tokens": asked // CHARACTERS_A_TOKEN,
-            "output_tokens": length(self.answer) // CHARACTERS_A_TOKEN,
+            "output_tokens": len(json.dumps(self.answer, ensure_ascii=False)) // CHARACTERS_A_TOKEN,
         }
 
 
 def length(value: object) -> int:
-    return len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    """The length of all texts in a value, as a prompt shows them: without quotes, names and brackets."""
+    match value:
+        case str():
+            return len(value) + 1
+        case dict():
+            return sum(map(length, value.values()))
+        case list() | tuple():
+            return sum(map(length, value))
+        case _:
+            return len(str(value)) + 1
 
 
 def source(name: str):
@@ -180,7 +189,7 @@ def retry() -> list[Entry]:
                 "FAILED tests/test_planning.py::test_a_task_due_today_is_not_overdue_yet",
                 "E   AssertionError: assert [] == ['Call the BANK']",
                 "FAILED tests/test_tasks.py::test_higher_priority_comes_first_then_the_earlier_due_day",
-                "3 failed, 21 passed in",
+                "3 failed, 21 passed",
             ),
         ),
         reader(
@@ -233,7 +242,7 @@ def tech_lead() -> list[Entry]:
                 "FAILED tests/test_cli.py::test_a_done_task_is_marked",
                 "FAILED tests/test_planning.py::test_a_dependency_is_kept",
                 "FAILED tests/test_storage.py::test_a_change_is_kept",
-                "4 failed, 20 passed in",
+                "4 failed, 20 passed",
             ),
         ),
         Entry(
@@ -245,7 +254,7 @@ def tech_lead() -> list[Entry]:
                 "Attempt 2: 20 of 24 tests pass.",
                 "return self._store.get(task_id)",
             ),
-            quotes=("FAILED tests/test_storage.py::test_a_change_is_kept", "4 failed, 20 passed in"),
+            quotes=("FAILED tests/test_storage.py::test_a_change_is_kept", "4 failed, 20 passed"),
             lacks=("self._by_tag", "17 of 24 tests pass", "7 failed"),
             reads=(STORIES, SUITE, spec, unsaved.artifact(), "x" * FEEDBACK_CHARACTERS_MAX),
         ),
@@ -337,7 +346,7 @@ def architect() -> list[Entry]:
             new,
             "starts afresh with the new design, without the old code",
             ("Decision: A list owns its store",),
-            lacks=("def reset()", "_CONNECTIONS", "## The best code so far", "## The code that was sent back"),
+            lacks=("def reset()", "## The best code so far", "## The code that was sent back"),
         ),
         reader(
             "tl",

@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -9,7 +11,6 @@ from taskboard.errors import UnknownTask
 from taskboard.task import Priority, Status, Task
 
 _REGISTRY: dict[int, Task] = {}
-_CONNECTIONS: dict[Path, sqlite3.Connection] = {}
 
 
 def next_id(path: Path | None) -> int:
@@ -20,8 +21,7 @@ def save(path: Path | None, task: Task) -> None:
     if path is None:
         _REGISTRY[task.id] = task
         return
-    connection = _connection(path)
-    with connection:
+    with _connection(path) as connection:
         connection.execute("INSERT OR REPLACE INTO task VALUES (?, ?)", (task.id, _to_json(task)))
 
 
@@ -35,7 +35,8 @@ def get(path: Path | None, task_id: int) -> Task:
 def all_tasks(path: Path | None) -> list[Task]:
     if path is None:
         return list(_REGISTRY.values())
-    return [_from_row(*row) for row in _connection(path).execute("SELECT id, body FROM task ORDER BY id")]
+    with _connection(path) as connection:
+        return [_from_row(*row) for row in connection.execute("SELECT id, body FROM task ORDER BY id")]
 
 
 def reset() -> None:
@@ -43,13 +44,16 @@ def reset() -> None:
     _REGISTRY.clear()
 
 
-def _connection(path: Path) -> sqlite3.Connection:
-    if path not in _CONNECTIONS:
-        connection = sqlite3.connect(path)
+@contextmanager
+def _connection(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that commits, or rolls back after an error, and is closed either way."""
+    connection = sqlite3.connect(path)
+    try:
         with connection:
             connection.execute("CREATE TABLE IF NOT EXISTS task (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
-        _CONNECTIONS[path] = connection
-    return _CONNECTIONS[path]
+            yield connection
+    finally:
+        connection.close()
 
 
 def _to_json(task: Task) -> str:

@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Protocol
@@ -46,26 +48,39 @@ class SqliteStore:
     """Keeps tasks in a file. Every save is committed before it returns."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(path)
-        with self._connection:
-            self._connection.execute("CREATE TABLE IF NOT EXISTS task (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
+        self._path = path
+        with self._connection() as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS task (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
 
     def next_id(self) -> int:
-        (highest,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM task").fetchone()
+        with self._connection() as connection:
+            (highest,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM task").fetchone()
         return highest + 1
 
     def save(self, task: Task) -> None:
-        with self._connection:
-            self._connection.execute("INSERT OR REPLACE INTO task VALUES (?, ?)", (task.id, _to_json(task)))
+        with self._connection() as connection:
+            connection.execute("INSERT OR REPLACE INTO task VALUES (?, ?)", (task.id, _to_json(task)))
 
     def get(self, task_id: int) -> Task:
-        row = self._connection.execute("SELECT id, body FROM task WHERE id = ?", (task_id,)).fetchone()
+        with self._connection() as connection:
+            row = connection.execute("SELECT id, body FROM task WHERE id = ?", (task_id,)).fetchone()
         if row is None:
             raise UnknownTask(task_id)
         return _from_row(*row)
 
     def all(self) -> list[Task]:
-        return [_from_row(*row) for row in self._connection.execute("SELECT id, body FROM task ORDER BY id")]
+        with self._connection() as connection:
+            return [_from_row(*row) for row in connection.execute("SELECT id, body FROM task ORDER BY id")]
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that commits, or rolls back after an error, and is closed either way."""
+        connection = sqlite3.connect(self._path)
+        try:
+            with connection:
+                yield connection
+        finally:
+            connection.close()
 
 
 def _to_json(task: Task) -> str:
