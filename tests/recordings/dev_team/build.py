@@ -15,9 +15,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "sources"
-PROMPTS = HERE.parents[2] / "prompts" / "dev_team"
 CHARACTERS_A_TOKEN = 4
 FEEDBACK_CHARACTERS_MAX = 3000
+TEMPLATE_CHARACTERS = 2000  # of a system text and a prompt, about
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,6 @@ class Entry:
     contains: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     quotes: tuple[str, ...] = ()  # lines of pytest's output on the attempt before
-    template: str = ""  # when it is not the node's own
     reads: tuple = ()  # what the prompt shows, for an estimate of its length
 
     def line(self) -> str:
@@ -81,8 +80,7 @@ class Entry:
         return json.dumps(entry, ensure_ascii=False) + "\n"
 
     def usage(self) -> dict:
-        prompts = [f"{self.node}.system.md", f"{self.template or self.node}.md"]
-        asked = sum(len((PROMPTS / name).read_text(encoding="utf-8")) for name in prompts) + sum(map(length, self.reads))
+        asked = TEMPLATE_CHARACTERS + sum(map(length, self.reads))
         return {
             "input_tokens": asked // CHARACTERS_A_TOKEN,
             "output_tokens": len(json.dumps(self.answer, ensure_ascii=False)) // CHARACTERS_A_TOKEN,
@@ -151,7 +149,6 @@ def first(attempt: Attempt, spec: dict, about: str, contains=(), lacks=(), shows
         attempt.artifact(),
         contains=("This is attempt 1 of 3.", "TC-024 an unknown task is refused with a message", *contains),
         lacks=tuple(lacks),
-        template="sse.first",
         reads=(STORIES, SUITE, spec, *shows),
     )
 
@@ -163,7 +160,6 @@ def again(attempt: Attempt, before: Attempt, number: int, about: str, quotes: tu
         attempt.artifact(),
         contains=(f": attempt {number} of 3", "## Your previous code"),
         quotes=quotes,
-        template="sse.retry",
         reads=(SUITE, before.artifact(), "x" * FEEDBACK_CHARACTERS_MAX),
     )
 
