@@ -1,34 +1,203 @@
-//! Reading what a model wrote into a type, with allowances that are counted.
+//! Reads what a model wrote: generous about form, strict about meaning.
+//!
+//! A model writes `"ARCHITECTURAL "`, `"20"`, or one object where a list is due. Such forms have
+//! one meaning only, so they are taken, each with a warning. What is missing or has no meaning is a
+//! problem, and all problems of an answer are told at once, with their places, so that one repair
+//! can mend them all. Start at [`ReadLeniently`].
 
-use serde::Serialize;
-use serde_json::Value;
-use thiserror::Error;
+mod basic;
+mod fields;
 
-/// A type that a model's answer can be read as.
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+pub use self::fields::Fields;
+
+/// A type that is read from a model's answer.
+///
+/// ```
+/// use graphrun::state::{ReadLeniently, Reader};
+/// use serde_json::{Value, json};
+///
+/// struct Point {
+///     x: u64,
+///     label: String,
+/// }
+///
+/// impl ReadLeniently for Point {
+///     fn read(answer: Value, reader: &mut Reader) -> Self {
+///         reader.object(answer, |point| Self {
+///             x: point.count("x"),
+///             label: point.required_text("label"),
+///         })
+///     }
+/// }
+///
+/// let reading = Point::read_leniently(json!({ "x": "20", "label": "start" })).unwrap();
+/// assert_eq!(reading.value.x, 20);
+/// assert_eq!(reading.warnings, ["x: the text \"20\" was read as a number"]);
+///
+/// let error = Point::read_leniently(json!({ "x": 1 })).err().unwrap();
+/// assert_eq!(error.problems, ["label: a text is required"]);
+/// ```
 pub trait ReadLeniently: Sized {
+    /// Reads one value and notes what it finds on `reader`.
+    ///
+    /// It always gives a value, so that it can go on to the next mistake. A value with problems
+    /// never leaves [`read_leniently`](Self::read_leniently).
+    fn read(answer: Value, reader: &mut Reader) -> Self;
+
     /// Reads a model's answer.
     ///
     /// # Errors
-    ///
-    /// Names every place where the answer cannot be read as this type.
-    fn read_leniently(answer: Value) -> Result<Reading<Self>, ReadError>;
+    /// Every problem of the answer, each with its place.
+    fn read_leniently(answer: Value) -> Result<Reading<Self>, ReadError> {
+        let mut reader = Reader::default();
+        let value = Self::read(answer, &mut reader);
+        if reader.problems.is_empty() {
+            Ok(Reading { value, warnings: reader.warnings })
+        } else {
+            Err(ReadError { problems: reader.problems })
+        }
+    }
 }
 
-/// A value, and what had to be overlooked to read it.
+/// A value as read, and what had to be bent to read it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading<T> {
     /// The value.
     pub value: T,
-    /// One line for each allowance that was made.
+    /// One line for each thing that was not as asked for but had one meaning: `tests_passed: the
+    /// text "20" was read as a number`.
     pub warnings: Vec<String>,
 }
 
-/// An answer could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+/// Why an answer could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", problems.join("; "))]
 pub struct ReadError {
-    /// Each problem with its path, such as `files[0].content: at least 10 characters, got 3`.
+    /// One line for each problem: `files[0].content: at least 10 characters, got 3`.
     pub problems: Vec<String>,
+}
+
+/// An enum that is written as one of a few words.
+pub trait Choice: DeserializeOwned {
+    /// The words, as serde reads them.
+    const WORDS: &'static [&'static str];
+}
+
+/// Collects the warnings and problems of one answer, and knows the place it is at.
+#[derive(Debug, Default)]
+pub struct Reader {
+    path: String,
+    warnings: Vec<String>,
+    problems: Vec<String>,
+}
+
+impl Reader {
+    /// Notes that something was not as asked for, but could be read.
+    pub fn warn(&mut self, what: &str) {
+        self.warnings.push(self.placed(what));
+    }
+
+    /// Notes that something cannot be accepted.
+    pub fn refuse(&mut self, what: &str) {
+        self.problems.push(self.placed(what));
+    }
+
+    /// Reads an object field by field; what `read` leaves untouched is ignored with a warning.
+    pub fn object<T>(&mut self, answer: Value, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
+        let noted = (self.warnings.len(), self.problems.len());
+        let (values, refusal) = match answer {
+            Value::Object(values) => (values, None),
+            other => (Map::new(), Some(format!("an object is required, got {}", kind(&other)))),
+        };
+        let mut fields = Fields::new(self, values);
+        let value = read(&mut fields);
+        let unknown: Vec<String> = fields.rest();
+        if let Some(refusal) = refusal {
+            // The fields of something that is no object are not worth a complaint each.
+            self.warnings.truncate(noted.0);
+            self.problems.truncate(noted.1);
+            self.refuse(&refusal);
+        } else if !unknown.is_empty() {
+            self.warn(&format!("ignored what was not asked for: {}", unknown.join(", ")));
+        }
+        value
+    }
+
+    /// Does something at a place further in, such as `files` or `[0]`.
+    pub fn inside<T>(&mut self, segment: &str, act: impl FnOnce(&mut Self) -> T) -> T {
+        let outside = self.path.len();
+        if outside > 0 && !segment.starts_with('[') {
+            self.path.push('.');
+        }
+        self.path.push_str(segment);
+        let value = act(self);
+        self.path.truncate(outside);
+        value
+    }
+
+    fn placed(&self, what: &str) -> String {
+        if self.path.is_empty() { what.to_owned() } else { format!("{}: {what}", self.path) }
+    }
+
+    fn choice<T: Choice>(&mut self, answer: &Value) -> Option<T> {
+        let text = answer.as_str()?;
+        let chosen = unique_word(text, T::WORDS)?;
+        if chosen != text {
+            self.warn(&format!("{} was read as {chosen}", quoted(text)));
+        }
+        Some(
+            serde_json::from_value(Value::from(chosen))
+                .expect("WORDS are the words that serde reads"),
+        )
+    }
+}
+
+/// The one word that a text means, whatever its case, blanks, dashes or full stop; also behind a
+/// label of one word, as in `Verdict: approved`. A longer label could say anything, such as the
+/// opposite.
+fn unique_word(text: &str, words: &[&'static str]) -> Option<&'static str> {
+    let only = |text: &str| {
+        let mut matching = words.iter().filter(|word| fold(word) == fold(text));
+        matching.next().filter(|_| matching.next().is_none()).copied()
+    };
+    let labelled = text.split_once(':').filter(|(label, _)| label.split_whitespace().count() == 1);
+    only(text).or_else(|| only(labelled?.1))
+}
+
+fn fold(text: &str) -> String {
+    let bare = text.trim().trim_end_matches('.').trim_matches(['"', '\'', '`', '*']);
+    bare.chars()
+        .filter(|c| !matches!(c, '-' | '_') && !c.is_whitespace())
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a yes or no",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| kind(value).to_owned(), quoted)
+}
+
+/// The text in quotes, cut to a length that fits a line of a log.
+fn quoted(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 60;
+    let mut start: String = text.chars().take(CHARACTERS_MAX).collect();
+    if start.len() < text.len() {
+        start.push('…');
+    }
+    format!("{start:?}")
 }
 
 /// Reads an answer as `T` and gives it back in its normal form.
@@ -41,4 +210,81 @@ pub fn read_as<T: ReadLeniently + Serialize>(answer: Value) -> Result<Reading<Va
     let value = serde_json::to_value(value)
         .map_err(|error| ReadError { problems: vec![error.to_string()] })?;
     Ok(Reading { value, warnings })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Answer {
+        #[default]
+        GoOn,
+        Stop,
+    }
+
+    impl Choice for Answer {
+        const WORDS: &'static [&'static str] = &["go_on", "stop"];
+    }
+
+    fn read_choice(text: &str) -> Option<Answer> {
+        Reader::default().choice(&Value::from(text))
+    }
+
+    #[test]
+    fn a_word_is_found_in_any_case_spacing_and_punctuation() {
+        for text in
+            ["go_on", "Go on", " GO-ON ", "\"go on\".", "goOn", "Choice: go on", "**go_on**"]
+        {
+            assert_eq!(read_choice(text), Some(Answer::GoOn), "{text}");
+        }
+    }
+
+    #[test]
+    fn prose_and_near_words_choose_nothing() {
+        for text in [
+            "",
+            "go",
+            "gone on",
+            "go on, or stop",
+            "stop it",
+            "do not stop",
+            "I would not: stop",
+            "не стоп",
+        ] {
+            assert_eq!(read_choice(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn two_words_that_fold_alike_choose_nothing() {
+        assert_eq!(unique_word("go on", &["go_on", "goon"]), None);
+        assert_eq!(unique_word("stop", &["go_on", "goon", "stop"]), Some("stop"));
+    }
+
+    #[test]
+    fn places_are_told_from_the_outside_in() {
+        let mut reader = Reader::default();
+        reader.inside("files", |reader| {
+            reader.inside("[2]", |reader| {
+                reader.inside("content", |reader| reader.refuse("too short"));
+            });
+        });
+        reader.refuse("not good");
+        assert_eq!(reader.problems, ["files[2].content: too short", "not good"]);
+    }
+
+    #[test]
+    fn an_error_names_every_problem() {
+        let error = ReadError { problems: vec!["a: x".to_owned(), "b: y".to_owned()] };
+        assert_eq!(error.to_string(), "a: x; b: y");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters_in_messages() {
+        let shown = quoted(&"ä".repeat(100));
+        assert_eq!(shown.chars().count(), 63);
+        assert!(shown.ends_with("…\""));
+    }
 }

@@ -15,7 +15,7 @@ mod value;
 
 pub use self::{
     channel::{Channel, ReadAnswer},
-    lenient::{ReadError, ReadLeniently, Reading, read_as},
+    lenient::{Choice, Fields, ReadError, ReadLeniently, Reader, Reading, read_as},
     reducer::{Fold, ReduceError, Reducer},
     schema::{Refused, Schema, SchemaError, StateError},
     types::{Field, Record, Type},

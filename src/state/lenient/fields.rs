@@ -1,0 +1,135 @@
+//! The fields of an object, taken out one by one.
+
+use serde_json::{Map, Value};
+
+use super::{Choice, ReadLeniently, Reader, shown};
+
+/// The fields of an object that is being read. Each method takes one out.
+#[derive(Debug)]
+pub struct Fields<'r> {
+    reader: &'r mut Reader,
+    values: Map<String, Value>,
+}
+
+impl<'r> Fields<'r> {
+    pub(super) fn new(reader: &'r mut Reader, values: Map<String, Value>) -> Self {
+        Self { reader, values }
+    }
+
+    /// The names of the fields that nobody has taken out.
+    pub(super) fn rest(&self) -> Vec<String> {
+        self.values.keys().cloned().collect()
+    }
+
+    /// Whether the model wrote this field, be it null.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// A text; empty when absent or null.
+    pub fn text(&mut self, name: &str) -> String {
+        self.value(name)
+    }
+
+    /// A text that must say something.
+    pub fn required_text(&mut self, name: &str) -> String {
+        let text = self.text(name);
+        if text.trim().is_empty() {
+            self.refuse(name, "a text is required");
+        }
+        text
+    }
+
+    /// A list of texts; empty when absent or null, without blank ones.
+    pub fn texts(&mut self, name: &str) -> Vec<String> {
+        let mut texts: Vec<String> = self.value(name);
+        texts.retain(|text| !text.trim().is_empty());
+        texts
+    }
+
+    /// A list that must have at least one element.
+    pub fn required_list<T: ReadLeniently>(&mut self, name: &str) -> Vec<T> {
+        let noted = self.reader.problems.len();
+        let list: Vec<T> = self.value(name);
+        if list.is_empty() && self.reader.problems.len() == noted {
+            self.refuse(name, "at least one is required");
+        }
+        list
+    }
+
+    /// A count; 0 when absent, null or unreadable.
+    pub fn count(&mut self, name: &str) -> u64 {
+        self.value(name)
+    }
+
+    /// A yes or no; none when absent or unreadable.
+    pub fn flag(&mut self, name: &str) -> Option<bool> {
+        self.value(name)
+    }
+
+    /// One of a few words, in any case and spacing; none, with a warning, when it is not one of
+    /// them.
+    pub fn choice<T: Choice>(&mut self, name: &str) -> Option<T> {
+        let answer = self.values.shift_remove(name)?;
+        self.reader.inside(name, |reader| {
+            let choice = reader.choice(&answer);
+            if choice.is_none() {
+                reader.warn(&format!(
+                    "{} is none of {}; it was left out",
+                    shown(&answer),
+                    T::WORDS.join(", ")
+                ));
+            }
+            choice
+        })
+    }
+
+    /// One of a few words, in any case and spacing. Anything else is a problem: this is for words
+    /// that decide.
+    pub fn required_choice<T: Choice + Default>(&mut self, name: &str) -> T {
+        let answer = self.values.shift_remove(name).unwrap_or_default();
+        self.reader.inside(name, |reader| {
+            let choice = reader.choice(&answer);
+            if choice.is_none() {
+                reader.refuse(&format!(
+                    "one of {} is required, got {}",
+                    T::WORDS.join(", "),
+                    shown(&answer)
+                ));
+            }
+            choice.unwrap_or_default()
+        })
+    }
+
+    /// A value of any type that reads leniently; absent is read as the type reads null, without a
+    /// warning.
+    pub fn value<T: ReadLeniently>(&mut self, name: &str) -> T {
+        let answer = self.values.shift_remove(name);
+        let absent = answer.is_none();
+        let warnings = self.reader.warnings.len();
+        let value = self.reader.inside(name, |reader| T::read(answer.unwrap_or_default(), reader));
+        if absent {
+            self.reader.warnings.truncate(warnings);
+        }
+        value
+    }
+
+    /// Drops what the model claims in fields that it is not asked for, with a warning.
+    pub fn drop_claims(&mut self, computed: &[&str]) {
+        for name in computed {
+            if self.values.shift_remove(*name).is_some() {
+                self.warn(name, "computed, so the answer's own value was dropped");
+            }
+        }
+    }
+
+    /// Notes that a field was not as asked for, but could be read.
+    pub fn warn(&mut self, name: &str, what: &str) {
+        self.reader.inside(name, |reader| reader.warn(what));
+    }
+
+    /// Notes that a field cannot be accepted.
+    pub fn refuse(&mut self, name: &str, what: &str) {
+        self.reader.inside(name, |reader| reader.refuse(what));
+    }
+}

@@ -1,0 +1,181 @@
+//! What QA found, and where that sends the run.
+//!
+//! Nothing a model writes in a report stops the reading of it: unknown words become none, nulls
+//! become empty, and then the fields are made to agree. Only an answer that is no report at all is
+//! refused.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::state::{Choice, Fields, ReadLeniently, Reader};
+
+/// QA's report on the code, the review and the test run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FailureReport {
+    /// The id of what was examined, such as CODE-001.
+    pub task_id: String,
+    /// How it ended.
+    pub status: ReportStatus,
+    /// How many tests passed.
+    pub tests_passed: u64,
+    /// How many tests failed.
+    pub tests_failed: u64,
+    /// What is wrong, one entry each.
+    pub errors: Vec<String>,
+    /// The files that are wrong, by path.
+    pub failed_files: Vec<String>,
+    /// Whether the design must change, not only the code.
+    pub is_architectural: bool,
+    /// What kind of failure it is; none for a pass.
+    pub failure_type: FailureType,
+    /// What to do, in a few sentences.
+    pub recommendation: String,
+    /// How hard the fix is.
+    pub fix_complexity: FixComplexity,
+    /// The exact change, where it is known.
+    pub exact_fix_hint: String,
+    /// Where the run goes next; follows from the fields above.
+    #[schemars(extend("readOnly" = true))]
+    pub routing: Routing,
+}
+
+/// How the examination ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportStatus {
+    /// The code does what was asked for.
+    Pass,
+    /// It does not. Also what is read when an answer names no known status: what does not say that
+    /// it passed, has not.
+    Fail,
+    /// It does not, and the engineer alone cannot change that.
+    Escalate,
+}
+
+/// What kind of failure it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureType {
+    /// The code does not follow the design.
+    Code,
+    /// The code follows the design, and the design is wrong.
+    Architectural,
+    /// There is none, or it was not said.
+    #[default]
+    None,
+}
+
+/// How hard a fix is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FixComplexity {
+    /// A line.
+    Trivial,
+    /// A function or two.
+    Moderate,
+    /// Several files.
+    Complex,
+    /// Nothing to fix, or it was not said.
+    #[default]
+    None,
+}
+
+/// Where a report sends the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Routing {
+    /// To the end: the code is delivered.
+    Pass,
+    /// Back to the engineer, with the same design.
+    Code,
+    /// To the architect, for a new design.
+    Architectural,
+}
+
+impl ReadLeniently for FailureReport {
+    fn read(answer: Value, reader: &mut Reader) -> Self {
+        reader.object(answer, |report| {
+            if !["status", "failure_type", "is_architectural"].iter().any(|name| report.has(name)) {
+                report.refuse(
+                    "status",
+                    "one of pass, fail, escalate is required, and nothing else tells how it ended",
+                );
+            }
+            report.drop_claims(&["routing"]);
+            let status = read_status(report);
+            let said = (
+                report.choice("failure_type").unwrap_or_default(),
+                report.flag("is_architectural"),
+            );
+            let failure_type = agreed_failure_type(status, said.0, said.1.unwrap_or_default());
+            if said.0 != FailureType::None && said.0 != failure_type {
+                report.warn("failure_type", "a pass has none, so it was dropped");
+            }
+            let is_architectural = failure_type == FailureType::Architectural;
+            if said.1.is_some_and(|said| said != is_architectural) {
+                report.warn(
+                    "is_architectural",
+                    &format!("set to {is_architectural}, to agree with the other fields"),
+                );
+            }
+            Self {
+                task_id: report.text("task_id"),
+                status,
+                tests_passed: report.count("tests_passed"),
+                tests_failed: report.count("tests_failed"),
+                errors: report.texts("errors"),
+                failed_files: report.texts("failed_files"),
+                is_architectural,
+                failure_type,
+                recommendation: report.text("recommendation"),
+                fix_complexity: report.choice("fix_complexity").unwrap_or_default(),
+                exact_fix_hint: report.text("exact_fix_hint"),
+                routing: routing(status, failure_type),
+            }
+        })
+    }
+}
+
+impl Choice for ReportStatus {
+    const WORDS: &'static [&'static str] = &["pass", "fail", "escalate"];
+}
+
+impl Choice for FailureType {
+    const WORDS: &'static [&'static str] = &["code", "architectural", "none"];
+}
+
+impl Choice for FixComplexity {
+    const WORDS: &'static [&'static str] = &["trivial", "moderate", "complex", "none"];
+}
+
+fn read_status(report: &mut Fields<'_>) -> ReportStatus {
+    report.choice("status").unwrap_or_else(|| {
+        report.warn("status", "not known, so it was read as fail");
+        ReportStatus::Fail
+    })
+}
+
+/// The kind of failure that the fields mean together: the one that is named, else the flag, else
+/// what the status says.
+fn agreed_failure_type(
+    status: ReportStatus,
+    named: FailureType,
+    is_architectural: bool,
+) -> FailureType {
+    match (status, named) {
+        (ReportStatus::Pass, _) => FailureType::None,
+        (_, FailureType::Code | FailureType::Architectural) => named,
+        _ if is_architectural => FailureType::Architectural,
+        (ReportStatus::Escalate, FailureType::None) => FailureType::Architectural,
+        (ReportStatus::Fail, FailureType::None) => FailureType::Code,
+    }
+}
+
+fn routing(status: ReportStatus, failure_type: FailureType) -> Routing {
+    match (status, failure_type) {
+        (ReportStatus::Pass, _) => Routing::Pass,
+        (_, FailureType::Architectural) => Routing::Architectural,
+        (_, FailureType::Code | FailureType::None) => Routing::Code,
+    }
+}

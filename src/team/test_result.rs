@@ -1,0 +1,76 @@
+//! What the test runner found. No model writes this.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The result of one run of the tests, filled in by the runner only.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TestResult {
+    /// Whether the runner said so by its exit code.
+    pub passed: bool,
+    /// All tests that were found.
+    pub total_tests: u32,
+    /// Those that passed.
+    pub passed_count: u32,
+    /// Those that did not; errors count as failures.
+    pub failed_count: u32,
+    /// Empty when passed, else the end of the runner's output.
+    pub error_output: String,
+    /// How long the run took, in seconds.
+    pub duration_seconds: f64,
+}
+
+impl TestResult {
+    /// How much of the output is kept: enough for some twenty failures, little enough for a prompt.
+    pub const ERROR_OUTPUT_CHARACTERS_MAX: usize = 3_000;
+
+    /// The result with the part of the runner's output that it keeps: none when passed, else the
+    /// last [3,000 characters](Self::ERROR_OUTPUT_CHARACTERS_MAX), because runners summarise at the
+    /// end.
+    #[must_use]
+    pub fn with_output(self, output: &str) -> Self {
+        let kept = if self.passed {
+            ""
+        } else {
+            last_characters(output, Self::ERROR_OUTPUT_CHARACTERS_MAX)
+        };
+        Self { error_output: kept.to_owned(), ..self }
+    }
+}
+
+fn last_characters(text: &str, count_max: usize) -> &str {
+    let dropped = text.chars().count().saturating_sub(count_max);
+    let start = text.char_indices().nth(dropped).map_or(text.len(), |(index, _)| index);
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passed_run_keeps_no_output() {
+        let result =
+            TestResult { passed: true, ..TestResult::default() }.with_output("24 passed in 0.03s");
+        assert_eq!(result.error_output, "");
+    }
+
+    #[test]
+    fn a_failed_run_keeps_the_last_3000_characters_not_bytes() {
+        let output = format!("start{}FAILED tests/test_ü.py", "ä".repeat(4_000));
+        let kept = TestResult::default().with_output(&output).error_output;
+        assert_eq!(kept.chars().count(), 3_000);
+        assert!(kept.starts_with('ä') && kept.ends_with("FAILED tests/test_ü.py"));
+    }
+
+    #[test]
+    fn a_short_output_is_kept_whole() {
+        assert_eq!(
+            TestResult::default().with_output("E   assert 1 == 2").error_output,
+            "E   assert 1 == 2"
+        );
+        assert_eq!(last_characters("", 3), "");
+        assert_eq!(last_characters("äöü", 3), "äöü");
+        assert_eq!(last_characters("äöü", 0), "");
+    }
+}

@@ -1,0 +1,91 @@
+"""The rules of a task list. Every change is a new task, given to the store at once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from taskboard.errors import BlockedTask, InvalidTask
+from taskboard.store import MemoryStore, SqliteStore, Store
+from taskboard.task import Priority, Status, Task, checked_title
+
+
+class TaskBoard:
+    def __init__(self, store: Store, today: Callable[[], date] = date.today) -> None:
+        self._store = store
+        self._today = today
+
+    def add(
+        self,
+        title: str,
+        priority: Priority = Priority.NORMAL,
+        due: date | None = None,
+        tags: tuple[str, ...] = (),
+    ) -> Task:
+        task = Task(self._store.next_id(), checked_title(title), priority, due=due, tags=frozenset(tags))
+        return self._save(task)
+
+    def get(self, task_id: int) -> Task:
+        return self._store.get(task_id)
+
+    def tasks(self, status: Status | None = None) -> list[Task]:
+        """The tasks in the order in which they are to be done."""
+        tasks = (task for task in self._store.all() if status in (None, task.status))
+        return sorted(tasks, key=Task.sort_key)
+
+    def complete(self, task_id: int) -> Task:
+        task = self.get(task_id)
+        if task.status is Status.DONE:
+            raise InvalidTask(f"task {task_id} is done already")
+        open_ones = [other for other in sorted(task.waits_for) if self.get(other).status is Status.OPEN]
+        if open_ones:
+            raise BlockedTask(task_id, open_ones)
+        return self._save(replace(task, status=Status.DONE, done_on=self._today()))
+
+    def reopen(self, task_id: int) -> Task:
+        return self._save(replace(self.get(task_id), status=Status.OPEN, done_on=None))
+
+    def overdue(self) -> list[Task]:
+        return [task for task in self.tasks() if task.is_overdue(self._today())]
+
+    def tag(self, task_id: int, tag: str) -> Task:
+        task = self.get(task_id)
+        return self._save(replace(task, tags=task.tags | {tag}))
+
+    def untag(self, task_id: int, tag: str) -> Task:
+        task = self.get(task_id)
+        return self._save(replace(task, tags=task.tags - {tag}))
+
+    def tagged(self, tag: str) -> list[Task]:
+        return [task for task in self.tasks() if tag in task.tags]
+
+    def search(self, text: str) -> list[Task]:
+        """The tasks whose title has the text."""
+        return [task for task in self.tasks() if text in task.title]
+
+    def wait(self, task_id: int, other_id: int) -> Task:
+        """Makes one task wait for another."""
+        task = self.get(task_id)
+        if task_id in self._all_waited_for(other_id):
+            raise InvalidTask(f"task {other_id} waits for task {task_id} already")
+        return self._save(replace(task, waits_for=task.waits_for | {other_id}))
+
+    def _all_waited_for(self, task_id: int) -> set[int]:
+        """The task and all that it waits for, however far."""
+        found: set[int] = set()
+        rest = [task_id]
+        while rest:
+            current = rest.pop()
+            if current not in found:
+                found.add(current)
+                rest.extend(self.get(current).waits_for)
+        return found
+
+    def _save(self, task: Task) -> Task:
+        self._store.save(task)
+        return task
+
+
+def open_board(path: Path | None = None, today: Callable[[], date] = date.today) -> TaskBoard:
+    """A list kept in a file, or in memory when there is no path."""
+    return TaskBoard(MemoryStore() if path is None else SqliteStore(path), today)

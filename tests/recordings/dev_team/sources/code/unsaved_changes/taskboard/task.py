@@ -1,0 +1,54 @@
+"""A task, which changes in place."""
+
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+
+from taskboard.errors import InvalidTask
+
+TITLE_LENGTH_MAX = 120
+
+
+class Priority(Enum):
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+    @property
+    def rank(self) -> int:
+        """The place in a list; the names would sort low before normal."""
+        return list(Priority).index(self)
+
+
+class Status(Enum):
+    OPEN = "open"
+    DONE = "done"
+
+
+@dataclass
+class Task:
+    id: int
+    title: str
+    priority: Priority = Priority.NORMAL
+    status: Status = Status.OPEN
+    due: date | None = None
+    done_on: date | None = None
+    tags: set[str] = field(default_factory=set)
+    waits_for: set[int] = field(default_factory=set)
+
+    def is_overdue(self, today: date) -> bool:
+        """Whether the due day is over; on the day itself there is still time."""
+        return self.status is Status.OPEN and self.due is not None and self.due < today
+
+    def sort_key(self) -> tuple[int, date, int]:
+        return (self.priority.rank, self.due or date.max, self.id)
+
+
+def checked_title(title: str) -> str:
+    """The title without blanks around it."""
+    title = title.strip()
+    if not title:
+        raise InvalidTask("a title is required")
+    if len(title) > TITLE_LENGTH_MAX:
+        raise InvalidTask(f"a title has at most {TITLE_LENGTH_MAX} characters, this one has {len(title)}")
+    return title
