@@ -2,12 +2,16 @@
 
 use serde_json::json;
 
+#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
 #[path = "../examples/hello.rs"]
 mod hello;
+#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
 #[path = "../examples/human_in_the_loop.rs"]
 mod human_in_the_loop;
+#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
 #[path = "../examples/map_reduce.rs"]
 mod map_reduce;
+#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
 #[path = "../examples/typed_routing.rs"]
 mod typed_routing;
 
