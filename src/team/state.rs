@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CodeArtifact, FailureReport, Review, TechnicalSpec, TestResult, TestSuite, UserStory};
+use crate::state::{Schema, read_as};
 
 /// What the team knows. Every field is absent until somebody writes it; absent is not null.
 ///
@@ -63,6 +64,20 @@ pub struct TeamState {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "FailureReport")]
     pub failure_report: Option<FailureReport>,
+}
+
+impl TeamState {
+    /// The schema of the state, with how each field reads a model's answer.
+    pub fn schema() -> Schema {
+        let schema = Schema::of::<Self>()
+            .and_then(|it| it.with_reader("user_stories", read_as::<Vec<UserStory>>))
+            .and_then(|it| it.with_reader("test_suite", read_as::<TestSuite>))
+            .and_then(|it| it.with_reader("technical_spec", read_as::<TechnicalSpec>))
+            .and_then(|it| it.with_reader("candidate", read_as::<CodeArtifact>))
+            .and_then(|it| it.with_reader("review", read_as::<Review>))
+            .and_then(|it| it.with_reader("failure_report", read_as::<FailureReport>));
+        schema.expect("every field above is one of the struct, and its reducers are built in")
+    }
 }
 
 /// How the engineer's last attempt ended.

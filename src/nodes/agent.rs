@@ -1,0 +1,138 @@
+//! `agent`: asks a model, and writes what it answers to the fields of the state.
+
+mod answer;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use self::answer::Answer;
+use super::{
+    Services,
+    call::{Watched, failure_of, may_fall_back},
+    prompt_view,
+};
+use crate::{
+    event::Report,
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    llm::{ChatModel, ChatRequest, Message, ModelError, StructuredError, ask_structured},
+    state::Update,
+    workflow::AgentNode,
+};
+
+/// Asks a model for the fields it is to write.
+#[derive(Debug)]
+pub(super) struct Agent {
+    definition: AgentNode,
+    services: Services,
+}
+
+impl Agent {
+    pub(super) fn new(definition: AgentNode, services: Services) -> Self {
+        Self { definition, services }
+    }
+
+    fn request(&self, ctx: &NodeContext) -> Result<ChatRequest, NodeError> {
+        let AgentNode { system, prompt, prompt_again, temperature, .. } = &self.definition;
+        let view = prompt_view(ctx);
+        let prompt = prompt_again.as_ref().filter(|_| ctx.visit() > 1).unwrap_or(prompt);
+        let mut messages = Vec::new();
+        if let Some(system) = system {
+            messages.push(Message::system(system.render(&view)?));
+        }
+        messages.push(Message::user(prompt.render(&view)?));
+        Ok(ChatRequest {
+            caller: ctx.node.to_string(),
+            key: ctx.idempotency_key(),
+            messages,
+            temperature: *temperature,
+            ..ChatRequest::default()
+        })
+    }
+
+    /// Asks the models in their order until one answers.
+    async fn ask(&self, ctx: &NodeContext, answer: &Answer<'_>) -> Result<Update, NodeError> {
+        let request = self.request(ctx)?;
+        let mut last = None;
+        for name in &self.definition.models {
+            if let Some(error) = &last {
+                let message = format!("{error}; falling back to {name}");
+                ctx.report(Report::Warning { message }).await;
+            }
+            match self.ask_one(ctx, name, &request, answer).await {
+                Err(Refusal::Model(error)) if may_fall_back(&error) => last = Some(error),
+                Err(Refusal::Model(error)) => return Err(failure_of(&error).into()),
+                Err(Refusal::Unreadable(failure)) => return Err(failure.into()),
+                Ok(update) => return Ok(update),
+            }
+        }
+        Err(last.map_or_else(
+            || NodeError::permanent("the agent has no model"),
+            |error| failure_of(&error).into(),
+        ))
+    }
+
+    async fn ask_one(
+        &self,
+        ctx: &NodeContext,
+        name: &str,
+        request: &ChatRequest,
+        answer: &Answer<'_>,
+    ) -> Result<Update, Refusal> {
+        let model = self.services.models.model(name).map_err(Refusal::Model)?;
+        let model =
+            Watched { model, reporter: &ctx.reporter, prices: &self.services.prices };
+        if let Some(channel) = answer.as_text() {
+            let reply = model.chat(request).await.map_err(Refusal::Model)?;
+            return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));
+        }
+        let asked = ask_structured(
+            &model,
+            request.clone(),
+            &answer.schema(ctx.node.as_str()),
+            &|value| answer.read(value),
+            self.definition.repairs_max,
+            &mut |_| (),
+        );
+        match asked.await {
+            Ok(structured) => {
+                let (update, warnings) = structured.value;
+                for message in structured.warnings.into_iter().chain(warnings) {
+                    ctx.report(Report::Warning { message }).await;
+                }
+                Ok(update)
+            }
+            Err(StructuredError::Model { error, .. }) => Err(Refusal::Model(error)),
+            Err(error @ StructuredError::InvalidOutput { .. }) => {
+                let failure = Failure::of(ErrorKind::InvalidOutput, &error);
+                let StructuredError::InvalidOutput { raw, .. } = error else {
+                    return Err(Refusal::Unreadable(failure));
+                };
+                Err(Refusal::Unreadable(Failure { raw: Some(raw), ..failure }))
+            }
+        }
+    }
+}
+
+/// Why one model gave no answer.
+enum Refusal {
+    /// It did not answer.
+    Model(ModelError),
+    /// It answered, and nobody can read it.
+    Unreadable(Failure),
+}
+
+#[async_trait]
+impl Node for Agent {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
+        Ok(self.ask(&ctx, &answer).await?.into())
+    }
+
+    fn contract(&self) -> Contract {
+        Contract { reads: None, writes: Some(self.definition.writes.clone()) }
+    }
+
+    fn kind(&self) -> &'static str {
+        "agent"
+    }
+}

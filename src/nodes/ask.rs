@@ -1,0 +1,61 @@
+//! `ask`: a person answers, and the run waits, saved, until they do.
+
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+
+use super::prompt_view;
+use crate::{
+    graph::{Command, Contract, Node, NodeContext, NodeError, Question},
+    state::Update,
+    workflow::AskNode,
+};
+
+/// Asks a person under the name of the node.
+#[derive(Debug)]
+pub(super) struct Ask(AskNode);
+
+impl Ask {
+    pub(super) fn new(definition: AskNode) -> Self {
+        Self(definition)
+    }
+
+    /// What fits as an answer: one of the choices, or whatever fits the written field.
+    fn schema(&self, ctx: &NodeContext) -> Value {
+        if !self.0.choices.is_empty() {
+            return json!({"enum": self.0.choices});
+        }
+        let channel = self.0.writes.as_ref().and_then(|it| ctx.state.schema().channel(it.as_str()));
+        channel.map_or(Value::Bool(true), |it| it.schema().clone())
+    }
+}
+
+#[async_trait]
+impl Node for Ask {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let show: Map<String, Value> = self
+            .0
+            .show
+            .iter()
+            .filter_map(|it| Some((it.to_string(), ctx.state.get(it.as_str())?.clone())))
+            .collect();
+        let prompt = self.0.prompt.render(&prompt_view(&ctx))?;
+        let mut question =
+            Question::new(ctx.node.as_str(), prompt.trim()).with_schema(self.schema(&ctx));
+        if !show.is_empty() {
+            question.show = Value::Object(show);
+        }
+        let answer: Value = ctx.ask(question)?;
+        Ok(match &self.0.writes {
+            Some(channel) => Update::default().write(channel.clone(), answer).into(),
+            None => Command::default(),
+        })
+    }
+
+    fn contract(&self) -> Contract {
+        Contract { reads: None, writes: Some(self.0.writes.iter().cloned().collect()) }
+    }
+
+    fn kind(&self) -> &'static str {
+        "ask"
+    }
+}

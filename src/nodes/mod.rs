@@ -1,0 +1,104 @@
+//! The built-in kinds of nodes, one file each, and the factory that makes them.
+//!
+//! A node knows nothing of the engine: it sees a context and returns a command. What it needs of
+//! the world is in [`Services`].
+
+mod agent;
+mod ask;
+mod call;
+mod run_tests;
+mod set;
+mod write_files;
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use self::{
+    agent::Agent, ask::Ask, run_tests::RunTests, set::Set, write_files::WriteFiles,
+};
+use crate::{
+    diagnostic::Diagnostic,
+    graph::{Node, NodeContext},
+    id::NodeName,
+    llm::{ChatModel, ModelError, Prices},
+    team::TeamState,
+    workflow::{ExpressionView, NodeDefinition, NodeFactory, NodeKind, PromptView, Registry},
+};
+
+/// Where agents find their models.
+pub trait ModelSource: fmt::Debug + Send + Sync {
+    /// The model of that name, such as `openai/gpt-5-mini`.
+    ///
+    /// # Errors
+    ///
+    /// Says why it cannot be used.
+    fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
+}
+
+/// What built-in nodes need of the world.
+#[derive(Clone, Debug)]
+pub struct Services {
+    /// Where agents find their models.
+    pub models: Arc<dyn ModelSource>,
+    /// What the models cost, as far as it is known.
+    pub prices: Arc<Prices>,
+    /// Where environments for generated code are kept.
+    pub cache_dir: PathBuf,
+    /// The folder that a run delivers to.
+    pub output_dir: PathBuf,
+}
+
+/// Makes the nodes of a workflow.
+#[derive(Debug)]
+pub struct Factory {
+    services: Services,
+    registry: Registry,
+}
+
+/// The states and nodes that every workflow may name.
+pub fn registry() -> Registry {
+    Registry::new().state("TeamState", TeamState::schema())
+}
+
+/// A factory for workflows that were loaded with the same registry.
+pub fn factory(services: Services, registry: Registry) -> Factory {
+    Factory { services, registry }
+}
+
+impl NodeFactory for Factory {
+    fn make(
+        &self,
+        name: &NodeName,
+        definition: &NodeDefinition,
+    ) -> Result<Arc<dyn Node>, Diagnostic> {
+        let services = self.services.clone();
+        Ok(match definition.kind.clone() {
+            NodeKind::Agent(agent) => Arc::new(Agent::new(agent, services)),
+            NodeKind::RunTests(run_tests) => Arc::new(RunTests::new(run_tests, services)),
+            NodeKind::Ask(ask) => Arc::new(Ask::new(ask)),
+            NodeKind::Set(set) => Arc::new(Set::new(set)),
+            NodeKind::WriteFiles(files) => Arc::new(WriteFiles::new(files, services)),
+            NodeKind::Custom(custom) => self.registry.custom(&custom).ok_or_else(|| {
+                let message = format!("node `{name}` names `{custom}`, which is not registered");
+                Diagnostic::error("GR010", message)
+                    .at(Some(definition.place.clone()), "no such node in Rust")
+                    .help("register it with `Registry::node`, in the program that loads the file")
+            })?,
+        })
+    }
+}
+
+/// What a prompt sees in a node.
+fn prompt_view(ctx: &NodeContext) -> PromptView<'_> {
+    PromptView {
+        state: &ctx.state,
+        visit: ctx.visit(),
+        max_visits: ctx.max_visits,
+        via: &ctx.via,
+        input: &ctx.input,
+    }
+}
+
+/// What an expression sees in a node.
+fn expression_view<'a>(ctx: &'a NodeContext, output_dir: Option<&'a str>) -> ExpressionView<'a> {
+    ExpressionView { state: &ctx.state, visits: &ctx.visits, output_dir }
+}

@@ -1,0 +1,96 @@
+//! `write_files`: delivers files, documents and a report to a folder.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{Services, expression_view, prompt_view};
+use crate::{
+    event::Report,
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    sandbox::{self, SourceFile},
+    workflow::WriteFilesNode,
+};
+
+/// The file that a report is written to.
+const REPORT: &str = "report.md";
+
+/// Writes files that a model wrote, so it trusts neither their names nor what lies in the folder.
+///
+/// Delivering twice is harmless: the same files are replaced by themselves.
+#[derive(Debug)]
+pub(super) struct WriteFiles {
+    definition: WriteFilesNode,
+    output_dir: PathBuf,
+}
+
+impl WriteFiles {
+    pub(super) fn new(definition: WriteFilesNode, services: Services) -> Self {
+        Self { definition, output_dir: services.output_dir }
+    }
+
+    fn collect(&self, ctx: &NodeContext, output_dir: &str) -> Result<Vec<SourceFile>, NodeError> {
+        let view = expression_view(ctx, Some(output_dir));
+        let mut files = match &self.definition.files {
+            Some(files) => source_files(&files.evaluate(&view)?)?,
+            None => Vec::new(),
+        };
+        for (name, document) in &self.definition.documents {
+            let mut content = serde_json::to_string_pretty(&document.evaluate(&view)?)?;
+            content.push('\n');
+            files.push(SourceFile { path: name.clone(), content });
+        }
+        if let Some(report) = &self.definition.report {
+            let content = report.render(&prompt_view(ctx))?;
+            files.push(SourceFile { path: REPORT.to_owned(), content });
+        }
+        Ok(files)
+    }
+}
+
+#[async_trait]
+impl Node for WriteFiles {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let output_dir = self.output_dir.to_string_lossy();
+        let files = self.collect(&ctx, &output_dir)?;
+        let to = self.definition.to.evaluate(&expression_view(&ctx, Some(&output_dir)))?;
+        let folder = PathBuf::from(to.as_str().unwrap_or_default());
+        let written = deliver(folder, files).await?;
+        for path in written {
+            ctx.report(Report::Artifact { path: path.display().to_string() }).await;
+        }
+        Ok(Command::default())
+    }
+
+    fn contract(&self) -> Contract {
+        Contract { reads: None, writes: Some(Vec::new()) }
+    }
+
+    fn kind(&self) -> &'static str {
+        "write_files"
+    }
+}
+
+/// Writes in a thread that may block.
+async fn deliver(folder: PathBuf, files: Vec<SourceFile>) -> Result<Vec<PathBuf>, NodeError> {
+    let shown = folder.display().to_string();
+    let written =
+        tokio::task::spawn_blocking(move || sandbox::write_files(Path::new(&folder), &files));
+    written.await?.map_err(|error| {
+        let failure = Failure::of(ErrorKind::Other, &error);
+        let message = format!("the files could not be delivered to {shown}: {}", failure.message);
+        NodeError::Failed(Failure { message, ..failure })
+    })
+}
+
+/// The files of an artifact: objects with a path (`file_path` or `path`) and a `content`.
+pub(super) fn source_files(files: &Value) -> Result<Vec<SourceFile>, NodeError> {
+    let text = |file: &Value, key: &str| file.get(key).and_then(Value::as_str).map(str::to_owned);
+    let read = |file: &Value| {
+        let path = text(file, "file_path").or_else(|| text(file, "path"))?;
+        Some(SourceFile { path, content: text(file, "content")? })
+    };
+    let read: Option<Vec<SourceFile>> = files.as_array().and_then(|it| it.iter().map(read).collect());
+    read.ok_or_else(|| NodeError::permanent("files are a list of `{file_path, content}`"))
+}
