@@ -7,3 +7,4 @@ pub mod graph;
 pub mod id;
 pub mod llm;
 pub mod state;
+pub mod workflow;
