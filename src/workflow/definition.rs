@@ -1,0 +1,255 @@
+//! A checked workflow, as data: what each node does, and what follows what.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use super::{Expression, Prompt};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
+    graph::{Backoff, Catch, Edge, Graph, Limits, Node, NodeSpec, Policies},
+    id::{ChannelName, NodeName},
+    state::Schema,
+};
+
+/// A workflow whose names, types, expressions and prompts are checked.
+#[derive(Debug)]
+pub struct Workflow {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub about: Option<String>,
+    /// The fields of its state.
+    pub schema: Schema,
+    /// The fields that a run is given.
+    pub input: Vec<ChannelName>,
+    /// The fields that are the result of a run.
+    pub output: Vec<ChannelName>,
+    /// The limits of a run.
+    pub limits: Limits,
+    /// What the nodes have in common; it is in their policies already.
+    pub defaults: Defaults,
+    /// The nodes by name.
+    pub nodes: BTreeMap<NodeName, NodeDefinition>,
+    /// What follows what.
+    pub edges: Vec<Edge>,
+    /// The nodes of the first step.
+    pub entry: Vec<NodeName>,
+    /// Each `parallel` and its branches, for drawings; it is no node of a run.
+    pub groups: BTreeMap<NodeName, Vec<NodeName>>,
+    /// The file it was read from.
+    pub file: Arc<SourceFile>,
+    /// The folder that its paths start at.
+    pub folder: PathBuf,
+}
+
+/// What holds for every node that does not say otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Defaults {
+    /// How transient failures are tried again.
+    pub retry: Backoff,
+    /// How long one attempt may take. A person is not hurried: it does not hold for `ask`.
+    pub timeout: Option<Duration>,
+    /// Where failures lead.
+    pub catch: Vec<Catch>,
+    /// How often an agent may mend an answer that cannot be read.
+    pub repairs_max: u32,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct NodeDefinition {
+    /// What it does.
+    pub kind: NodeKind,
+    /// Under which conditions.
+    pub policies: Policies,
+    /// Where it is written.
+    pub place: Place,
+    /// What it is for.
+    pub about: Option<String>,
+}
+
+/// What a node does.
+#[derive(Clone, Debug)]
+pub enum NodeKind {
+    /// Asks a model.
+    Agent(AgentNode),
+    /// Runs tests in a sandbox.
+    RunTests(RunTestsNode),
+    /// Asks a person.
+    Ask(AskNode),
+    /// Computes fields of the state.
+    Set(SetNode),
+    /// Writes files to a folder.
+    WriteFiles(WriteFilesNode),
+    /// Runs the node that is registered under this name.
+    Custom(String),
+}
+
+/// A node that asks a model.
+#[derive(Clone, Debug)]
+pub struct AgentNode {
+    /// The name of the agent.
+    pub agent: String,
+    /// The models as `provider/model`, in order of fallback; at least one.
+    pub models: Vec<String>,
+    /// Who the agent is.
+    pub system: Option<Prompt>,
+    /// What it is to do.
+    pub prompt: Prompt,
+    /// What it is to do on a second and later visit, if that is something else.
+    pub prompt_again: Option<Prompt>,
+    /// How freely it answers, from 0 to 2.
+    pub temperature: Option<f64>,
+    /// The fields its answer is written to; at least one.
+    pub writes: Vec<ChannelName>,
+    /// How often it may mend an answer that cannot be read.
+    pub repairs_max: u32,
+}
+
+/// A node that runs tests in a sandbox.
+#[derive(Clone, Debug)]
+pub struct RunTestsNode {
+    /// The files to test.
+    pub artifact: Expression,
+    /// What runs them.
+    pub runner: Runner,
+    /// The number of the attempt, for the report.
+    pub attempt: Option<Expression>,
+    /// Where they run.
+    pub sandbox: SandboxSettings,
+    /// Which output goes to which field.
+    pub writes: Vec<(ChannelName, TestOutput)>,
+}
+
+/// What runs tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runner {
+    /// `python -m pytest`.
+    Pytest,
+}
+
+/// What a run of tests gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestOutput {
+    /// What the runner reported.
+    TestResult,
+    /// The artifact, with the result and the number of the attempt filled in.
+    CodeArtifact,
+    /// `passed` or `needs_review`.
+    Status,
+    /// The number of the attempt.
+    Attempts,
+}
+
+/// The limits of a sandbox. There is no network in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// Memory.
+    pub memory_bytes: u64,
+    /// Time of one run.
+    pub time: Duration,
+    /// The Python packages that are there, as pip names them.
+    pub requirements: Vec<String>,
+}
+
+/// A node that asks a person.
+#[derive(Clone, Debug)]
+pub struct AskNode {
+    /// The question.
+    pub prompt: Prompt,
+    /// The fields the person sees.
+    pub show: Vec<ChannelName>,
+    /// The answers to choose from; if empty, whatever fits the written field.
+    pub choices: Vec<String>,
+    /// The field the answer is written to.
+    pub writes: Option<ChannelName>,
+}
+
+/// A node that computes fields of the state.
+#[derive(Clone, Debug)]
+pub struct SetNode {
+    /// Each field and its value; all see the state as it was before.
+    pub sets: Vec<(ChannelName, Expression)>,
+}
+
+/// A node that writes files.
+#[derive(Clone, Debug)]
+pub struct WriteFilesNode {
+    /// The folder.
+    pub to: Expression,
+    /// The files, each with its path and content.
+    pub files: Option<Expression>,
+    /// Names of files, and what is written to them as JSON.
+    pub documents: Vec<(String, Expression)>,
+    /// What is rendered to `report.md`.
+    pub report: Option<Prompt>,
+}
+
+/// Makes the node values of a workflow.
+pub trait NodeFactory {
+    /// Makes the node of a definition.
+    ///
+    /// # Errors
+    ///
+    /// Says what is missing here to run such a node.
+    fn make(
+        &self,
+        name: &NodeName,
+        definition: &NodeDefinition,
+    ) -> Result<Arc<dyn Node>, Diagnostic>;
+}
+
+impl Workflow {
+    /// Makes the graph, with everything that its nodes miss.
+    ///
+    /// With errors the graph lacks the nodes that they are about.
+    pub fn into_graph(self, factory: &dyn NodeFactory) -> (Graph, Diagnostics) {
+        let mut findings = Diagnostics::default();
+        let mut nodes = BTreeMap::new();
+        for (name, definition) in self.nodes {
+            match factory.make(&name, &definition) {
+                Ok(node) => {
+                    let NodeDefinition { policies, place, .. } = definition;
+                    nodes.insert(name, NodeSpec { node, policies, place: Some(place) });
+                }
+                Err(finding) => findings.push(finding),
+            }
+        }
+        let graph = Graph {
+            name: self.name,
+            schema: self.schema,
+            input: self.input,
+            nodes,
+            edges: self.edges,
+            entry: self.entry,
+            limits: self.limits,
+        };
+        (graph, findings)
+    }
+}
+
+impl TestOutput {
+    /// Every output.
+    pub const ALL: [Self; 4] = [Self::TestResult, Self::CodeArtifact, Self::Status, Self::Attempts];
+
+    /// The word a workflow uses for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TestResult => "test_result",
+            Self::CodeArtifact => "code_artifact",
+            Self::Status => "status",
+            Self::Attempts => "attempts",
+        }
+    }
+}
+
+impl Runner {
+    /// Every runner.
+    pub const ALL: [Self; 1] = [Self::Pytest];
+
+    /// The word a workflow uses for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pytest => "pytest",
+        }
+    }
+}

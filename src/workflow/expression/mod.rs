@@ -1,0 +1,106 @@
+//! The expressions of a workflow: a small, pure, typed language in the style of CEL.
+//!
+//! Lexer, parser and checker run when the workflow is loaded; what is left for a run is
+//! [`Expression::evaluate`], which is total. What CEL has and this has not: null, maps, macros
+//! other than `exists` and `all`, unsigned numbers, conversions.
+
+mod checker;
+mod evaluate;
+mod lexer;
+mod parser;
+mod syntax;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use serde_json::Value;
+
+pub use self::evaluate::EvaluateError;
+use super::report::Problem;
+use crate::{
+    id::{ChannelName, NodeName},
+    state::{Schema, State, Type},
+};
+
+/// A checked expression over the state.
+#[derive(Clone)]
+pub struct Expression {
+    source: String,
+    root: syntax::Node,
+    ty: Type,
+    reads: Vec<ChannelName>,
+}
+
+/// What an expression sees.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpressionView<'a> {
+    /// The state.
+    pub state: &'a State,
+    /// How often each node has run since its count was last reset.
+    pub visits: &'a BTreeMap<NodeName, u32>,
+    /// The output folder of the run, where `output.dir` may be used.
+    pub output_dir: Option<&'a str>,
+}
+
+/// What an expression may speak of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpressionScope<'a> {
+    pub(crate) schema: &'a Schema,
+    /// The channels that something may have written by then.
+    pub(crate) written: &'a BTreeSet<ChannelName>,
+    /// The nodes whose visits can be counted.
+    pub(crate) nodes: &'a BTreeSet<NodeName>,
+    /// Whether `output.dir` means something.
+    pub(crate) output: bool,
+}
+
+impl Expression {
+    /// Parses and checks a text.
+    pub(crate) fn compile(source: &str, scope: ExpressionScope<'_>) -> Result<Self, Vec<Problem>> {
+        let root = parser::parse(source).map_err(|problem| vec![*problem])?;
+        let checked = checker::check(&root, scope);
+        if !checked.problems.is_empty() {
+            return Err(checked.problems);
+        }
+        let reads = checked.reads.into_iter().collect();
+        Ok(Self { source: source.trim().to_owned(), root, ty: checked.ty, reads })
+    }
+
+    /// The value in a state.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a value is absent or not of the type that the check was told, and when a number
+    /// leaves its range.
+    pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
+        evaluate::evaluate(&self.root, view)
+    }
+
+    /// The text it was written as.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The type of its value. That of a text in quotes is the enum of this one text.
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    /// The channels it looks at, sorted.
+    pub fn reads(&self) -> &[ChannelName] {
+        &self.reads
+    }
+
+    /// Whether it is `true` or `false` as it stands.
+    pub(crate) fn is_constant(&self) -> bool {
+        matches!(self.root.kind, syntax::Kind::Literal(Value::Bool(_)))
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Expression({}: {})", self.source, self.ty)
+    }
+}

@@ -1,0 +1,296 @@
+//! Makes a tree of tokens, by binding power (Pratt).
+
+use std::ops::Range;
+
+use serde_json::{Number, Value};
+
+use super::{
+    lexer::{Token, tokens},
+    syntax::{Kind, Node, Operator},
+};
+use crate::workflow::report::{Problem, suggestion};
+
+/// How deep parts of an expression may stand in each other.
+const DEPTH_MAX: usize = 32;
+/// How many parts an expression may have; it also bounds how deep its tree is.
+const PARTS_MAX: usize = 400;
+
+type Parsed<T> = Result<T, Box<Problem>>;
+
+pub(super) fn parse(source: &str) -> Parsed<Node> {
+    let mut parser = Parser { tokens: tokens(source)?, at: 0, depth: 0, parts: 0 };
+    let root = parser.expression(0)?;
+    match parser.peek() {
+        Token::End => Ok(root),
+        _ => Err(parser.unexpected("an operator or the end")),
+    }
+}
+
+struct Parser {
+    /// Ends with [`Token::End`], which is never passed.
+    tokens: Vec<(Token, Range<usize>)>,
+    at: usize,
+    depth: usize,
+    parts: usize,
+}
+
+impl Parser {
+    /// Everything that binds more tightly than `binding`.
+    fn expression(&mut self, binding: u8) -> Parsed<Node> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.problem("the expression is nested too deeply", "too deep"));
+        }
+        let mut left = self.prefix()?;
+        let mut compared = false;
+        while let Some(operator) = self.operator().filter(|it| it.binding() > binding) {
+            let comparison = operator.binding() == Operator::COMPARISON;
+            if comparison && compared {
+                let problem = self.problem("comparisons do not chain", "the second comparison");
+                return Err(Box::new(problem.help("write `a < b && b < c`")));
+            }
+            compared |= comparison;
+            self.next();
+            let right = self.expression(operator.binding())?;
+            let range = left.range.start..right.range.end;
+            left = self.node(Kind::Binary(operator, Box::new(left), Box::new(right)), range)?;
+        }
+        if binding == 0 && self.takes("?") {
+            let then = self.expression(0)?;
+            self.expect(":")?;
+            let otherwise = self.expression(0)?;
+            let range = left.range.start..otherwise.range.end;
+            left = self.node(Kind::If(Box::new([left, then, otherwise])), range)?;
+        }
+        self.depth -= 1;
+        Ok(left)
+    }
+
+    fn prefix(&mut self) -> Parsed<Node> {
+        let start = self.range().start;
+        let make: fn(Box<Node>) -> Kind = if self.takes("!") {
+            Kind::Not
+        } else if self.takes("-") {
+            Kind::Negate
+        } else {
+            return self.postfix();
+        };
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.problem("the expression is nested too deeply", "too deep"));
+        }
+        let of = self.prefix()?;
+        self.depth -= 1;
+        let range = start..of.range.end;
+        self.node(make(Box::new(of)), range)
+    }
+
+    fn postfix(&mut self) -> Parsed<Node> {
+        let mut node = self.primary()?;
+        while self.takes(".") {
+            let (name, range) = self.name("the name of a field")?;
+            let whole = node.range.start..range.end;
+            node = if *self.peek() == Token::Symbol("(") {
+                self.method(node, &name, range)?
+            } else {
+                self.node(Kind::Field(Box::new(node), name), whole)?
+            };
+        }
+        Ok(node)
+    }
+
+    fn primary(&mut self) -> Parsed<Node> {
+        let (token, range) = self.tokens[self.at].clone();
+        let kind = match token {
+            Token::Int(number) => Kind::Literal(Value::from(number)),
+            Token::Float(number) => {
+                // The lexer takes finite numbers only, and every finite number is one of JSON.
+                Kind::Literal(Number::from_f64(number).map_or(Value::Null, Value::Number))
+            }
+            Token::Text(text) => Kind::Literal(Value::String(text)),
+            Token::Name(name) => return self.named(name, range),
+            Token::Symbol("(") => {
+                self.next();
+                let inner = self.expression(0)?;
+                self.expect(")")?;
+                return Ok(inner);
+            }
+            Token::Symbol("[") => {
+                self.next();
+                let items = self.list("]")?;
+                let end = self.tokens[self.at - 1].1.end;
+                return self.node(Kind::List(items), range.start..end);
+            }
+            Token::Symbol(_) | Token::End => return Err(self.unexpected("a value")),
+        };
+        self.next();
+        self.node(kind, range)
+    }
+
+    fn named(&mut self, name: String, range: Range<usize>) -> Parsed<Node> {
+        self.next();
+        let kind = match name.as_str() {
+            "true" => Kind::Literal(Value::Bool(true)),
+            "false" => Kind::Literal(Value::Bool(false)),
+            "null" | "none" | "None" => {
+                let problem = Problem::new("GR020", range, "there is no null", "here");
+                return Err(Box::new(problem.help("`has(x)` asks whether a value is there")));
+            }
+            "and" | "or" | "not" | "in" => {
+                self.at -= 1;
+                return Err(self.unexpected("a value"));
+            }
+            _ if *self.peek() == Token::Symbol("(") => return self.function(&name, range),
+            _ => Kind::Name(name),
+        };
+        self.node(kind, range)
+    }
+
+    fn function(&mut self, name: &str, range: Range<usize>) -> Parsed<Node> {
+        const KNOWN: &[&str] = &["has", "visits"];
+        self.next();
+        let mut arguments = self.list(")")?;
+        let whole = range.start..self.tokens[self.at - 1].1.end;
+        let argument = if arguments.len() == 1 { arguments.pop() } else { None };
+        let kind = match (name, argument) {
+            ("has", Some(of)) if of.path().is_some() => Kind::Has(Box::new(of)),
+            ("has", _) => {
+                let problem = Problem::new("GR020", whole, "`has` takes one field", "here");
+                return Err(Box::new(problem.help("write `has(review.guidance)`")));
+            }
+            ("visits", Some(Node { kind: Kind::Literal(Value::String(node)), .. })) => {
+                Kind::Visits(node)
+            }
+            ("visits", _) => {
+                let message = "`visits` takes the name of a node, in quotes";
+                let problem = Problem::new("GR020", whole, message, "here");
+                return Err(Box::new(problem.help("write `visits(\"sse\")`")));
+            }
+            _ => {
+                let message = format!("there is no function `{name}`");
+                let problem = Problem::new("GR021", range, message, "no such function");
+                let help = suggestion(name, KNOWN.iter().copied()).unwrap_or_default();
+                return Err(Box::new(problem.help(help)));
+            }
+        };
+        self.node(kind, whole)
+    }
+
+    fn method(&mut self, of: Node, name: &str, range: Range<usize>) -> Parsed<Node> {
+        const KNOWN: &[&str] = &["size", "exists", "all"];
+        self.next();
+        let arguments = self.list(")")?;
+        let whole = of.range.start..self.tokens[self.at - 1].1.end;
+        let of = Box::new(of);
+        let kind = match (name, <[Node; 2]>::try_from(arguments)) {
+            ("size", Err(none)) if none.is_empty() => Kind::Size(of),
+            ("exists" | "all", Ok([Node { kind: Kind::Name(variable), .. }, condition])) => {
+                let condition = Box::new(condition);
+                Kind::Quantified { all: name == "all", list: of, variable, condition }
+            }
+            ("size", _) => {
+                let message = "`size` takes nothing";
+                return Err(Box::new(Problem::new("GR020", whole, message, "here")));
+            }
+            ("exists" | "all", _) => {
+                let message = format!("`{name}` takes a name and a condition");
+                let problem = Problem::new("GR020", whole, message, "here");
+                let help = format!("write `items.{name}(item, item.done)`");
+                return Err(Box::new(problem.help(help)));
+            }
+            _ => {
+                let message = format!("there is no method `{name}`");
+                let problem = Problem::new("GR021", range, message, "no such method");
+                let help = suggestion(name, KNOWN.iter().copied()).unwrap_or_default();
+                return Err(Box::new(problem.help(help)));
+            }
+        };
+        self.node(kind, whole)
+    }
+
+    /// Expressions up to a closing symbol, which is passed.
+    fn list(&mut self, close: &'static str) -> Parsed<Vec<Node>> {
+        let mut items = Vec::new();
+        while !self.takes(close) {
+            items.push(self.expression(0)?);
+            if !self.takes(",") && *self.peek() != Token::Symbol(close) {
+                return Err(self.unexpected(&format!("`,` or `{close}`")));
+            }
+        }
+        Ok(items)
+    }
+
+    fn node(&mut self, kind: Kind, range: Range<usize>) -> Parsed<Node> {
+        self.parts += 1;
+        if self.parts > PARTS_MAX {
+            let message = format!("an expression has at most {PARTS_MAX} parts");
+            return Err(Box::new(Problem::new("GR020", range, message, "too many")));
+        }
+        Ok(Node { kind, range })
+    }
+
+    fn operator(&self) -> Option<Operator> {
+        match self.peek() {
+            Token::Symbol(symbol) => Operator::of(symbol),
+            Token::Name(name) if name == "in" => Some(Operator::In),
+            _ => None,
+        }
+    }
+
+    fn name(&mut self, wanted: &str) -> Parsed<(String, Range<usize>)> {
+        match self.tokens[self.at].clone() {
+            (Token::Name(name), range) => {
+                self.next();
+                Ok((name, range))
+            }
+            _ => Err(self.unexpected(wanted)),
+        }
+    }
+
+    fn peek(&self) -> &Token {
+        &self.tokens[self.at].0
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.tokens[self.at].1.clone()
+    }
+
+    fn next(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+    }
+
+    fn takes(&mut self, symbol: &'static str) -> bool {
+        let found = *self.peek() == Token::Symbol(symbol);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    fn expect(&mut self, symbol: &'static str) -> Parsed<()> {
+        if self.takes(symbol) { Ok(()) } else { Err(self.unexpected(&format!("`{symbol}`"))) }
+    }
+
+    fn problem(&self, message: &str, label: &str) -> Box<Problem> {
+        Box::new(Problem::new("GR020", self.range(), message, label))
+    }
+
+    fn unexpected(&self, wanted: &str) -> Box<Problem> {
+        let found = match self.peek() {
+            Token::Int(number) => format!("`{number}`"),
+            Token::Float(number) => format!("`{number}`"),
+            Token::Text(_) => "a text".to_owned(),
+            Token::Name(name) => format!("`{name}`"),
+            Token::Symbol(symbol) => format!("`{symbol}`"),
+            Token::End => "the end".to_owned(),
+        };
+        let message = format!("expected {wanted}, found {found}");
+        let problem = Problem::new("GR020", self.range(), message, format!("expected {wanted}"));
+        Box::new(match self.peek() {
+            Token::Name(name) if name == "and" => problem.help("and is `&&`"),
+            Token::Name(name) if name == "or" => problem.help("or is `||`"),
+            Token::Name(name) if name == "not" => problem.help("not is `!`"),
+            _ => problem,
+        })
+    }
+}

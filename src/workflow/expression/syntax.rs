@@ -1,0 +1,130 @@
+//! The tree of an expression.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+/// A part of an expression and the bytes it was written at.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    pub(super) range: Range<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// A bool, number or text.
+    Literal(Value),
+    List(Vec<Node>),
+    /// A channel, or the variable of an `exists` or `all` around it.
+    Name(String),
+    Field(Box<Node>, String),
+    Not(Box<Node>),
+    Negate(Box<Node>),
+    Binary(Operator, Box<Node>, Box<Node>),
+    /// `condition ? then : otherwise`.
+    If(Box<[Node; 3]>),
+    /// `has(path)`: written, there, and not null.
+    Has(Box<Node>),
+    /// `visits("node")`.
+    Visits(String),
+    /// `list.size()`, also of texts and maps.
+    Size(Box<Node>),
+    /// `list.exists(x, condition)` or `list.all(x, condition)`.
+    Quantified {
+        all: bool,
+        list: Box<Node>,
+        variable: String,
+        condition: Box<Node>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    Or,
+    And,
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+impl Node {
+    /// A name and fields below it as one text, such as `review.verdict`.
+    pub(super) fn path(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Name(name) => Some(name.clone()),
+            Kind::Field(of, name) => Some(format!("{}.{name}", of.path()?)),
+            _ => None,
+        }
+    }
+}
+
+impl Operator {
+    /// The operator that a symbol stands for.
+    pub(super) fn of(symbol: &str) -> Option<Self> {
+        Some(match symbol {
+            "||" => Self::Or,
+            "&&" => Self::And,
+            "==" => Self::Equal,
+            "!=" => Self::Unequal,
+            "<" => Self::Less,
+            "<=" => Self::LessOrEqual,
+            ">" => Self::Greater,
+            ">=" => Self::GreaterOrEqual,
+            "in" => Self::In,
+            "+" => Self::Add,
+            "-" => Self::Subtract,
+            "*" => Self::Multiply,
+            "/" => Self::Divide,
+            "%" => Self::Remainder,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn symbol(self) -> &'static str {
+        match self {
+            Self::Or => "||",
+            Self::And => "&&",
+            Self::Equal => "==",
+            Self::Unequal => "!=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+            Self::In => "in",
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Remainder => "%",
+        }
+    }
+
+    /// How tightly it binds; comparisons do not chain, so they may not stand beside each other.
+    pub(super) fn binding(self) -> u8 {
+        match self {
+            Self::Or => 2,
+            Self::And => 3,
+            Self::Equal
+            | Self::Unequal
+            | Self::Less
+            | Self::LessOrEqual
+            | Self::Greater
+            | Self::GreaterOrEqual
+            | Self::In => Self::COMPARISON,
+            Self::Add | Self::Subtract => 5,
+            Self::Multiply | Self::Divide | Self::Remainder => 6,
+        }
+    }
+
+    pub(super) const COMPARISON: u8 = 4;
+}

@@ -1,0 +1,259 @@
+//! Lowers the tree of a file to a [`Workflow`]: the sections first, which nodes point to, then
+//! the nodes. No mistake hides the next; what cannot be lowered is left out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use super::{
+    Defaults, Expression, Registry, SandboxSettings, Workflow,
+    expression::ExpressionScope,
+    flow::{Flow, Sources},
+    heads::Heads,
+    prompt::{LoadedPrompt, PromptFiles, PromptScope},
+    reader::{Data, Word, Yaml},
+    report::Report,
+    sections::Agent,
+    shape::Section,
+    types::read_state,
+};
+use crate::{
+    diagnostic::Diagnostic,
+    graph::{Limits, Target},
+    id::{ChannelName, NodeName},
+    state::Schema,
+};
+
+/// The version of the format that this code reads.
+const VERSION: &str = "1";
+
+const KEYS: &[&str] = &[
+    "graphrun",
+    "name",
+    "about",
+    "state",
+    "input",
+    "output",
+    "models",
+    "agents",
+    "sandboxes",
+    "limits",
+    "defaults",
+    "start",
+    "nodes",
+];
+
+/// A workflow on its way from a tree to a definition.
+#[derive(Debug)]
+pub(super) struct Lowering<'a> {
+    pub(super) report: Report,
+    pub(super) registry: &'a Registry,
+    pub(super) prompts: PromptFiles,
+    pub(super) schema: Schema,
+    pub(super) heads: Heads,
+    pub(super) flow: Flow,
+    pub(super) models: BTreeMap<String, Vec<String>>,
+    pub(super) agents: BTreeMap<String, Agent>,
+    pub(super) sandboxes: BTreeMap<String, SandboxSettings>,
+    pub(super) defaults: Defaults,
+    /// The agents, models and sandboxes that something has named.
+    pub(super) used: BTreeSet<(&'static str, String)>,
+}
+
+/// Lowers the tree; gives the workflow as far as it could be made, and every finding.
+pub(super) fn lower(
+    mut report: Report,
+    root: &Yaml,
+    folder: &Path,
+    registry: &Registry,
+) -> (Option<Workflow>, Report) {
+    let Some(top) = Section::read(&mut report, root, "a workflow", KEYS) else {
+        return (None, report);
+    };
+    check_version(&mut report, &top);
+    let name = top.require(&mut report, "name", "write `name: my_workflow`");
+    let name = name.and_then(|it| report.word(it, "`name`"));
+    let about = top.get("about").and_then(|it| report.word(it, "`about`"));
+    let state_help = "name a registered type, or declare fields: `state: { brief: string }`";
+    let state = top.require(&mut report, "state", state_help);
+    let schema = state.and_then(|it| read_state(&mut report, it, registry));
+    let nodes = top.require(&mut report, "nodes", "a workflow needs nodes");
+    let Some(schema) = schema else {
+        // Without a state every field would be unknown; one finding says it better than many.
+        return (None, report);
+    };
+    let input = channels(&mut report, &top, "input", &schema);
+    let output = channels(&mut report, &top, "output", &schema);
+    let heads = nodes.map(|it| Heads::read(&mut report, it)).unwrap_or_default();
+    let sources = Sources { root, heads: &heads, schema: &schema, input: &input, registry };
+    let flow = Flow::of(sources);
+    let mut lowering = Lowering {
+        prompts: PromptFiles::new(folder),
+        report,
+        registry,
+        schema,
+        heads,
+        flow,
+        models: BTreeMap::new(),
+        agents: BTreeMap::new(),
+        sandboxes: BTreeMap::new(),
+        defaults: Defaults::default(),
+        used: BTreeSet::new(),
+    };
+    lowering.read_sections(&top);
+    let limits = lowering.read_limits(&top);
+    let entry = lowering.read_start(&top);
+    let mut workflow = lowering.workflow(name, limits, entry);
+    workflow.about = about.map(|it| it.text);
+    (workflow.input, workflow.output) = (input, output);
+    folder.clone_into(&mut workflow.folder);
+    if let Some(nodes) = nodes {
+        lowering.read_nodes(nodes, &mut workflow);
+    }
+    lowering.report_unused(&top);
+    (Some(workflow), lowering.report)
+}
+
+fn check_version(report: &mut Report, top: &Section<'_>) {
+    let Some(version) = top.require(report, "graphrun", "begin with `graphrun: 1`") else { return };
+    if version.text() != Some(VERSION) {
+        let message = "the version of the format is not known";
+        let finding = Diagnostic::error("GR008", message).at(report.place(&version.range), "here");
+        report.push(finding.help("this program reads `graphrun: 1`"));
+    }
+}
+
+fn channels(
+    report: &mut Report,
+    top: &Section<'_>,
+    key: &str,
+    schema: &Schema,
+) -> Vec<ChannelName> {
+    let yaml = top.get(key);
+    yaml.map(|it| report.channels(it, &format!("`{key}`"), schema)).unwrap_or_default()
+}
+
+impl Lowering<'_> {
+    fn workflow(&self, name: Option<Word>, limits: Limits, entry: Vec<NodeName>) -> Workflow {
+        Workflow {
+            name: name.map(|it| it.text).unwrap_or_default(),
+            about: None,
+            schema: self.schema.clone(),
+            input: Vec::new(),
+            output: Vec::new(),
+            limits,
+            defaults: self.defaults.clone(),
+            nodes: BTreeMap::new(),
+            edges: Vec::new(),
+            entry,
+            groups: self.heads.groups.clone(),
+            file: Arc::clone(&self.report.file),
+            folder: std::path::PathBuf::new(),
+        }
+    }
+
+    fn read_start(&mut self, top: &Section<'_>) -> Vec<NodeName> {
+        let help = "name the first node: `start: ba`";
+        let Some(start) = top.require(&mut self.report, "start", help) else { return Vec::new() };
+        let mut entry = Vec::new();
+        for word in self.report.words(start, "`start`") {
+            for target in self.heads.resolve(&mut self.report, &word) {
+                match target {
+                    Target::Node(node) => entry.push(node),
+                    Target::End | Target::Fail => {
+                        let message = "a run that starts at its end does nothing";
+                        self.report.bad_value(&word, message, help);
+                    }
+                }
+            }
+        }
+        entry
+    }
+
+    fn read_nodes(&mut self, nodes: &Yaml, workflow: &mut Workflow) {
+        let Data::Map(entries) = &nodes.data else {
+            self.report.wrong_kind(nodes, "`nodes`", "a mapping from names to nodes");
+            return;
+        };
+        for entry in entries {
+            if let Some(branches) = self.heads.groups.get(entry.key.text.as_str()).cloned() {
+                self.read_parallel(entry, &branches, workflow);
+            } else if let Some(name) = self.heads.nodes.get(entry.key.text.as_str()).cloned() {
+                self.read_node(entry, &name, workflow);
+            }
+        }
+    }
+
+    /// Compiles an expression that is written at a place of the file.
+    pub(super) fn expression(
+        &mut self,
+        yaml: &Yaml,
+        written: &BTreeSet<ChannelName>,
+    ) -> Option<Expression> {
+        self.expression_with(yaml, written, false)
+    }
+
+    /// As [`Self::expression`], where `output.dir` may be used as well.
+    pub(super) fn expression_with_output(
+        &mut self,
+        yaml: &Yaml,
+        written: &BTreeSet<ChannelName>,
+    ) -> Option<Expression> {
+        self.expression_with(yaml, written, true)
+    }
+
+    fn expression_with(
+        &mut self,
+        yaml: &Yaml,
+        written: &BTreeSet<ChannelName>,
+        output: bool,
+    ) -> Option<Expression> {
+        let Some(text) = yaml.text() else {
+            self.report.wrong_kind(yaml, "an expression", "a text");
+            return None;
+        };
+        let scope =
+            ExpressionScope { schema: &self.schema, written, nodes: &self.heads.nodes, output };
+        match Expression::compile(text, scope) {
+            Ok(expression) => Some(expression),
+            Err(problems) => {
+                for problem in problems {
+                    let range = yaml.within(&self.report.file.text, &problem.range);
+                    let place = self.report.place(&range);
+                    self.report.push_problem(problem, place);
+                }
+                None
+            }
+        }
+    }
+
+    /// Checks a prompt against what a node will see.
+    pub(super) fn check_prompt(&mut self, loaded: &LoadedPrompt, node: &NodeName, bounded: bool) {
+        let written = self.flow.before(node);
+        let scope = PromptScope { schema: &self.schema, written: &written, node, bounded };
+        for problem in loaded.prompt.check(scope) {
+            let place = loaded.place(&self.report, &problem);
+            self.report.push_problem(problem, place);
+        }
+    }
+
+    /// Notes that something declared is used.
+    pub(super) fn uses(&mut self, section: &'static str, name: &str) {
+        self.used.insert((section, name.to_owned()));
+    }
+
+    fn report_unused(&mut self, top: &Section<'_>) {
+        let sections = [("models", "model"), ("agents", "agent"), ("sandboxes", "sandbox")];
+        for (section, kind) in sections {
+            for entry in top.get(section).map(Yaml::entries).unwrap_or_default() {
+                if !self.used.contains(&(section, entry.key.text.clone())) {
+                    let message = format!("nothing uses the {kind} `{}`", entry.key.text);
+                    let place = self.report.place(&entry.key.range);
+                    self.report.push(Diagnostic::warning("GR018", message).at(place, "not used"));
+                }
+            }
+        }
+    }
+}

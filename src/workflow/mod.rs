@@ -1,0 +1,96 @@
+//! The YAML format of workflows: read with places, lowered by hand, and checked against the types
+//! before anything runs.
+//!
+//! Start with [`load`]. The way of a file: `reader` → `lower` (with `heads` and `flow`, which say
+//! what may be pointed to and what may be written) → [`Workflow`] → a [`Graph`](crate::graph::Graph).
+
+mod codes;
+mod definition;
+mod expression;
+mod flow;
+mod heads;
+mod lower;
+mod nodes;
+mod policies;
+mod prompt;
+mod reader;
+mod registry;
+mod report;
+mod route;
+mod sections;
+mod shape;
+mod then;
+mod types;
+mod typing;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use thiserror::Error;
+
+use self::report::Report;
+pub use self::{
+    codes::{CODES, Code, title},
+    definition::{
+        AgentNode, AskNode, Defaults, NodeDefinition, NodeFactory, NodeKind, RunTestsNode, Runner,
+        SandboxSettings, SetNode, TestOutput, Workflow, WriteFilesNode,
+    },
+    expression::{EvaluateError, Expression, ExpressionView},
+    prompt::{Prompt, PromptError, PromptView},
+    registry::Registry,
+};
+use crate::diagnostic::{Diagnostics, SourceFile};
+
+/// A workflow cannot be loaded.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("cannot read the workflow `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is read, and something in it is wrong.
+    #[error("the workflow is not valid")]
+    Invalid(Diagnostics),
+}
+
+/// Reads and checks a workflow and its prompts; the findings are warnings.
+///
+/// Paths in it start at its folder, or at the one above.
+///
+/// # Errors
+///
+/// Fails when the file cannot be read, and with every finding when one of them is an error.
+pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics), LoadError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    let file = Arc::new(SourceFile { name: path.display().to_string(), text });
+    let folder = path.parent().unwrap_or(Path::new(""));
+    parse(file, folder, registry).map_err(LoadError::Invalid)
+}
+
+/// Checks a workflow that is read already; the findings are warnings.
+///
+/// # Errors
+///
+/// Fails with every finding when one of them is an error.
+pub fn parse(
+    file: Arc<SourceFile>,
+    folder: &Path,
+    registry: &Registry,
+) -> Result<(Workflow, Diagnostics), Diagnostics> {
+    let mut report = Report::new(file);
+    let Some(root) = reader::read(&mut report) else { return Err(report.into_findings()) };
+    let (workflow, report) = lower::lower(report, &root, folder, registry);
+    let findings = report.into_findings();
+    match workflow {
+        Some(workflow) => findings.or_ok(workflow),
+        None => Err(findings),
+    }
+}

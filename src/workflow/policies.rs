@@ -1,0 +1,151 @@
+//! The conditions of a node: retries, bounds, what it resets and clears, where failures lead.
+
+use super::{
+    lower::Lowering,
+    reader::{Data, Entry, Yaml},
+    shape::Section,
+};
+use crate::{
+    diagnostic::Diagnostic,
+    graph::{Backoff, Catch, ErrorKind, Policies, Target},
+    id::NodeName,
+};
+
+/// More tries than this are a mistake.
+const ATTEMPTS_MAX: u32 = 20;
+
+/// The keys that every node takes.
+pub(super) const COMMON: &[&str] = &[
+    "about",
+    "then",
+    "max_visits",
+    "exhausted",
+    "resets",
+    "clears",
+    "emits",
+    "catch",
+    "timeout",
+    "retry",
+];
+
+impl Lowering<'_> {
+    pub(super) fn read_policies(&mut self, name: &NodeName, section: &Section<'_>) -> Policies {
+        let asks = section.get("ask").is_some();
+        let timeout = section.get("timeout").and_then(|it| self.report.duration(it, "`timeout`"));
+        let max_visits =
+            section.get("max_visits").and_then(|it| self.report.count(it, "`max_visits`", 1));
+        let exhausted = section.get("exhausted").and_then(|it| self.read_target(it, "`exhausted`"));
+        if let (Some(key), None) = (section.key("exhausted"), section.get("max_visits")) {
+            let message =
+                format!("`{name}` says where to go when its visits are used up, but not how many");
+            let place = self.report.place(&key.range);
+            let finding = Diagnostic::error("GR006", message).at(place, "without `max_visits`");
+            self.report.push(finding.help("add `max_visits: 3`"));
+        }
+        let retry = section.get("retry").and_then(|it| self.read_retry(it));
+        let resets = section.get("resets").map(|it| self.read_resets(it)).unwrap_or_default();
+        let clears = section.get("clears");
+        let clears = clears.map(|it| self.report.channels(it, "`clears`", &self.schema));
+        let emits = section.get("emits").and_then(|it| self.report.word(it, "`emits`"));
+        let catch = section.get("catch").map(|it| self.read_catch(it)).unwrap_or_default();
+        Policies {
+            retry: retry.unwrap_or_else(|| self.defaults.retry.clone()),
+            timeout: timeout.or(self.defaults.timeout.filter(|_| !asks)),
+            max_visits,
+            exhausted,
+            resets,
+            clears: clears.unwrap_or_default(),
+            catch: self.with_default_catch(name, catch),
+            emits: emits.and_then(|it| self.report.node_name(&it)).map(|it| it.to_string()),
+        }
+    }
+
+    /// The one node or end at which a key points.
+    pub(super) fn read_target(&mut self, yaml: &Yaml, what: &str) -> Option<Target> {
+        let word = self.report.word(yaml, what)?;
+        self.heads.resolve_one(&mut self.report, &word)
+    }
+
+    pub(super) fn read_retry(&mut self, yaml: &Yaml) -> Option<Backoff> {
+        let mut retry = Backoff::default();
+        let wanted = format!("a number of tries from 1 to {ATTEMPTS_MAX}");
+        let fits = |it: &u32| (1..=ATTEMPTS_MAX).contains(it);
+        if !matches!(yaml.data, Data::Map(_)) {
+            retry.attempts_max = self.report.number(yaml, "`retry`", &wanted, fits)?;
+            return Some(retry);
+        }
+        let keys = ["attempts", "initial", "max"];
+        let section = Section::read(&mut self.report, yaml, "`retry`", &keys)?;
+        let attempts = section.require(&mut self.report, "attempts", "write `attempts: 3`")?;
+        retry.attempts_max = self.report.number(attempts, "`attempts`", &wanted, fits)?;
+        if let Some(initial) = section.get("initial") {
+            retry.initial = self.report.duration(initial, "`initial`")?;
+        }
+        if let Some(max) = section.get("max") {
+            retry.max = self.report.duration(max, "`max`")?;
+        }
+        if retry.max < retry.initial {
+            let word = section.key("max").or(section.key("initial"))?;
+            self.report.bad_value(word, "the first wait is longer than the longest one", "");
+        }
+        Some(retry)
+    }
+
+    pub(super) fn read_catch(&mut self, yaml: &Yaml) -> Vec<Catch> {
+        let Data::Map(entries) = &yaml.data else {
+            let wanted = "a mapping from kinds of errors to nodes";
+            self.report.wrong_kind(yaml, "`catch`", wanted);
+            return Vec::new();
+        };
+        let mut catch = Vec::new();
+        for Entry { key, value } in entries {
+            let kind = match key.text.as_str() {
+                "any" => None,
+                word => match ErrorKind::ALL.into_iter().find(|it| it.as_str() == word) {
+                    Some(kind) => Some(kind),
+                    None => {
+                        let known = ErrorKind::ALL.map(ErrorKind::as_str);
+                        let known = known.into_iter().chain(["any"]);
+                        self.report.unknown("GR017", "kind of error", key, known);
+                        continue;
+                    }
+                },
+            };
+            if let Some(to) = self.read_target(value, "the target of a `catch`") {
+                catch.push(Catch { kind, to });
+            }
+        }
+        // `any` is for the others, wherever it is written.
+        catch.sort_by_key(|it| it.kind.is_none());
+        catch
+    }
+
+    /// Adds the defaults for what the node does not catch itself.
+    ///
+    /// A node is not caught by itself: where the default leads, its own failure is the run's.
+    fn with_default_catch(&self, name: &NodeName, mut catch: Vec<Catch>) -> Vec<Catch> {
+        for default in &self.defaults.catch {
+            let covered = catch.iter().any(|it| it.kind == default.kind || it.kind.is_none());
+            if !covered && default.to.node() != Some(name) {
+                catch.push(default.clone());
+            }
+        }
+        catch
+    }
+
+    fn read_resets(&mut self, yaml: &Yaml) -> Vec<NodeName> {
+        let mut resets = Vec::new();
+        for word in self.report.words(yaml, "`resets`") {
+            for target in self.heads.resolve(&mut self.report, &word) {
+                match target {
+                    Target::Node(node) => resets.push(node),
+                    Target::End | Target::Fail => {
+                        let message = format!("`{}` has no visits to reset", word.text);
+                        self.report.bad_value(&word, message, "name a node");
+                    }
+                }
+            }
+        }
+        resets
+    }
+}

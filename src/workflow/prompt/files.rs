@@ -1,0 +1,164 @@
+//! Finds and compiles the prompt files of a workflow, each once.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use super::Prompt;
+use crate::{
+    diagnostic::{Diagnostic, Place, SourceFile},
+    workflow::{
+        reader::{Word, Yaml},
+        report::{Problem, Report, suggestion},
+    },
+};
+
+/// The largest prompt file, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A prompt and the text that its places point into.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedPrompt {
+    pub(crate) prompt: Prompt,
+    origin: Origin,
+}
+
+#[derive(Clone, Debug)]
+enum Origin {
+    File(Arc<SourceFile>),
+    /// Written in the workflow itself.
+    Inline(Yaml),
+}
+
+/// The prompts that were read so far.
+#[derive(Debug)]
+pub(crate) struct PromptFiles {
+    folder: PathBuf,
+    loaded: BTreeMap<PathBuf, Option<LoadedPrompt>>,
+}
+
+impl LoadedPrompt {
+    /// Compiles a text that is written in the workflow.
+    pub(crate) fn inline(report: &mut Report, yaml: &Yaml, what: &str) -> Option<Self> {
+        let word = report.word(yaml, what)?;
+        let name = format!("{} ({what})", report.file.name);
+        let origin = Origin::Inline(yaml.clone());
+        compiled(report, &name, &word.text, origin)
+    }
+
+    /// The place of some bytes of its text.
+    pub(crate) fn place(&self, report: &Report, problem: &Problem) -> Option<Place> {
+        self.origin.place(report, problem)
+    }
+}
+
+impl Origin {
+    fn place(&self, report: &Report, problem: &Problem) -> Option<Place> {
+        match self {
+            Self::File(file) => {
+                Some(Place { file: Arc::clone(file), range: problem.range.clone() })
+            }
+            Self::Inline(yaml) => report.place(&yaml.within(&report.file.text, &problem.range)),
+        }
+    }
+}
+
+impl PromptFiles {
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), loaded: BTreeMap::new() }
+    }
+
+    /// Reads the prompt at a path that is written in the workflow.
+    pub(crate) fn load(&mut self, report: &mut Report, path: &Word) -> Option<LoadedPrompt> {
+        self.load_or(report, path, "a path starts at the folder of the workflow or the one above")
+    }
+
+    /// Reads the prompt at a path; the help is for when there is none.
+    pub(crate) fn load_or(
+        &mut self,
+        report: &mut Report,
+        path: &Word,
+        help: &str,
+    ) -> Option<LoadedPrompt> {
+        let relative = Path::new(&path.text);
+        let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
+        if !stays || path.text.is_empty() {
+            report.bad_value(path, "the path of a prompt is relative and has no `..`", help);
+            return None;
+        }
+        let candidates = [self.folder.join(relative), above(&self.folder).join(relative)];
+        let Some(found) = candidates.iter().find(|it| it.is_file()) else {
+            let near =
+                nearby(&candidates[0], relative).or_else(|| nearby(&candidates[1], relative));
+            let finding = Diagnostic::error("GR013", format!("there is no prompt `{}`", path.text));
+            let finding = finding.at(report.place(&path.range), "no such file");
+            report.push(finding.help(near.unwrap_or_else(|| help.to_owned())));
+            return None;
+        };
+        if !self.loaded.contains_key(found) {
+            let prompt = read(report, found, path);
+            self.loaded.insert(found.clone(), prompt);
+        }
+        self.loaded.get(found).cloned().flatten()
+    }
+}
+
+fn read(report: &mut Report, found: &Path, path: &Word) -> Option<LoadedPrompt> {
+    let name = found.display().to_string();
+    let too_large = fs::metadata(found).is_ok_and(|it| it.len() > BYTES_MAX);
+    let text = match fs::read_to_string(found) {
+        Ok(_) if too_large => Err(format!("it is larger than {BYTES_MAX} bytes")),
+        Ok(text) => Ok(text),
+        Err(error) => Err(error.to_string()),
+    };
+    match text {
+        Ok(text) => {
+            let file = Arc::new(SourceFile { name: name.clone(), text });
+            let text = Arc::clone(&file);
+            compiled(report, &name, &text.text, Origin::File(file))
+        }
+        Err(reason) => {
+            let message = format!("the prompt `{}` cannot be read: {reason}", path.text);
+            let place = report.place(&path.range);
+            report.push(Diagnostic::error("GR013", message).at(place, "this file"));
+            None
+        }
+    }
+}
+
+fn compiled(report: &mut Report, name: &str, text: &str, origin: Origin) -> Option<LoadedPrompt> {
+    match Prompt::compile(name, text) {
+        Ok(prompt) => Some(LoadedPrompt { prompt, origin }),
+        Err(problem) => {
+            let place = origin.place(report, &problem);
+            report.push_problem(problem, place);
+            None
+        }
+    }
+}
+
+/// The folder above; `graphs/x.yaml` and `prompts/y.md` stand side by side.
+fn above(folder: &Path) -> PathBuf {
+    match folder.components().next_back() {
+        Some(Component::Normal(_)) => folder.parent().unwrap_or(folder).to_owned(),
+        _ => folder.join(".."),
+    }
+}
+
+/// A suggestion out of the files that are there instead.
+fn nearby(missing: &Path, relative: &Path) -> Option<String> {
+    let name = missing.file_name()?.to_str()?;
+    let files = fs::read_dir(missing.parent()?).ok()?;
+    let mut names: Vec<String> =
+        files.filter_map(|it| it.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    let folder = relative.parent().unwrap_or(Path::new(""));
+    let near = crate::diagnostic::did_you_mean(name, names.iter().map(String::as_str));
+    match near {
+        Some(near) => Some(format!("did you mean `{}`?", folder.join(near).display())),
+        None => suggestion(name, names.iter().map(String::as_str)),
+    }
+}

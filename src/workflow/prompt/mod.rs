@@ -1,0 +1,212 @@
+//! Prompts: minijinja templates in strict mode, compiled and checked when a workflow is loaded.
+//!
+//! A prompt stands alone (no includes), never escapes for HTML, and sees every written field of
+//! the state by name, `visit`, `max_visits`, `via` and, in a dispatched task, `item`.
+
+mod checker;
+mod files;
+mod json;
+mod names;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, value::Serde};
+use thiserror::Error;
+
+pub(super) use self::{
+    checker::PromptScope,
+    files::{LoadedPrompt, PromptFiles},
+};
+use super::report::Problem;
+use crate::{
+    graph::{Input, Via},
+    state::State,
+};
+
+/// The name of the one template of an environment.
+const TEMPLATE: &str = "prompt";
+
+/// A compiled template.
+#[derive(Clone)]
+pub struct Prompt {
+    name: Arc<str>,
+    text: Arc<str>,
+    environment: Arc<Environment<'static>>,
+    /// The variables it may look at; the state is not converted for others.
+    variables: Arc<BTreeSet<String>>,
+}
+
+/// What a prompt sees.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptView<'a> {
+    /// The state.
+    pub state: &'a State,
+    /// How often the node has run since its count was last reset, this time included.
+    pub visit: u32,
+    /// The bound of `visit`.
+    pub max_visits: Option<u32>,
+    /// By which way the run came to the node.
+    pub via: &'a Via,
+    /// What started the node.
+    pub input: &'a Input,
+}
+
+/// A prompt cannot be rendered in a state.
+#[derive(Debug, Error)]
+#[error("the prompt `{prompt}` cannot be rendered")]
+pub struct PromptError {
+    prompt: String,
+    source: minijinja::Error,
+}
+
+impl Prompt {
+    /// Compiles a text; the name is what messages call it.
+    pub(crate) fn compile(name: &str, text: &str) -> Result<Self, Problem> {
+        let environment = environment(text).map_err(|error| syntax_problem(&error, text))?;
+        let template = environment.get_template(TEMPLATE);
+        let variables = match &template {
+            Ok(template) => template.undeclared_variables(false).into_iter().collect(),
+            Err(error) => return Err(syntax_problem(error, text)),
+        };
+        Ok(Self {
+            name: name.into(),
+            text: text.into(),
+            environment: Arc::new(environment),
+            variables: Arc::new(variables),
+        })
+    }
+
+    /// Checks every name in it against what it will see.
+    pub(crate) fn check(&self, scope: PromptScope<'_>) -> Vec<Problem> {
+        checker::check(&self.text, scope)
+    }
+
+    /// Fills in the state.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it uses something that is not written, or a filter refuses a value.
+    pub fn render(&self, view: &PromptView<'_>) -> Result<String, PromptError> {
+        let template = self.environment.get_template(TEMPLATE);
+        let rendered = template.and_then(|it| it.render(self.context(view)));
+        rendered.map_err(|source| PromptError { prompt: self.name.to_string(), source })
+    }
+
+    /// Where it comes from: a path, or the place of a text in the workflow.
+    pub fn source_name(&self) -> &str {
+        &self.name
+    }
+
+    fn context(&self, view: &PromptView<'_>) -> Value {
+        let mut context: BTreeMap<&str, Value> = view
+            .state
+            .iter()
+            .filter(|(name, _)| self.variables.contains(*name))
+            .map(|(name, value)| (name, Value::from(Serde(value))))
+            .collect();
+        context.insert("visit", Value::from(view.visit));
+        if let Some(max_visits) = view.max_visits {
+            context.insert("max_visits", Value::from(max_visits));
+        }
+        if let Input::Value(item) = view.input {
+            context.insert("item", Value::from(Serde(item)));
+        }
+        let mut via = BTreeMap::from([("reason", view.via.reason().to_owned())]);
+        via.extend(view.via.node().map(|it| ("node", it.to_string())));
+        via.extend(view.via.error().map(|it| ("error", it)));
+        context.insert("via", Value::from(Serde(via)));
+        Value::from(Serde(context))
+    }
+}
+
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prompt({})", self.name)
+    }
+}
+
+fn environment(text: &str) -> Result<Environment<'static>, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.add_filter("tojson", json::tojson);
+    environment.add_template_owned(TEMPLATE, text.to_owned())?;
+    Ok(environment)
+}
+
+fn syntax_problem(error: &minijinja::Error, text: &str) -> Problem {
+    let range = error.range().unwrap_or_else(|| {
+        let line = error.line().unwrap_or(1).saturating_sub(1);
+        let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+        let length = text[start..].lines().next().map_or(0, str::len);
+        start..start + length
+    });
+    let message = error.detail().unwrap_or("the template cannot be parsed");
+    Problem::new("GR040", range, message, "here")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        graph::{ErrorKind, Failure},
+        id::{ChannelName, NodeName},
+        state::{Channel, Reducer, Schema, Update},
+    };
+
+    fn state(fields: &[(&str, serde_json::Value)]) -> State {
+        let name = |name: &str| ChannelName::parse(name).unwrap();
+        let channel =
+            |(it, _): &(&str, _)| Channel::new(name(it), json!({}), Reducer::Replace).unwrap();
+        let schema = Schema::new(fields.iter().map(channel)).unwrap();
+        let write = |update: Update, (it, value): &(&str, serde_json::Value)| {
+            if value.is_null() { update } else { update.write(name(it), value.clone()) }
+        };
+        let update = fields.iter().fold(Update::default(), write);
+        schema.apply(schema.empty(), [&update]).unwrap().0
+    }
+
+    fn rendered(text: &str, via: &Via) -> Result<String, PromptError> {
+        let state = state(&[
+            ("code", json!({"path": "a.py", "text": "if a < b & c: 'x'"})),
+            ("later", json!(null)),
+        ]);
+        let input = Input::State;
+        let view = PromptView { state: &state, visit: 2, max_visits: Some(3), via, input: &input };
+        Prompt::compile("p.md", text).unwrap().render(&view)
+    }
+
+    #[test]
+    fn a_prompt_sees_the_state_the_visit_and_the_way() {
+        let node = NodeName::parse("sse").unwrap();
+        let failure = Failure::new(ErrorKind::InvalidOutput, "no JSON at all");
+        let via = Via::Caught { node, failure };
+        let text = "{{ code.path }} {{ visit }}/{{ max_visits }} \
+                    {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
+        assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all false");
+        assert_eq!(rendered("{{ via.node is defined }}", &Via::Start).unwrap(), "false");
+    }
+
+    #[test]
+    fn code_is_shown_as_it_is() {
+        assert_eq!(rendered("{{ code.text }}", &Via::Start).unwrap(), "if a < b & c: 'x'");
+        assert_eq!(
+            rendered("{{ code | tojson }}", &Via::Start).unwrap(),
+            r#"{"path": "a.py", "text": "if a < b & c: 'x'"}"#
+        );
+        assert_eq!(rendered("{{ [1] | tojson(indent=2) }}", &Via::Start).unwrap(), "[\n  1\n]");
+    }
+
+    #[test]
+    fn what_is_not_written_is_an_error() {
+        let error = rendered("{{ later }}", &Via::Start).unwrap_err();
+        assert_eq!(error.to_string(), "the prompt `p.md` cannot be rendered");
+        assert!(rendered("{% if later %}{% endif %}", &Via::Start).is_err());
+    }
+}

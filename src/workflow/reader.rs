@@ -1,0 +1,354 @@
+//! Reads YAML into a tree in which every key and value knows its place.
+//!
+//! Scalars stay text: what a plain `off` or `5_000` means is decided by whoever knows what is
+//! wanted there, so nothing is changed on the way. Aliases are followed; tags are refused.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
+
+use super::report::Report;
+use crate::diagnostic::Diagnostic;
+
+/// The largest workflow file, in bytes; real ones have a few thousand.
+const BYTES_MAX: usize = 1 << 20;
+/// How deep lists and mappings may stand in each other.
+const DEPTH_MAX: usize = 32;
+/// How many values a file may hold once its aliases are followed.
+const VALUES_MAX: usize = 50_000;
+
+/// A value and the bytes it stands at.
+#[derive(Clone, Debug)]
+pub(super) struct Yaml {
+    pub(super) range: Range<usize>,
+    pub(super) data: Data,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Data {
+    Null,
+    Scalar {
+        text: String,
+        /// Neither quoted nor a block.
+        plain: bool,
+    },
+    List(Vec<Yaml>),
+    Map(Vec<Entry>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: Word,
+    pub(super) value: Yaml,
+}
+
+/// A text and the bytes it stands at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) text: String,
+    pub(super) range: Range<usize>,
+}
+
+/// Reads the file of the report; `None` once it is hopeless, which the report then says.
+pub(super) fn read(report: &mut Report) -> Option<Yaml> {
+    let file = std::sync::Arc::clone(&report.file);
+    if file.text.len() > BYTES_MAX {
+        let message = format!("the file is larger than {BYTES_MAX} bytes");
+        report.push(Diagnostic::error("GR001", message).at(report.place(&(0..0)), "here"));
+        return None;
+    }
+    let ends = [file.text.len()];
+    let offsets = file.text.char_indices().map(|(at, _)| at).chain(ends).collect();
+    let events = Parser::new_from_str(&file.text);
+    let mut reader = Reader { events, offsets, anchors: BTreeMap::new(), values: 0, report };
+    reader.document().ok()
+}
+
+impl Yaml {
+    /// The text of a scalar.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.data {
+            Data::Scalar { text, .. } => Some(text),
+            Data::Null | Data::List(_) | Data::Map(_) => None,
+        }
+    }
+
+    pub(super) fn word(&self) -> Option<Word> {
+        self.text().map(|text| Word { text: text.to_owned(), range: self.range.clone() })
+    }
+
+    /// The value of a key, if this is a mapping that has it.
+    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+        self.entries().iter().find(|it| it.key.text == key).map(|it| &it.value)
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        match &self.data {
+            Data::Map(entries) => entries,
+            Data::Null | Data::Scalar { .. } | Data::List(_) => &[],
+        }
+    }
+
+    pub(super) fn items(&self) -> &[Self] {
+        match &self.data {
+            Data::List(items) => items,
+            Data::Null | Data::Scalar { .. } | Data::Map(_) => &[],
+        }
+    }
+
+    /// The bytes of the file that hold some bytes of this scalar's text.
+    ///
+    /// A text with escapes or folded lines stands otherwise in the file; then it is all of it.
+    pub(super) fn within(&self, file: &str, inner: &Range<usize>) -> Range<usize> {
+        let Some(text) = self.text() else { return self.range.clone() };
+        for quotes in [0, 1] {
+            let start = self.range.start + quotes;
+            if file.get(start..start + text.len()) == Some(text) {
+                return start + inner.start..start + inner.end.max(inner.start);
+            }
+        }
+        self.range.clone()
+    }
+
+    fn size(&self) -> usize {
+        match &self.data {
+            Data::Null | Data::Scalar { .. } => 1,
+            Data::List(items) => 1 + items.iter().map(Self::size).sum::<usize>(),
+            Data::Map(entries) => 1 + entries.iter().map(|it| it.value.size()).sum::<usize>(),
+        }
+    }
+}
+
+/// The file cannot be read on; the report says why.
+struct Hopeless;
+
+struct Reader<'a> {
+    events: Parser<'a, StrInput<'a>>,
+    /// The byte of each character, as the parser counts characters.
+    offsets: Vec<usize>,
+    anchors: BTreeMap<usize, Yaml>,
+    values: usize,
+    report: &'a mut Report,
+}
+
+impl<'a> Reader<'a> {
+    fn document(&mut self) -> Result<Yaml, Hopeless> {
+        let root = loop {
+            match self.next()? {
+                (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => (),
+                (Event::StreamEnd, range) => return self.hopeless(&range, "the file is empty"),
+                (event, range) => break self.value(event, range, 0)?,
+            }
+        };
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(root),
+                (Event::DocumentStart(_), range) => {
+                    return self.hopeless(&range, "a file holds one workflow, not several");
+                }
+                _ => (),
+            }
+        }
+    }
+
+    fn value(
+        &mut self,
+        event: Event<'a>,
+        range: Range<usize>,
+        depth: usize,
+    ) -> Result<Yaml, Hopeless> {
+        self.values += 1;
+        if self.values > VALUES_MAX {
+            return self.hopeless(&range, &format!("the file holds more than {VALUES_MAX} values"));
+        }
+        if depth > DEPTH_MAX {
+            return self.hopeless(&range, &format!("nested deeper than {DEPTH_MAX} levels"));
+        }
+        let (anchor, value) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                if let Some(tag) = tag {
+                    self.refuse_tag(&range, &tag.to_string());
+                }
+                (anchor, self.scalar(&text, style, range))
+            }
+            Event::SequenceStart(anchor, tag) => {
+                if let Some(tag) = tag {
+                    self.refuse_tag(&range, &tag.to_string());
+                }
+                (anchor, self.list(range.start, depth)?)
+            }
+            Event::MappingStart(anchor, tag) => {
+                if let Some(tag) = tag {
+                    self.refuse_tag(&range, &tag.to_string());
+                }
+                (anchor, self.map(range.start, depth)?)
+            }
+            Event::Alias(anchor) => return self.alias(anchor, &range),
+            _ => return self.hopeless(&range, "a value is missing"),
+        };
+        if anchor > 0 {
+            self.anchors.insert(anchor, value.clone());
+        }
+        Ok(value)
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, range: Range<usize>) -> Yaml {
+        if let Some(kind) = secret_in(text) {
+            let message = format!("this looks like {kind}, written into the file");
+            self.report.push(
+                Diagnostic::error("GR047", message)
+                    .at(self.report.place(&range), "a secret")
+                    .help("take it out and revoke it; keys are read from the environment"),
+            );
+        }
+        let plain = style == ScalarStyle::Plain;
+        if plain && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
+            return Yaml { range, data: Data::Null };
+        }
+        Yaml { range, data: Data::Scalar { text: text.to_owned(), plain } }
+    }
+
+    fn list(&mut self, start: usize, depth: usize) -> Result<Yaml, Hopeless> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, range) => {
+                    let end = range.end.max(start);
+                    return Ok(Yaml { range: start..end, data: Data::List(items) });
+                }
+                (event, range) => items.push(self.value(event, range, depth + 1)?),
+            }
+        }
+    }
+
+    fn map(&mut self, start: usize, depth: usize) -> Result<Yaml, Hopeless> {
+        let mut entries = Vec::new();
+        let mut keys: BTreeMap<String, Range<usize>> = BTreeMap::new();
+        loop {
+            let (event, range) = self.next()?;
+            if event == Event::MappingEnd {
+                let end = range.end.max(start);
+                return Ok(Yaml { range: start..end, data: Data::Map(entries) });
+            }
+            let is_text = matches!(event, Event::Scalar(..));
+            let key = self.value(event, range, depth + 1)?;
+            let (event, range) = self.next()?;
+            let mut value = self.value(event, range, depth + 1)?;
+            let written = self.report.file.text.get(key.range.clone()).unwrap_or_default();
+            let text = key.text().unwrap_or(written).to_owned();
+            if !is_text {
+                self.refuse_key(&key.range);
+            } else if let Some(first) = keys.get(&text) {
+                self.refuse_twice(&text, &key.range, &first.clone());
+            } else {
+                if value.range.is_empty() {
+                    // An absent value has no place of its own.
+                    value.range = key.range.clone();
+                }
+                keys.insert(text.clone(), key.range.clone());
+                entries.push(Entry { key: Word { text, range: key.range }, value });
+            }
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, range: &Range<usize>) -> Result<Yaml, Hopeless> {
+        let Some(value) = self.anchors.get(&anchor).cloned() else {
+            return self.hopeless(range, "an alias stands inside the value it names");
+        };
+        self.values += value.size();
+        if self.values > VALUES_MAX {
+            return self.hopeless(range, &format!("aliases make more than {VALUES_MAX} values"));
+        }
+        Ok(value)
+    }
+
+    fn refuse_tag(&mut self, range: &Range<usize>, tag: &str) {
+        self.report.push(
+            Diagnostic::error(
+                "GR001",
+                format!("YAML reads `{tag}` as a tag, which means nothing here"),
+            )
+            .at(self.report.place(range), "starts with `!`")
+            .help("quote the whole value"),
+        );
+    }
+
+    fn refuse_key(&mut self, range: &Range<usize>) {
+        self.report.push(
+            Diagnostic::error("GR005", "a key is a text")
+                .at(self.report.place(range), "no text")
+                .help("a value that starts with `{` or `[` must be quoted"),
+        );
+    }
+
+    fn refuse_twice(&mut self, key: &str, second: &Range<usize>, first: &Range<usize>) {
+        self.report.push(
+            Diagnostic::error("GR002", format!("the key `{key}` is given twice"))
+                .at(self.report.place(second), "again")
+                .at(self.report.place(first), "first"),
+        );
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Range<usize>), Hopeless> {
+        match self.events.next_event() {
+            Some(Ok((event, Span { start, end }))) => {
+                let start = self.offset(start);
+                Ok((event, start..self.offset(end).max(start)))
+            }
+            Some(Err(error)) => {
+                let at = self.offset(*error.marker());
+                let finding = Diagnostic::error("GR001", error.info())
+                    .at(self.report.place(&(at..at)), "YAML cannot be read on from here");
+                let finding = match self.tab_before(at) {
+                    true => finding.help("indent with spaces; YAML takes no tabs"),
+                    false => finding,
+                };
+                self.report.push(finding);
+                Err(Hopeless)
+            }
+            None => Ok((Event::StreamEnd, 0..0)),
+        }
+    }
+
+    fn offset(&self, marker: Marker) -> usize {
+        self.offsets.get(marker.index()).or(self.offsets.last()).copied().unwrap_or_default()
+    }
+
+    /// Whether a line near a place is indented with a tab.
+    fn tab_before(&self, at: usize) -> bool {
+        let text = &self.report.file.text;
+        let end = text[at..].find('\n').map_or(text.len(), |line| at + line);
+        let indented =
+            |line: &str| line.chars().take_while(|it| it.is_whitespace()).any(|it| it == '\t');
+        text[..end].lines().rev().take(2).any(indented)
+    }
+
+    fn hopeless<T>(&mut self, range: &Range<usize>, message: &str) -> Result<T, Hopeless> {
+        self.report.push(Diagnostic::error("GR001", message).at(self.report.place(range), "here"));
+        Err(Hopeless)
+    }
+}
+
+/// The kind of secret that a text looks like, by the marks providers put on their keys.
+fn secret_in(text: &str) -> Option<&'static str> {
+    const MARKS: &[(&str, usize, &str)] = &[
+        ("sk-", 20, "an API key"),
+        ("AKIA", 16, "an AWS access key"),
+        ("AIza", 30, "a Google API key"),
+        ("ghp_", 30, "a GitHub token"),
+        ("github_pat_", 30, "a GitHub token"),
+        ("xoxb-", 20, "a Slack token"),
+        ("hf_", 30, "a Hugging Face token"),
+    ];
+    if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
+        return Some("a private key");
+    }
+    let word = |it: char| !(it.is_ascii_alphanumeric() || it == '-' || it == '_');
+    text.split(word).find_map(|word| {
+        let digits = word.chars().any(|it| it.is_ascii_digit());
+        let long = |(mark, length, _): &&(&str, usize, &str)| {
+            digits && word.starts_with(mark) && word.len() >= mark.len() + length
+        };
+        MARKS.iter().find(long).map(|(_, _, kind)| *kind)
+    })
+}

@@ -1,0 +1,59 @@
+//! What a workflow may name that is written in Rust.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use crate::{graph::Node, state::Schema};
+
+/// The states and nodes that workflows may name.
+#[derive(Clone, Default)]
+pub struct Registry {
+    states: BTreeMap<String, Schema>,
+    nodes: BTreeMap<String, Arc<dyn Node>>,
+}
+
+impl Registry {
+    /// A registry with the states and nodes of this library.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a state: what `state: NAME` means.
+    #[must_use]
+    pub fn state(mut self, name: &str, schema: Schema) -> Self {
+        self.states.insert(name.to_owned(), schema);
+        self
+    }
+
+    /// Adds a node: what `node: NAME` means.
+    #[must_use]
+    pub fn node(mut self, name: &str, node: Arc<dyn Node>) -> Self {
+        self.nodes.insert(name.to_owned(), node);
+        self
+    }
+
+    /// The node registered under a name.
+    pub fn custom(&self, name: &str) -> Option<Arc<dyn Node>> {
+        self.nodes.get(name).map(Arc::clone)
+    }
+
+    pub(super) fn schema(&self, name: &str) -> Option<&Schema> {
+        self.states.get(name)
+    }
+
+    pub(super) fn states(&self) -> impl Iterator<Item = &str> {
+        self.states.keys().map(String::as_str)
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("states", &self.states.keys())
+            .field("nodes", &self.nodes.keys())
+            .finish()
+    }
+}

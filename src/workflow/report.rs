@@ -1,0 +1,114 @@
+//! Where the findings of one load are collected.
+
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
+
+use crate::diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean};
+
+/// A file with more mistakes than this is not a workflow; the rest is not looked at.
+const FINDINGS_MAX: usize = 500;
+
+/// The findings about one workflow file and its prompts.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(super) file: Arc<SourceFile>,
+    findings: Diagnostics,
+    /// What was said of which place, so that a prompt shared by nodes is not blamed once for each.
+    said: BTreeSet<(&'static str, String, usize, String)>,
+}
+
+/// A mistake inside a text that does not know where it stands: an expression, a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) code: &'static str,
+    /// The bytes of the text.
+    pub(crate) range: Range<usize>,
+    pub(crate) message: String,
+    pub(crate) label: String,
+    pub(crate) help: Option<String>,
+}
+
+impl Report {
+    pub(super) fn new(file: Arc<SourceFile>) -> Self {
+        Self { file, findings: Diagnostics::default(), said: BTreeSet::new() }
+    }
+
+    /// The place of some bytes of the workflow file.
+    pub(super) fn place(&self, range: &Range<usize>) -> Option<Place> {
+        Some(Place { file: Arc::clone(&self.file), range: range.clone() })
+    }
+
+    pub(super) fn push(&mut self, finding: Diagnostic) {
+        let (name, start) = match finding.labels.first() {
+            Some(label) => (label.place.file.name.clone(), label.place.range.start),
+            None => (String::new(), 0),
+        };
+        let new = self.said.len() < FINDINGS_MAX
+            && self.said.insert((finding.code, name, start, finding.message.clone()));
+        if new {
+            self.findings.push(finding);
+        }
+    }
+
+    pub(super) fn push_problem(&mut self, problem: Problem, place: Option<Place>) {
+        let Problem { code, range: _, message, label, help } = problem;
+        let finding = Diagnostic::error(code, message).at(place, label);
+        self.push(Diagnostic { help, ..finding });
+    }
+
+    /// Reports a word that names nothing, with the nearest one that does.
+    pub(super) fn unknown<'n>(
+        &mut self,
+        code: &'static str,
+        kind: &str,
+        word: &super::reader::Word,
+        known: impl IntoIterator<Item = &'n str>,
+    ) {
+        let help = suggestion(&word.text, known)
+            .unwrap_or_else(|| format!("this workflow declares no {kind}"));
+        let message = format!("there is no {kind} `{}`", word.text);
+        self.push(
+            Diagnostic::error(code, message)
+                .at(self.place(&word.range), format!("no such {kind}"))
+                .help(help),
+        );
+    }
+
+    pub(super) fn into_findings(self) -> Diagnostics {
+        self.findings
+    }
+}
+
+impl Problem {
+    pub(crate) fn new(
+        code: &'static str,
+        range: Range<usize>,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Self {
+        Self { code, range, message: message.into(), label: label.into(), help: None }
+    }
+
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// "did you mean …?", or the list of what there is; `None` if there is nothing.
+pub(crate) fn suggestion<'n>(
+    word: &str,
+    known: impl IntoIterator<Item = &'n str>,
+) -> Option<String> {
+    const SHOWN_MAX: usize = 20;
+    let known: Vec<&str> = known.into_iter().collect();
+    if let Some(near) = did_you_mean(word, known.iter().copied()) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    let shown = known.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+    match known.len() {
+        0 => None,
+        1..=SHOWN_MAX => Some(format!("there is: {shown}")),
+        _ => Some(format!("there is: {shown}, …")),
+    }
+}

@@ -1,0 +1,126 @@
+//! The routes of a workflow, as a run asks them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{EvaluateError, Expression, ExpressionView};
+use crate::{
+    graph::{Hop, Route, RouteError, RouteView, Target, Way},
+    id::ChannelName,
+};
+
+/// Cases that are tried in order.
+#[derive(Debug)]
+pub(super) struct Cases {
+    cases: Vec<Case>,
+    ways: Vec<Way>,
+    reads: Vec<ChannelName>,
+}
+
+#[derive(Debug)]
+pub(super) struct Case {
+    /// `None` always holds.
+    pub(super) when: Option<Expression>,
+    pub(super) to: Vec<Target>,
+}
+
+/// A target for each value.
+#[derive(Debug)]
+pub(super) struct Match {
+    on: Expression,
+    arms: BTreeMap<String, Vec<Target>>,
+    ways: Vec<Way>,
+}
+
+impl Cases {
+    pub(super) fn new(cases: Vec<Case>) -> Self {
+        let label = |it: &Case| match &it.when {
+            Some(when) => when.source().to_owned(),
+            None => "else".to_owned(),
+        };
+        let ways = cases.iter().flat_map(|it| ways(&it.to, &label(it))).collect();
+        let read = cases.iter().filter_map(|it| it.when.as_ref()).flat_map(Expression::reads);
+        let reads: BTreeSet<ChannelName> = read.cloned().collect();
+        Self { ways, reads: reads.into_iter().collect(), cases }
+    }
+}
+
+impl Match {
+    /// A match whose ways are in the order of the given values.
+    pub(super) fn new(
+        on: Expression,
+        arms: BTreeMap<String, Vec<Target>>,
+        order: Vec<String>,
+    ) -> Self {
+        let arm = |value: &String| arms.get(value).map(|to| ways(to, value));
+        let ways = order.iter().filter_map(arm).flatten().collect();
+        Self { on, arms, ways }
+    }
+}
+
+impl Route for Cases {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(&self.reads)
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        for case in &self.cases {
+            let holds = match &case.when {
+                Some(when) => {
+                    let value = evaluated(when, view)?;
+                    value.as_bool().ok_or_else(|| failed(when, format!("`{value}` is no bool")))?
+                }
+                None => true,
+            };
+            if holds {
+                return Ok(hops(&case.to));
+            }
+        }
+        // Loading makes sure of a last case without a condition.
+        Ok(Vec::new())
+    }
+}
+
+impl Route for Match {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(self.on.reads())
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        let value = evaluated(&self.on, view)?;
+        let word = match &value {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let to = self.arms.get(&word);
+        to.map(|it| hops(it)).ok_or_else(|| failed(&self.on, format!("no target for `{word}`")))
+    }
+}
+
+fn ways(to: &[Target], label: &str) -> Vec<Way> {
+    to.iter().map(|to| Way { to: to.clone(), label: Some(label.to_owned()) }).collect()
+}
+
+fn hops(to: &[Target]) -> Vec<Hop> {
+    to.iter().cloned().map(Hop::To).collect()
+}
+
+fn evaluated(
+    expression: &Expression,
+    view: &RouteView<'_>,
+) -> Result<serde_json::Value, RouteError> {
+    let view = ExpressionView { state: view.state, visits: view.visits, output_dir: None };
+    let failed = |error: EvaluateError| failed(expression, error.to_string());
+    expression.evaluate(&view).map_err(failed)
+}
+
+fn failed(expression: &Expression, reason: String) -> RouteError {
+    RouteError::Expression { expression: expression.source().to_owned(), reason }
+}

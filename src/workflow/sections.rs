@@ -1,0 +1,201 @@
+//! The sections beside the nodes: models, agents, sandboxes, defaults, limits.
+
+use std::time::Duration;
+
+use super::{
+    SandboxSettings,
+    lower::Lowering,
+    prompt::LoadedPrompt,
+    reader::{Data, Entry, Word, Yaml},
+    shape::Section,
+};
+use crate::{diagnostic::Diagnostic, graph::Limits};
+
+/// The memory of a sandbox that says nothing of it.
+const MEMORY_BYTES: u64 = 2 << 30;
+/// The time of a sandbox that says nothing of it.
+const TIME: Duration = Duration::from_mins(1);
+/// How often an answer is mended if nothing is said of it.
+const REPAIRS: u32 = 2;
+
+/// An agent as it is declared.
+#[derive(Clone, Debug)]
+pub(super) struct Agent {
+    pub(super) models: Vec<String>,
+    pub(super) system: Option<LoadedPrompt>,
+    pub(super) temperature: Option<f64>,
+}
+
+impl Lowering<'_> {
+    /// Reads what nodes point to, in the order in which it points to itself.
+    pub(super) fn read_sections(&mut self, top: &Section<'_>) {
+        for Entry { key, value } in self.entries(top, "models") {
+            let models = self.read_model(value);
+            self.models.insert(key.text.clone(), models);
+        }
+        for Entry { key, value } in self.entries(top, "agents") {
+            let agent = self.read_agent(key, value);
+            // A broken agent is there all the same, so that the nodes which name it are right.
+            let nobody = Agent { models: Vec::new(), system: None, temperature: None };
+            self.agents.insert(key.text.clone(), agent.unwrap_or(nobody));
+        }
+        for Entry { key, value } in self.entries(top, "sandboxes") {
+            let settings = self.read_sandbox(key, value);
+            self.sandboxes.insert(key.text.clone(), settings);
+        }
+        self.read_defaults(top);
+    }
+
+    fn entries<'y>(&mut self, top: &Section<'y>, key: &str) -> &'y [Entry] {
+        let Some(yaml) = top.get(key) else { return &[] };
+        if !matches!(yaml.data, Data::Map(_)) {
+            self.report.wrong_kind(yaml, &format!("`{key}`"), "a mapping");
+        }
+        yaml.entries()
+    }
+
+    fn read_model(&mut self, yaml: &Yaml) -> Vec<String> {
+        let mut models = Vec::new();
+        for word in self.report.words(yaml, "a model") {
+            let parts = word.text.split_once('/');
+            let whole = parts.is_some_and(|(provider, model)| {
+                !provider.is_empty()
+                    && !model.is_empty()
+                    && !word.text.contains(char::is_whitespace)
+            });
+            if whole {
+                models.push(word.text);
+            } else {
+                let message = format!("`{}` is not `provider/model`", word.text);
+                self.report.bad_value(&word, message, "write `openai/gpt-5-mini`");
+            }
+        }
+        models
+    }
+
+    fn read_agent(&mut self, key: &Word, yaml: &Yaml) -> Option<Agent> {
+        const KEYS: &[&str] = &["model", "system", "temperature", "about"];
+        let what = format!("the agent `{}`", key.text);
+        let section = Section::read(&mut self.report, yaml, &what, KEYS)?;
+        if let Some(about) = section.get("about") {
+            self.report.word(about, "`about`");
+        }
+        let help = "name one of `models`";
+        let model = section.require(&mut self.report, "model", help);
+        let models = model.map(|it| self.find_model(it)).unwrap_or_default();
+        let system = section.get("system").and_then(|it| {
+            let path = self.report.word(it, "`system`")?;
+            self.prompts.load(&mut self.report, &path)
+        });
+        let temperature = section.get("temperature").and_then(|it| {
+            let fits = |it: &f64| (0.0..=2.0).contains(it);
+            self.report.number(it, "`temperature`", "a number from 0 to 2", fits)
+        });
+        Some(Agent { models, system, temperature })
+    }
+
+    fn find_model(&mut self, yaml: &Yaml) -> Vec<String> {
+        let Some(word) = self.report.word(yaml, "`model`") else { return Vec::new() };
+        self.uses("models", &word.text);
+        if let Some(models) = self.models.get(&word.text) {
+            return models.clone();
+        }
+        let known = self.models.keys().map(String::as_str);
+        self.report.unknown("GR012", "model", &word, known);
+        Vec::new()
+    }
+
+    fn read_sandbox(&mut self, key: &Word, yaml: &Yaml) -> SandboxSettings {
+        const KEYS: &[&str] = &["network", "memory", "time", "python"];
+        let mut settings =
+            SandboxSettings { memory_bytes: MEMORY_BYTES, time: TIME, requirements: Vec::new() };
+        let what = format!("the sandbox `{}`", key.text);
+        let Some(section) = Section::read(&mut self.report, yaml, &what, KEYS) else {
+            return settings;
+        };
+        if let Some(word) = section.get("network").and_then(|it| self.report.word(it, "`network`"))
+            && word.text != "off"
+        {
+            let help = "write `network: off`";
+            self.report.bad_value(&word, "there is no network in a sandbox", help);
+        }
+        if let Some(memory) = section.get("memory").and_then(|it| self.report.bytes(it, "`memory`"))
+        {
+            settings.memory_bytes = memory;
+        }
+        if let Some(time) = section.get("time").and_then(|it| self.report.duration(it, "`time`")) {
+            settings.time = time;
+        }
+        let python = section
+            .get("python")
+            .and_then(|it| Section::read(&mut self.report, it, "`python`", &["requirements"]));
+        if let Some(yaml) = python.and_then(|it| it.get("requirements")) {
+            for word in self.report.words(yaml, "`requirements`") {
+                settings.requirements.extend(self.check_requirement(word));
+            }
+        }
+        settings
+    }
+
+    /// A requirement ends up on the command line of an installer.
+    fn check_requirement(&mut self, word: Word) -> Option<String> {
+        if word.text.contains("{{") || word.text.contains("${") {
+            let message = "text of the state must not become part of a command";
+            let place = self.report.place(&word.range);
+            let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
+            self.report.push(finding.help("name the package here"));
+            return None;
+        }
+        let allowed = |it: char| it.is_ascii_alphanumeric() || "._-[]<>=!~,*+ ".contains(it);
+        if !word.text.starts_with(|it: char| it.is_ascii_alphanumeric())
+            || !word.text.chars().all(allowed)
+        {
+            let message = format!("`{}` is no name of a package", word.text);
+            self.report.bad_value(&word, message, "write `pytest` or `pytest>=8`");
+            return None;
+        }
+        Some(word.text)
+    }
+
+    fn read_defaults(&mut self, top: &Section<'_>) {
+        self.defaults.repairs_max = REPAIRS;
+        let Some(yaml) = top.get("defaults") else { return };
+        let keys = ["retry", "timeout", "catch", "repair"];
+        let Some(section) = Section::read(&mut self.report, yaml, "`defaults`", &keys) else {
+            return;
+        };
+        if let Some(retry) = section.get("retry").and_then(|it| self.read_retry(it)) {
+            self.defaults.retry = retry;
+        }
+        let timeout = section.get("timeout");
+        self.defaults.timeout = timeout.and_then(|it| self.report.duration(it, "`timeout`"));
+        self.defaults.catch =
+            section.get("catch").map(|it| self.read_catch(it)).unwrap_or_default();
+        let repair = section.get("repair");
+        if let Some(repair) = repair.and_then(|it| self.report.count(it, "`repair`", 0)) {
+            self.defaults.repairs_max = repair;
+        }
+    }
+
+    pub(super) fn read_limits(&mut self, top: &Section<'_>) -> Limits {
+        const KEYS: &[&str] = &["steps", "tokens", "usd", "time", "exhausted", "concurrency"];
+        let mut limits = Limits::default();
+        let section = top.get("limits");
+        let section = section.and_then(|it| Section::read(&mut self.report, it, "`limits`", KEYS));
+        let Some(section) = section else { return limits };
+        let steps = section.get("steps").and_then(|it| self.report.count(it, "`steps`", 1));
+        limits.steps = steps.unwrap_or(limits.steps);
+        limits.tokens = section.get("tokens").and_then(|it| self.report.count(it, "`tokens`", 1));
+        limits.usd = section.get("usd").and_then(|it| {
+            let fits = |it: &f64| it.is_finite() && *it > 0.0;
+            self.report.number(it, "`usd`", "an amount above 0", fits)
+        });
+        limits.time = section.get("time").and_then(|it| self.report.duration(it, "`time`"));
+        let concurrency = section.get("concurrency");
+        let concurrency = concurrency.and_then(|it| self.report.count(it, "`concurrency`", 1));
+        limits.concurrency = concurrency.unwrap_or(limits.concurrency);
+        limits.exhausted =
+            section.get("exhausted").and_then(|it| self.read_target(it, "`exhausted`"));
+        limits
+    }
+}

@@ -1,0 +1,247 @@
+//! Reads the values of the format, by what is wanted at their place.
+
+use std::{fmt::Display, str::FromStr, time::Duration};
+
+use super::{
+    reader::{Data, Entry, Word, Yaml},
+    report::{Report, suggestion},
+};
+use crate::{
+    diagnostic::Diagnostic,
+    graph::Target,
+    id::{ChannelName, NodeName},
+    state::Schema,
+};
+
+/// The keys of the format that this version does not know what to do with.
+const LATER: &[&str] = &[
+    "map", "use", "tool", "run", "remember", "recall", "worktree", "join", "cache", "defer",
+    "when", "types", "tools",
+];
+
+/// A mapping whose keys are known.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    what: String,
+    yaml: &'a Yaml,
+    entries: Vec<&'a Entry>,
+}
+
+impl<'a> Section<'a> {
+    /// Takes a mapping, and reports every key that is not among the known ones.
+    pub(super) fn read(
+        report: &mut Report,
+        yaml: &'a Yaml,
+        what: &str,
+        known: &[&str],
+    ) -> Option<Self> {
+        let Data::Map(entries) = &yaml.data else {
+            report.wrong_kind(yaml, what, "a mapping");
+            return None;
+        };
+        let is_known = |entry: &&Entry| known.contains(&entry.key.text.as_str());
+        let (entries, others): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(is_known);
+        for Entry { key, .. } in others {
+            report.unknown_key(key, what, known);
+        }
+        Some(Self { what: what.to_owned(), yaml, entries })
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'a Yaml> {
+        self.entries.iter().find(|it| it.key.text == key).map(|it| &it.value)
+    }
+
+    /// The place of a key.
+    pub(super) fn key(&self, key: &str) -> Option<&'a Word> {
+        self.entries.iter().find(|it| it.key.text == key).map(|it| &it.key)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a Word> {
+        self.entries.iter().map(|it| &it.key)
+    }
+
+    /// The value of a key that must be there.
+    pub(super) fn require(&self, report: &mut Report, key: &str, help: &str) -> Option<&'a Yaml> {
+        let found = self.get(key);
+        if found.is_none() {
+            // The first key stands for the section, which may be as long as the file.
+            let place = self.entries.first().map_or(&self.yaml.range, |it| &it.key.range);
+            report.push(
+                Diagnostic::error("GR006", format!("{} has no `{key}`", self.what))
+                    .at(report.place(place), "here")
+                    .help(help),
+            );
+        }
+        found
+    }
+}
+
+impl Report {
+    fn unknown_key(&mut self, key: &Word, what: &str, known: &[&str]) {
+        if LATER.contains(&key.text.as_str()) {
+            let message = format!("this version does not support `{}` yet", key.text);
+            self.push(Diagnostic::error("GR004", message).at(self.place(&key.range), "not yet"));
+            return;
+        }
+        let help = suggestion(&key.text, known.iter().copied()).unwrap_or_default();
+        self.push(
+            Diagnostic::error("GR003", format!("{what} takes no key `{}`", key.text))
+                .at(self.place(&key.range), "not a key here")
+                .help(help),
+        );
+    }
+
+    pub(super) fn wrong_kind(&mut self, yaml: &Yaml, what: &str, wanted: &str) {
+        let found = match &yaml.data {
+            Data::Null => "nothing".to_owned(),
+            Data::Scalar { text, .. } if text.chars().count() <= 20 => format!("`{text}`"),
+            Data::Scalar { .. } => "a text".to_owned(),
+            Data::List(_) => "a list".to_owned(),
+            Data::Map(_) => "a mapping".to_owned(),
+        };
+        let source = self.file.text.get(yaml.range.clone()).unwrap_or_default();
+        let braces = matches!(yaml.data, Data::Map(_)) && source.starts_with('{');
+        let finding = Diagnostic::error("GR005", format!("{what} is {wanted}, not {found}"))
+            .at(self.place(&yaml.range), format!("expected {wanted}"));
+        self.push(if braces && wanted.contains("text") {
+            finding.help("a text that starts with `{` must be quoted")
+        } else {
+            finding
+        });
+    }
+
+    pub(super) fn bad_value(&mut self, word: &Word, message: impl Into<String>, help: &str) {
+        let finding = Diagnostic::error("GR009", message).at(self.place(&word.range), "here");
+        self.push(if help.is_empty() { finding } else { finding.help(help) });
+    }
+
+    pub(super) fn word(&mut self, yaml: &Yaml, what: &str) -> Option<Word> {
+        let word = yaml.word();
+        if word.is_none() {
+            self.wrong_kind(yaml, what, "a text");
+        }
+        word
+    }
+
+    /// One text, or a list of them.
+    pub(super) fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<Word> {
+        match &yaml.data {
+            Data::List(items) => {
+                let item = format!("each item of {what}");
+                items.iter().filter_map(|it| self.word(it, &item)).collect()
+            }
+            Data::Scalar { .. } => yaml.word().into_iter().collect(),
+            Data::Null | Data::Map(_) => {
+                self.wrong_kind(yaml, what, "a name or a list of names");
+                Vec::new()
+            }
+        }
+    }
+
+    /// A number within bounds.
+    pub(super) fn number<T>(
+        &mut self,
+        yaml: &Yaml,
+        what: &str,
+        wanted: &str,
+        fits: impl Fn(&T) -> bool,
+    ) -> Option<T>
+    where
+        T: FromStr,
+    {
+        let number = match &yaml.data {
+            Data::Scalar { text, plain: true } => text.replace('_', "").parse().ok(),
+            _ => None,
+        };
+        let number = number.filter(fits);
+        if number.is_none() {
+            self.wrong_kind(yaml, what, wanted);
+        }
+        number
+    }
+
+    /// A whole number from `min` on.
+    pub(super) fn count<T>(&mut self, yaml: &Yaml, what: &str, min: T) -> Option<T>
+    where
+        T: FromStr + PartialOrd + Display,
+    {
+        let wanted = format!("a whole number from {min} on");
+        self.number(yaml, what, &wanted, |it| *it >= min)
+    }
+
+    /// A span of time such as `90s`, `10m` or `1h30m`.
+    pub(super) fn duration(&mut self, yaml: &Yaml, what: &str) -> Option<Duration> {
+        let parsed = yaml.text().and_then(|it| it.parse::<jiff::SignedDuration>().ok());
+        let duration = parsed.and_then(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero());
+        if duration.is_none() {
+            self.wrong_kind(yaml, what, "a span of time such as `90s`, `10m` or `24h`");
+        }
+        duration
+    }
+
+    /// A number of bytes such as `512M` or `2G`.
+    pub(super) fn bytes(&mut self, yaml: &Yaml, what: &str) -> Option<u64> {
+        let parse = |text: &str| {
+            let units = [("K", 10), ("M", 20), ("G", 30)];
+            let (unit, shift) = units.into_iter().find(|(unit, _)| text.ends_with(unit))?;
+            let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            number.checked_mul(1 << shift).filter(|it| *it > 0)
+        };
+        let bytes = yaml.text().and_then(parse);
+        if bytes.is_none() {
+            self.wrong_kind(yaml, what, "an amount of memory such as `512M` or `2G`");
+        }
+        bytes
+    }
+
+    /// A field of the state.
+    pub(super) fn channel(&mut self, word: &Word, schema: &Schema) -> Option<ChannelName> {
+        let found = schema.channel(&word.text).map(|it| it.name().clone());
+        if found.is_none() {
+            let known = schema.channels().iter().map(|it| it.name().as_str());
+            self.unknown("GR021", "field of the state", word, known);
+        }
+        found
+    }
+
+    pub(super) fn channels(
+        &mut self,
+        yaml: &Yaml,
+        what: &str,
+        schema: &Schema,
+    ) -> Vec<ChannelName> {
+        let words = self.words(yaml, what);
+        let mut channels = Vec::new();
+        for word in words {
+            match self.channel(&word, schema) {
+                Some(channel) if channels.contains(&channel) => {
+                    let message = format!("{what} names `{channel}` twice");
+                    let finding = Diagnostic::error("GR002", message);
+                    self.push(finding.at(self.place(&word.range), "again"));
+                }
+                channel => channels.extend(channel),
+            }
+        }
+        channels
+    }
+
+    pub(super) fn node_name(&mut self, word: &Word) -> Option<NodeName> {
+        match NodeName::parse(&word.text) {
+            Ok(name) => Some(name),
+            Err(error) => {
+                let help = "letters, digits, `_` and `-`, not starting with a digit";
+                self.bad_value(word, error.to_string(), help);
+                None
+            }
+        }
+    }
+}
+
+/// The target that is built in under a name.
+pub(super) fn built_in(name: &str) -> Option<Target> {
+    match name {
+        "end" => Some(Target::End),
+        "fail" => Some(Target::Fail),
+        _ => None,
+    }
+}

@@ -1,0 +1,192 @@
+//! What follows a node: plain edges, joins, and routes that look at the state.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    Expression, Workflow,
+    lower::Lowering,
+    reader::{Data, Entry, Yaml},
+    report::suggestion,
+    route::{Case, Cases, Match},
+    shape::Section,
+};
+use crate::{
+    diagnostic::Diagnostic,
+    graph::{Edge, Route, Target},
+    id::NodeName,
+    state::Type,
+};
+
+impl Lowering<'_> {
+    pub(super) fn read_then(&mut self, from: &NodeName, then: &Yaml, workflow: &mut Workflow) {
+        let place = self.report.place(&then.range);
+        let route: Option<Arc<dyn Route>> = match &then.data {
+            Data::Map(_) => self.read_match(from, then).map(|it| Arc::new(it) as _),
+            Data::List(items) if has_cases(items) => {
+                Some(Arc::new(self.read_cases(from, then, items)))
+            }
+            Data::Null | Data::Scalar { .. } | Data::List(_) => {
+                let edge = |to| Edge::Then { from: from.clone(), to, place: place.clone() };
+                workflow.edges.extend(self.read_targets(then, "`then`").into_iter().map(edge));
+                return;
+            }
+        };
+        let from = from.clone();
+        workflow.edges.extend(route.map(|route| Edge::Route { from, route, place }));
+    }
+
+    /// What follows a `parallel` waits for all of its branches.
+    pub(super) fn read_parallel_then(
+        &mut self,
+        branches: &[NodeName],
+        then: &Yaml,
+        workflow: &mut Workflow,
+    ) {
+        let place = self.report.place(&then.range);
+        let conditional = match &then.data {
+            Data::Map(_) => true,
+            Data::List(items) => has_cases(items),
+            Data::Null | Data::Scalar { .. } => false,
+        };
+        if conditional {
+            let message = "what follows a parallel cannot depend on the state";
+            let finding = Diagnostic::error("GR039", message).at(place, "conditions");
+            self.report.push(finding.help("lead to one node, and route from there"));
+            return;
+        }
+        for target in self.read_targets(then, "`then`") {
+            match target {
+                Target::Node(to) => {
+                    let from = branches.to_vec();
+                    workflow.edges.push(Edge::Join { from, to, place: place.clone() });
+                }
+                // The branches end in the same step, so the run ends after all of them.
+                end => {
+                    let edge = |from: &NodeName| {
+                        let (from, to) = (from.clone(), end.clone());
+                        Edge::Then { from, to, place: place.clone() }
+                    };
+                    workflow.edges.extend(branches.iter().map(edge));
+                }
+            }
+        }
+    }
+
+    fn read_targets(&mut self, yaml: &Yaml, what: &str) -> Vec<Target> {
+        let words = self.report.words(yaml, what);
+        words.iter().flat_map(|it| self.heads.resolve(&mut self.report, it)).collect()
+    }
+
+    fn read_cases(&mut self, from: &NodeName, then: &Yaml, items: &[Yaml]) -> Cases {
+        let written = self.flow.after(from);
+        let mut cases = Vec::new();
+        let mut otherwise: Option<&Yaml> = None;
+        for item in items {
+            if let Some(otherwise) = otherwise {
+                let finding =
+                    Diagnostic::error("GR025", "a case after the last one is never reached");
+                let finding = finding.at(self.report.place(&item.range), "never reached");
+                self.report.push(finding.at(self.report.place(&otherwise.range), "always taken"));
+            }
+            // `when` is a key of a case, though not of a node in this version.
+            let Some(case) = Section::read(&mut self.report, item, "a case", &["when", "to"])
+            else {
+                continue;
+            };
+            let to = case.require(&mut self.report, "to", "say where the case leads");
+            let to = to.map(|it| self.read_targets(it, "`to`")).unwrap_or_default();
+            let Some(when) = case.get("when") else {
+                otherwise = Some(item);
+                cases.push(Case { when: None, to });
+                continue;
+            };
+            if let Some(condition) = self.expression(when, &written) {
+                self.check_condition(when, &condition);
+                cases.push(Case { when: Some(condition), to });
+            }
+        }
+        if otherwise.is_none() {
+            let message = format!("what follows `{from}` if no case holds?");
+            let range = items.last().map_or(&then.range, |it| &it.range);
+            let finding = Diagnostic::error("GR024", message);
+            let finding = finding.at(self.report.place(range), "the last case has a condition");
+            self.report.push(finding.help("end with a case without one: `- { to: … }`"));
+        }
+        Cases::new(cases)
+    }
+
+    fn check_condition(&mut self, yaml: &Yaml, condition: &Expression) {
+        let place = self.report.place(&yaml.range);
+        if !matches!(condition.ty(), Type::Bool | Type::Any) {
+            let message = format!("a condition is true or false, and this is `{}`", condition.ty());
+            let finding = Diagnostic::error("GR022", message).at(place, "not a bool");
+            self.report.push(finding.help("compare it with something"));
+        } else if condition.is_constant() {
+            let message = format!("the condition is always `{}`", condition.source());
+            let finding =
+                Diagnostic::error("GR025", message).at(place, "does not look at anything");
+            self.report.push(finding.help("leave the case out, or its condition"));
+        }
+    }
+
+    fn read_match(&mut self, from: &NodeName, then: &Yaml) -> Option<Match> {
+        let section = Section::read(&mut self.report, then, "`then`", &["match", "to"])?;
+        let help = "say what is matched: `match: review.verdict`";
+        let subject = section.require(&mut self.report, "match", help);
+        let to = section.require(&mut self.report, "to", "a target for each value");
+        let written = self.flow.after(from);
+        let on = subject.and_then(|it| self.expression(it, &written));
+        let to = to?;
+        let Data::Map(entries) = &to.data else {
+            self.report.wrong_kind(to, "`to`", "a mapping from values to targets");
+            return None;
+        };
+        let values = match (&on, subject) {
+            (Some(on), Some(subject)) => self.values_to_match(subject, on),
+            _ => None,
+        };
+        let mut arms = BTreeMap::new();
+        for Entry { key, value } in entries {
+            let targets = self.read_targets(value, "a target");
+            if values.as_ref().is_none_or(|it| it.contains(&key.text)) {
+                arms.insert(key.text.clone(), targets);
+            } else if let (Some(values), Some(on)) = (&values, &on) {
+                let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
+                let place = self.report.place(&key.range);
+                let finding = Diagnostic::error("GR023", message).at(place, "no such value");
+                let help = suggestion(&key.text, values.iter().map(String::as_str));
+                self.report.push(Diagnostic { help, ..finding });
+            }
+        }
+        let missing: Vec<String> =
+            values.iter().flatten().filter(|it| !arms.contains_key(*it)).cloned().collect();
+        if let (Some(key), false) = (section.key("to"), missing.is_empty()) {
+            let message = format!("no target for {}", missing.join(", "));
+            let place = self.report.place(&key.range);
+            let finding = Diagnostic::error("GR024", message).at(place, "not every value");
+            self.report.push(finding.help(format!("add `{}: …`", missing[0])));
+        }
+        // In the order of the file, which is the order of the drawing.
+        let order = entries.iter().map(|it| it.key.text.clone()).collect();
+        Some(Match::new(on?, arms, order))
+    }
+
+    /// The values that a match must have a target for.
+    fn values_to_match(&mut self, subject: &Yaml, on: &Expression) -> Option<Vec<String>> {
+        match on.ty() {
+            Type::Enum(values) => Some(values.clone()),
+            Type::Bool => Some(vec!["true".to_owned(), "false".to_owned()]),
+            other => {
+                let message = format!("a match is over an enum or a bool, and this is `{other}`");
+                let finding = Diagnostic::error("GR022", message);
+                let finding = finding.at(self.report.place(&subject.range), "too many values");
+                self.report.push(finding.help("use a list of cases: `- { when: …, to: … }`"));
+                None
+            }
+        }
+    }
+}
+
+fn has_cases(items: &[Yaml]) -> bool {
+    items.iter().any(|it| matches!(it.data, Data::Map(_)))
+}
