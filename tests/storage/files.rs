@@ -97,8 +97,8 @@ fn a_database_that_this_user_may_not_write_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     drop(SqliteStorage::open(&path).unwrap());
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    for mode in [0o444, 0o000] {
+    for (folder_mode, mode) in [(0o755, 0o444), (0o777, 0o444), (0o777, 0o000)] {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(folder_mode)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         let before = contents(folder.path());
         let path = path.clone();
