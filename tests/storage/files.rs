@@ -1,1 +1,266 @@
-//! x
+//! What may be at the path of a database, and what becomes of it.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Barrier},
+    thread,
+};
+
+use graphrun::{
+    checkpoint::{CheckpointError, Checkpointer},
+    id::Step,
+    storage::SqliteStorage,
+};
+use nix::unistd::{Uid, setfsuid};
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::sample::*;
+
+type Open = fn(&Path) -> Result<SqliteStorage, CheckpointError>;
+
+const OPEN: Open = |path| SqliteStorage::open(path);
+const OPEN_EXISTING: Open = |path| SqliteStorage::open_existing(path);
+
+/// Every file of a folder with its content.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let read = |entry: io::Result<fs::DirEntry>| {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap_or_default();
+        (path, bytes)
+    };
+    let mut found: Vec<_> = fs::read_dir(folder).unwrap().map(read).collect();
+    found.sort();
+    found
+}
+
+/// Why a file is refused; the folder must be untouched by the attempt.
+fn refusal(open: Open, make: impl Fn(&Path)) -> String {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    make(&path);
+    let before = contents(folder.path());
+    let error = open(&path).unwrap_err();
+    assert!(matches!(error, CheckpointError::Unusable { .. }), "{error:?}");
+    assert!(before == contents(folder.path()), "the attempt left traces: {error}");
+    told(&error).replace(path.to_str().unwrap(), "runs.db")
+}
+
+/// A database of another program, which died and left its log behind.
+fn foreign(path: &Path) {
+    let original = path.with_extension("original");
+    let database = Connection::open(&original).unwrap();
+    database.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE runs (id TEXT)").unwrap();
+    fs::copy(&original, path).unwrap();
+    fs::copy(original.with_extension("original-wal"), path.with_extension("db-wal")).unwrap();
+}
+
+/// One of ours with another number in its header.
+fn marked(path: &Path, pragma: &str) {
+    drop(SqliteStorage::open(path).unwrap());
+    Connection::open(path).unwrap().execute_batch(pragma).unwrap();
+}
+
+#[test]
+fn what_is_no_database_of_ours_is_refused_and_left_as_it_was() {
+    let cases: [(&str, fn(&Path)); 7] = [
+        ("a text", |path| {
+            fs::write(path, "not a database, but longer than its header".repeat(9)).unwrap()
+        }),
+        ("a short text", |path| fs::write(path, "x").unwrap()),
+        ("half a header", |path| fs::write(path, b"SQLite format 3\0").unwrap()),
+        ("another program's", foreign),
+        ("marked as another's", |path| marked(path, "PRAGMA application_id = 7")),
+        ("newer", |path| marked(path, "PRAGMA user_version = 2")),
+        ("a folder", |path| fs::create_dir(path).unwrap()),
+    ];
+    let mut shown = String::new();
+    for (what, make) in cases {
+        for open in [OPEN, OPEN_EXISTING] {
+            shown += &format!("{what}: {}\n", refusal(open, make));
+        }
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn looking_for_runs_makes_no_database() {
+    insta::assert_snapshot!(refusal(OPEN_EXISTING, |_| ()), @"runs.db cannot be used: there is no such file; give the path of the runs you look for");
+    insta::assert_snapshot!(refusal(OPEN_EXISTING, |path| fs::write(path, "").unwrap()), @"runs.db cannot be used: the file is empty; put a copy from before in its place, or remove it and start a new run");
+}
+
+#[test]
+fn a_database_that_this_user_may_not_write_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    drop(SqliteStorage::open(&path).unwrap());
+    for (folder_mode, mode) in [(0o755, 0o444), (0o777, 0o444), (0o777, 0o000)] {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(folder_mode)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let before = contents(folder.path());
+        let path = path.clone();
+        // In the eyes of the file system this thread is nobody, even if the test is run by root.
+        let refused = thread::spawn(move || {
+            setfsuid(Uid::from_raw(65534));
+            [OPEN, OPEN_EXISTING].map(|open| told(&open(&path).unwrap_err()))
+        });
+        for text in refused.join().unwrap() {
+            let (_, reason) = text.split_once("runs.db ").unwrap();
+            assert_eq!(
+                reason,
+                "cannot be used: this user may not read and write it; change its permissions, or \
+                 give another path"
+            );
+        }
+        assert!(before == contents(folder.path()), "the attempt left traces");
+    }
+}
+
+#[tokio::test]
+async fn a_new_database_is_for_its_owner_only() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("deep").join("er").join("runs.db");
+    let storage = SqliteStorage::open(&path).unwrap();
+    storage.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    for folder in [path.parent().unwrap(), path.parent().unwrap().parent().unwrap()] {
+        assert_eq!(mode(folder), 0o700, "{}", folder.display());
+    }
+    for file in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+        assert_eq!(mode(&path.with_file_name(file)), 0o600, "{file}");
+    }
+}
+
+#[test]
+fn a_file_that_was_left_empty_becomes_a_database() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    fs::write(&path, "").unwrap();
+    drop(SqliteStorage::open(&path).unwrap());
+    SqliteStorage::open_existing(&path).unwrap();
+}
+
+#[test]
+fn names_that_sqlite_takes_for_something_else_are_files() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("file:runs.db?mode=memory");
+    drop(SqliteStorage::open(&path).unwrap());
+    assert!(path.metadata().unwrap().len() > 0);
+}
+
+#[test]
+fn of_many_that_make_the_database_at_once_all_get_to_use_it() {
+    for _ in 0..10 {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("runs.db");
+        let start = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    SqliteStorage::open(&path).unwrap();
+                });
+            }
+        });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_connections_write_their_runs_at_once() {
+    const STEPS: u64 = 40;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut writers = tokio::task::JoinSet::new();
+    for id in ["R1", "R2", "R3", "R4"] {
+        let storage = SqliteStorage::open(&path).unwrap();
+        writers.spawn(async move {
+            storage.create(&info(id, id), &commit(0, vec![]), &events(id, [1])).await.unwrap();
+            for step in 1..=STEPS {
+                storage.record(&run(id), &record(step, 0, finished()), &[]).await.unwrap();
+                let commit = commit(step, vec![appended("notes", &[id])]);
+                storage.commit(&run(id), &commit, &events(id, [step + 1])).await.unwrap();
+                assert_eq!(storage.load(&run(id)).await.unwrap().position.step, Step(step));
+            }
+        });
+    }
+    while let Some(writer) = writers.join_next().await {
+        writer.unwrap();
+    }
+    let storage = SqliteStorage::open_existing(&path).unwrap();
+    for id in ["R1", "R2", "R3", "R4"] {
+        let saved = storage.load(&run(id)).await.unwrap();
+        assert_eq!((saved.position.step, saved.last_seq), (Step(STEPS), STEPS + 1));
+        assert_eq!(saved.values["notes"], json!(vec![id; 40]));
+        assert_eq!(storage.records(&run(id)).await.unwrap().len(), 40);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_that_work_on_one_run_only_one_saves_a_step() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let [one, two] = [(); 2].map(|()| Arc::new(SqliteStorage::open(&path).unwrap()));
+    one.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    for step in 1..=20 {
+        let save = |storage: &Arc<SqliteStorage>| {
+            let storage = Arc::clone(storage);
+            let commit = commit(step, vec![appended("notes", &["x"])]);
+            tokio::spawn(async move { storage.commit(&run("R1"), &commit, &[]).await })
+        };
+        let (first, second) = (save(&one), save(&two));
+        let saved = [first.await.unwrap().is_ok(), second.await.unwrap().is_ok()];
+        assert!(saved == [true, false] || saved == [false, true], "{saved:?}");
+    }
+    assert_eq!(one.load(&run("R1")).await.unwrap().values["notes"], json!(vec!["x"; 20]));
+}
+
+#[tokio::test]
+async fn what_was_saved_is_there_after_a_death_without_goodbye() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let storage = SqliteStorage::open(&path).unwrap();
+    storage.create(&info("R1", "a"), &commit(0, vec![]), &events("R1", [1])).await.unwrap();
+    for step in 1..=3 {
+        storage.record(&run("R1"), &record(step, 0, finished()), &[]).await.unwrap();
+        // What is on the disk at this moment, while the database is still open.
+        let copy = folder.path().join(format!("copy{step}.db"));
+        fs::copy(&path, &copy).unwrap();
+        fs::copy(path.with_extension("db-wal"), copy.with_extension("db-wal")).unwrap();
+        let resumed = SqliteStorage::open_existing(&copy).unwrap();
+        let saved = resumed.load(&run("R1")).await.unwrap();
+        assert_eq!((saved.position.step, saved.records.len()), (Step(step - 1), 1));
+        storage.commit(&run("R1"), &commit(step, vec![]), &[]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn appending_to_a_long_list_writes_the_items_only() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let storage = SqliteStorage::open(&path).unwrap();
+    let long: Vec<String> = (0..10_000).map(|it| format!("message {it}")).collect();
+    let whole = vec![set("messages", json!(long))];
+    storage.create(&info("R1", "a"), &commit(0, whole), &[]).await.unwrap();
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch("PRAGMA wal_checkpoint(truncate)").unwrap();
+    for step in 1..=5 {
+        let one = vec![appended("messages", &["one more"])];
+        storage.commit(&run("R1"), &commit(step, one), &[]).await.unwrap();
+    }
+    let payloads: Vec<String> = raw
+        .prepare("SELECT payload FROM changes WHERE step > 0")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(payloads, vec![r#"{"appended":["one more"]}"#; 5]);
+    // The list itself is some 140 kB, and five of it would be in the log by now.
+    let written = path.with_extension("db-wal").metadata().unwrap().len();
+    assert!(written < 120_000, "five small steps wrote {written} bytes");
+    let values = storage.load(&run("R1")).await.unwrap().values;
+    assert_eq!(values["messages"].as_array().unwrap().len(), 10_005);
+}

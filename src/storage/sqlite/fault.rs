@@ -12,6 +12,8 @@ use crate::{checkpoint::CheckpointError, storage::rules::Refusal};
 pub(super) enum Fault {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
+    #[error("{0}")]
+    Damaged(String),
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
@@ -35,13 +37,8 @@ impl Fault {
             Self::Known(error) => error,
             Self::Refused(refusal) => CheckpointError::Storage { action, source: refusal.into() },
             Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },
-            Self::Sqlite(error) if is_damage(&error) => unusable(
-                path,
-                &format!(
-                    "the file is damaged ({error}); put a copy from before in its place, or move \
-                     it away to start with a new one"
-                ),
-            ),
+            Self::Damaged(how) => damaged(path, &how),
+            Self::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),
             Self::Sqlite(source) if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
                 let source = Locked { path: path.display().to_string(), source }.into();
                 CheckpointError::Storage { action, source }
@@ -64,6 +61,16 @@ fn is_damage(error: &rusqlite::Error) -> bool {
         | Error::Utf8Error(..) => true,
         _ => false,
     }
+}
+
+fn damaged(path: &Path, how: &str) -> CheckpointError {
+    unusable(
+        path,
+        &format!(
+            "the file is damaged ({how}); put a copy from before in its place, or move it away to \
+             start with a new one"
+        ),
+    )
 }
 
 /// The error for a file that is not to be touched. The reason says what to do.

@@ -17,7 +17,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
 
 use self::{
@@ -71,6 +71,19 @@ impl SqliteStorage {
         Ok(Self::new(path, open::open_existing(path)?))
     }
 
+    /// Reads all of the database and checks that its tables and indexes agree.
+    ///
+    /// A damaged value is found whenever it is read; only this finds a row that damage made
+    /// disappear. It takes time in proportion to the size of the file, a second for some hundred
+    /// megabytes, so it is for the one who is about to go on with a run.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`CheckpointError::Unusable`] when the file is damaged.
+    pub async fn verify(&self) -> Result<(), CheckpointError> {
+        self.read(format!("check {}", self.0.path.display()), read::verify).await
+    }
+
     fn new(path: &Path, connection: Connection) -> Self {
         Self(Arc::new(Database { path: path.to_owned(), connection: Mutex::new(connection) }))
     }
@@ -82,7 +95,7 @@ impl SqliteStorage {
     async fn write<T: Send + 'static>(
         &self,
         action: String,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         self.transact(TransactionBehavior::Immediate, action, work).await
     }
@@ -91,7 +104,7 @@ impl SqliteStorage {
     async fn read<T: Send + 'static>(
         &self,
         action: String,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         self.transact(TransactionBehavior::Deferred, action, work).await
     }
@@ -100,7 +113,7 @@ impl SqliteStorage {
         &self,
         behavior: TransactionBehavior,
         action: String,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         let database = Arc::clone(&self.0);
         let task = tokio::task::spawn_blocking(move || {
@@ -145,10 +158,10 @@ impl Checkpointer for SqliteStorage {
             ))
         };
         let (run, step, events) = prepare().map_err(self.unprepared(&action))?;
-        self.write(action, move |transaction| {
-            let run = run.insert(transaction)?;
-            step.insert(transaction, run)?;
-            events.insert(transaction, run)
+        self.write(action, move |database| {
+            let run = run.insert(database)?;
+            step.insert(database, run)?;
+            events.insert(database, run)
         })
         .await
     }
@@ -163,11 +176,11 @@ impl Checkpointer for SqliteStorage {
         let prepare = || Ok((NewRecord::of(run, record)?, NewEvents::of(run, events)?));
         let (record, events) = prepare().map_err(self.unprepared(&action))?;
         let run = run.clone();
-        self.write(action, move |transaction| {
-            let run = Run::find(transaction, &run)?;
-            Refusal::unless_next(run.last_step(transaction)?, record.step())?;
-            record.insert(transaction, run.key)?;
-            events.insert(transaction, run.key)
+        self.write(action, move |database| {
+            let run = Run::find(database, &run)?;
+            Refusal::unless_next(run.last_step(database)?, record.step())?;
+            record.insert(database, run.key)?;
+            events.insert(database, run.key)
         })
         .await
     }
@@ -182,11 +195,11 @@ impl Checkpointer for SqliteStorage {
         let prepare = || Ok((NewStep::of(run, commit)?, NewEvents::of(run, events)?));
         let (step, events) = prepare().map_err(self.unprepared(&action))?;
         let run = run.clone();
-        self.write(action, move |transaction| {
-            let run = Run::find(transaction, &run)?;
-            Refusal::unless_next(run.last_step(transaction)?, step.step())?;
-            step.insert(transaction, run.key)?;
-            events.insert(transaction, run.key)
+        self.write(action, move |database| {
+            let run = Run::find(database, &run)?;
+            Refusal::unless_next(run.last_step(database)?, step.step())?;
+            step.insert(database, run.key)?;
+            events.insert(database, run.key)
         })
         .await
     }
@@ -202,24 +215,24 @@ impl Checkpointer for SqliteStorage {
         let prepare = || Ok((NewStanding::of(run, status, reason)?, NewEvents::of(run, events)?));
         let (standing, events) = prepare().map_err(self.unprepared(&action))?;
         let run = run.clone();
-        self.write(action, move |transaction| {
-            let run = Run::find(transaction, &run)?;
-            standing.update(transaction, run.key)?;
-            events.insert(transaction, run.key)
+        self.write(action, move |database| {
+            let run = Run::find(database, &run)?;
+            standing.update(database, run.key)?;
+            events.insert(database, run.key)
         })
         .await
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
         let run = run.clone();
-        self.read(format!("load run `{run}`"), move |transaction| {
-            let run = Run::find(transaction, &run)?;
-            let position = run.position(transaction)?;
+        self.read(format!("load run `{run}`"), move |database| {
+            let run = Run::find(database, &run)?;
+            let position = run.position(database)?;
             Ok(SavedRun {
-                summary: run.summary(transaction)?,
-                values: run.values_at(transaction, position.step)?,
-                records: run.records_from(transaction, position.step.next())?,
-                last_seq: run.last_seq(transaction)?,
+                summary: run.summary(database)?,
+                values: run.values_at(database, position.step)?,
+                records: run.records_from(database, position.step.next())?,
+                last_seq: run.last_seq(database)?,
                 position,
             })
         })
@@ -228,31 +241,31 @@ impl Checkpointer for SqliteStorage {
 
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         let id_or_name = id_or_name.to_owned();
-        self.read(format!("look for run `{id_or_name}`"), move |transaction| {
-            Run::search(transaction, &id_or_name)?.summary(transaction)
+        self.read(format!("look for run `{id_or_name}`"), move |database| {
+            Run::search(database, &id_or_name)?.summary(database)
         })
         .await
     }
 
     async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
-        self.read("list the runs".to_owned(), |transaction| {
-            Run::all(transaction)?.iter().map(|it| it.summary(transaction)).collect()
+        self.read("list the runs".to_owned(), |database| {
+            Run::all(database)?.iter().map(|it| it.summary(database)).collect()
         })
         .await
     }
 
     async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
         let run = run.clone();
-        self.read(format!("read the events of run `{run}`"), move |transaction| {
-            Run::find(transaction, &run)?.events_after(transaction, after)
+        self.read(format!("read the events of run `{run}`"), move |database| {
+            Run::find(database, &run)?.events_after(database, after)
         })
         .await
     }
 
     async fn records(&self, run: &RunId) -> Result<Vec<TaskRecord>, CheckpointError> {
         let run = run.clone();
-        self.read(format!("read the records of run `{run}`"), move |transaction| {
-            Run::find(transaction, &run)?.records_from(transaction, Step(0))
+        self.read(format!("read the records of run `{run}`"), move |database| {
+            Run::find(database, &run)?.records_from(database, Step(0))
         })
         .await
     }
@@ -263,10 +276,10 @@ impl Checkpointer for SqliteStorage {
         step: Step,
     ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
         let run = run.clone();
-        self.read(format!("read step {step} of run `{run}`"), move |transaction| {
-            let run = Run::find(transaction, &run)?;
-            run.require_step(transaction, step)?;
-            run.values_at(transaction, step)
+        self.read(format!("read step {step} of run `{run}`"), move |database| {
+            let run = Run::find(database, &run)?;
+            run.require_step(database, step)?;
+            run.values_at(database, step)
         })
         .await
     }
@@ -275,5 +288,124 @@ impl Checkpointer for SqliteStorage {
 impl fmt::Debug for SqliteStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SqliteStorage({})", self.0.path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error as _, time::Duration};
+
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{
+        checkpoint::Position,
+        state::{Change, ChangeKind},
+    };
+
+    fn id() -> RunId {
+        RunId::parse("R1").unwrap()
+    }
+
+    fn commit(step: u64, text: &str) -> Commit {
+        let channel = ChannelName::parse("text").unwrap();
+        let position = Position { step: Step(step), ..Position::default() };
+        Commit { position, changes: vec![Change { channel, kind: ChangeKind::Set(json!(text)) }] }
+    }
+
+    async fn storage_with_a_run(folder: &TempDir) -> SqliteStorage {
+        let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
+        let info = RunInfo {
+            id: id(),
+            name: "calm-otter".into(),
+            workflow: "dev_team".into(),
+            created: "2025-06-01T12:00:00Z".into(),
+            origin: Value::Null,
+        };
+        storage.create(&info, &commit(0, "first"), &[]).await.unwrap();
+        storage
+    }
+
+    fn with_connection<T>(storage: &SqliteStorage, work: impl FnOnce(&Connection) -> T) -> T {
+        work(&storage.0.connection.lock().unwrap())
+    }
+
+    #[tokio::test]
+    async fn on_a_full_disk_a_step_is_saved_not_at_all_and_later_as_a_whole() {
+        let folder = TempDir::new().unwrap();
+        let storage = storage_with_a_run(&folder).await;
+        let limit_pages = |pages: u32| {
+            with_connection(&storage, |it| {
+                it.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
+            });
+        };
+        limit_pages(20);
+        let large = commit(1, &"x".repeat(100_000));
+        let error = storage.commit(&id(), &large, &[]).await.unwrap_err();
+        assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
+        assert_eq!(error.source().unwrap().to_string(), "database or disk is full");
+        assert_eq!(storage.load(&id()).await.unwrap().position, commit(0, "").position);
+
+        limit_pages(1_000_000);
+        storage.commit(&id(), &large, &[]).await.unwrap();
+        assert_eq!(storage.load(&id()).await.unwrap().position, large.position);
+    }
+
+    #[tokio::test]
+    async fn a_database_that_stays_locked_is_an_error_that_says_so() {
+        let folder = TempDir::new().unwrap();
+        let storage = storage_with_a_run(&folder).await;
+        with_connection(&storage, |it| it.busy_timeout(Duration::ZERO).unwrap());
+        let other = Connection::open(folder.path().join("runs.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let error = storage.commit(&id(), &commit(1, "x"), &[]).await.unwrap_err();
+        assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
+        let cause = error.source().unwrap().to_string();
+        assert!(cause.ends_with("runs.db locked for too long"), "{cause}");
+        // Whoever only reads is not kept waiting.
+        assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(0));
+        other.execute_batch("ROLLBACK").unwrap();
+        storage.commit(&id(), &commit(1, "x"), &[]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_a_transaction_leaves_nothing_and_stops_nobody() {
+        let folder = TempDir::new().unwrap();
+        let storage = storage_with_a_run(&folder).await;
+        let died: Result<(), _> = storage
+            .write("try".to_owned(), |database| {
+                database.execute_batch("DELETE FROM positions").unwrap();
+                panic!("on purpose")
+            })
+            .await;
+        assert_eq!(died.unwrap_err().to_string(), "could not finish a transaction");
+        storage.commit(&id(), &commit(1, "x"), &[]).await.unwrap();
+        assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(1));
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_set_up_to_keep_what_it_commits() {
+        let folder = TempDir::new().unwrap();
+        drop(storage_with_a_run(&folder).await);
+        let path = folder.path().join("runs.db");
+        for storage in [SqliteStorage::open(&path), SqliteStorage::open_existing(&path)] {
+            let pragma = |name: &str| -> String {
+                let storage = storage.as_ref().unwrap();
+                let text = format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}");
+                with_connection(storage, |it| it.query_row(&text, [], |row| row.get(0)).unwrap())
+            };
+            assert_eq!(pragma("journal_mode"), "wal");
+            assert_eq!(pragma("synchronous"), "2", "FULL");
+            assert_eq!(pragma("foreign_keys"), "1");
+            assert_eq!(pragma("trusted_schema"), "0");
+            assert_eq!(pragma("cell_size_check"), "1");
+            assert_eq!(pragma("application_id"), u32::from_be_bytes(*b"grun").to_string());
+            assert_eq!(pragma("user_version"), "1");
+            let timeout = |it: &Connection| {
+                it.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, u32>(0)).unwrap()
+            };
+            assert_eq!(with_connection(storage.as_ref().unwrap(), timeout), 5000);
+        }
     }
 }

@@ -22,6 +22,9 @@ const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
 /// How long a transaction waits for those of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What a SQLite file begins with: <https://sqlite.org/fileformat.html#the_database_header>.
+const HEADER_LENGTH: usize = 100;
+
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// The two numbers in the header of a SQLite file that say whose it is.
@@ -69,11 +72,15 @@ fn create_file(path: &Path) -> io::Result<()> {
 fn check_header(path: &Path) -> Result<(), CheckpointError> {
     let mut header = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(100).read_to_end(&mut header))
+        .and_then(|file| file.take(HEADER_LENGTH as u64).read_to_end(&mut header))
         .map_err(|error| inaccessible(path, &error))?;
-    if header.starts_with(b"SQLite format 3\0") && header.len() == 100 {
+    if (1..HEADER_LENGTH).contains(&header.len()) {
+        // SQLite would take a file this short for an empty one, and write over it.
+        return Err(no_database(path));
+    }
+    if header.starts_with(b"SQLite format 3\0") {
         let number = |at: usize| {
-            let bytes = header[at..at + 4].try_into().expect("four bytes are four bytes");
+            let bytes = header[at..at + 4].try_into().expect("a range of four has four");
             u32::from_be_bytes(bytes)
         };
         check_marks(path, Marks { application_id: number(68), version: number(60) })?;
@@ -171,7 +178,7 @@ fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
 fn unopened(path: &Path, fault: Fault) -> CheckpointError {
     match fault {
         Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            unusable(path, "it is no database; give another path")
+            no_database(path)
         }
         Fault::Sqlite(error)
             if matches!(
@@ -183,6 +190,10 @@ fn unopened(path: &Path, fault: Fault) -> CheckpointError {
         }
         fault => fault.explain(path, format!("open {}", path.display())),
     }
+}
+
+fn no_database(path: &Path) -> CheckpointError {
+    unusable(path, "it is no database; give another path")
 }
 
 /// What is wrong with a file that cannot be opened.

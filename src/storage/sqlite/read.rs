@@ -190,6 +190,19 @@ impl Run {
     }
 }
 
+/// Checks that tables and indexes agree, and that no row belongs to a run that is not there.
+pub(super) fn verify(database: &Connection) -> Result<(), Fault> {
+    let found: String = database.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if found != "ok" {
+        return Err(Fault::Damaged(found));
+    }
+    let orphan = |row: &Row<'_>| row.get::<_, String>("table");
+    match database.query_row("PRAGMA foreign_key_check", [], orphan).optional()? {
+        Some(table) => Err(Fault::Damaged(format!("`{table}` has a row without a run"))),
+        None => Ok(()),
+    }
+}
+
 fn collect<T>(
     database: &Connection,
     sql: &str,
