@@ -38,18 +38,19 @@ impl ProcessTree {
 
     /// Remembers process 1 while the monitor lives, to be able to see its end afterwards.
     pub(super) fn find_init(&mut self) {
-        self.init = children(self.monitor).first().copied();
+        self.init = self.init.or_else(|| children(self.monitor).first().copied());
     }
 
-    /// Kills process 1 of the sandbox. The kernel then kills every other one. The monitor must not have been waited for.
-    pub(super) fn kill(&self) {
+    /// Kills process 1 of the sandbox, if it is there yet. The kernel then kills every other one, and the monitor ends.
+    pub(super) fn kill(&mut self) {
+        self.find_init();
         for init in children(self.monitor) {
             send_kill(init);
         }
     }
 
-    /// Kills the monitor too, for the case that process 1 was not there yet to be killed.
-    pub(super) fn kill_monitor(&self) {
+    /// Kills the monitor too, where killing process 1 has not helped.
+    pub(super) fn kill_monitor(&mut self) {
         self.kill();
         send_kill(self.monitor);
     }

@@ -142,7 +142,7 @@ impl Supervisor<'_> {
         let mut next_look = started + WATCH_INTERVAL;
         let outcome = loop {
             if let Some(status) = self.try_wait()? {
-                self.wait_for_death()?;
+                self.wait_until_empty()?;
                 break Outcome::from_code(code_of(status));
             }
             let interval = if self.collected.is_at_end() { END_INTERVAL } else { WATCH_INTERVAL };
@@ -195,31 +195,31 @@ impl Supervisor<'_> {
 
     /// Ends the sandbox and returns when nothing of it is left.
     fn kill(&mut self) -> Result<(), SandboxError> {
-        self.tree.kill();
-        self.wait_for_death()
-    }
-
-    /// Waits until the sandbox is empty, which it must be soon.
-    fn wait_for_death(&mut self) -> Result<(), SandboxError> {
-        let mut deadline = Instant::now() + DEATH_TIME_MAX;
-        loop {
-            let monitor_is_gone = self.try_wait()?.is_some();
-            if monitor_is_gone && self.tree.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() >= deadline {
-                if monitor_is_gone {
-                    // Killed, but the kernel holds on to it: nothing more can be done from here.
-                    return Err(SandboxError::Io {
-                        attempt: "end every process",
-                        source: io::Error::from(io::ErrorKind::TimedOut),
-                    });
-                }
-                self.tree.kill_monitor();
-                deadline = Instant::now() + DEATH_TIME_MAX;
+        let deadline = Instant::now() + DEATH_TIME_MAX;
+        while self.try_wait()?.is_none() {
+            // Again and again: process 1 may only now have come to life.
+            if Instant::now() < deadline {
+                self.tree.kill()
+            } else {
+                self.tree.kill_monitor()
             }
             thread::sleep(END_INTERVAL);
         }
+        self.wait_until_empty()
+    }
+
+    /// Waits for the last processes; the monitor is gone, and they are dying.
+    fn wait_until_empty(&self) -> Result<(), SandboxError> {
+        let deadline = Instant::now() + DEATH_TIME_MAX;
+        while !self.tree.is_empty() {
+            if Instant::now() >= deadline {
+                // Killed, but the kernel holds on to it: nothing more can be done from here.
+                let source = io::Error::from(io::ErrorKind::TimedOut);
+                return Err(SandboxError::Io { attempt: "end every process", source });
+            }
+            thread::sleep(END_INTERVAL);
+        }
+        Ok(())
     }
 
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, SandboxError> {
