@@ -62,6 +62,8 @@ pub mod event;
 
 pub mod graph;
 
+pub mod workflow;
+
 pub mod compile;
 
 pub mod checkpoint;
@@ -71,3 +73,5 @@ pub mod engine;
 pub mod storage;
 
 pub mod draw;
+
+pub mod nodes;

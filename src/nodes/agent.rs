@@ -79,8 +79,7 @@ impl Agent {
         answer: &Answer<'_>,
     ) -> Result<Update, Refusal> {
         let model = self.services.models.model(name).map_err(Refusal::Model)?;
-        let model =
-            Watched { model, reporter: &ctx.reporter, prices: &self.services.prices };
+        let model = Watched { model, reporter: &ctx.reporter, prices: &self.services.prices };
         if let Some(channel) = answer.as_text() {
             let reply = model.chat(request).await.map_err(Refusal::Model)?;
             return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));
@@ -91,9 +90,11 @@ impl Agent {
             &answer.schema(ctx.node.as_str()),
             &|value| answer.read(value),
             self.definition.repairs_max,
+            // Each call has been told by `Watched` already.
             &mut |_| (),
-        );
-        match asked.await {
+        )
+        .await;
+        match asked {
             Ok(structured) => {
                 let (update, warnings) = structured.value;
                 for message in structured.warnings.into_iter().chain(warnings) {

@@ -12,9 +12,7 @@ mod write_files;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use self::{
-    agent::Agent, ask::Ask, run_tests::RunTests, set::Set, write_files::WriteFiles,
-};
+use self::{agent::Agent, ask::Ask, run_tests::RunTests, set::Set, write_files::WriteFiles};
 use crate::{
     diagnostic::Diagnostic,
     graph::{Node, NodeContext},

@@ -58,8 +58,7 @@ impl RunTests {
             ..Limits::default()
         };
         let Runner::Pytest = self.definition.runner;
-        let ran =
-            run_pytest(&ready.sandbox, &ready.environment, files, &limits, &ctx.cancel).await;
+        let ran = run_pytest(&ready.sandbox, &ready.environment, files, &limits, &ctx.cancel).await;
         match ran {
             Ok(report) => Ok(result_of(&report)),
             // The model chose these names, so the model is told.
@@ -84,8 +83,7 @@ impl Node for RunTests {
         };
         let files = source_files(&artifact["files"])?;
         let result = self.test(&ctx, &files).await?;
-        let message =
-            format!("{} of {} tests passed", result.passed_count, result.total_tests);
+        let message = format!("{} of {} tests passed", result.passed_count, result.total_tests);
         ctx.report(Report::Note { message }).await;
 
         let status = if result.passed { SseStatus::Passed } else { SseStatus::NeedsReview };

@@ -91,6 +91,7 @@ pub(super) fn source_files(files: &Value) -> Result<Vec<SourceFile>, NodeError> 
         let path = text(file, "file_path").or_else(|| text(file, "path"))?;
         Some(SourceFile { path, content: text(file, "content")? })
     };
-    let read: Option<Vec<SourceFile>> = files.as_array().and_then(|it| it.iter().map(read).collect());
+    let read: Option<Vec<SourceFile>> =
+        files.as_array().and_then(|it| it.iter().map(read).collect());
     read.ok_or_else(|| NodeError::permanent("files are a list of `{file_path, content}`"))
 }

@@ -21,27 +21,27 @@ use serde_json::Value;
 
 /// Counts outside the engine how often each task did its work.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger(Arc<Mutex<BTreeMap<TaskId, u32>>>);
+pub(crate) struct Ledger(Arc<Mutex<BTreeMap<TaskId, u32>>>);
 
 impl Ledger {
-    pub fn done(&self, ctx: &NodeContext) {
+    pub(crate) fn done(&self, ctx: &NodeContext) {
         *self.0.lock().unwrap().entry(ctx.task).or_default() += 1;
     }
 
-    pub fn counts(&self) -> BTreeMap<TaskId, u32> {
+    pub(crate) fn counts(&self) -> BTreeMap<TaskId, u32> {
         self.0.lock().unwrap().clone()
     }
 }
 
 /// A storage that fails every write from one on, as if the process had died there.
 #[derive(Debug)]
-pub struct Dying {
+pub(crate) struct Dying {
     inner: Arc<dyn Checkpointer>,
     writes_left: AtomicUsize,
 }
 
 impl Dying {
-    pub fn after(writes: usize, inner: Arc<dyn Checkpointer>) -> Self {
+    pub(crate) fn after(writes: usize, inner: Arc<dyn Checkpointer>) -> Self {
         Self { inner, writes_left: writes.into() }
     }
 

@@ -22,12 +22,13 @@ pub(super) struct Answer<'a> {
 impl<'a> Answer<'a> {
     pub(super) fn of(writes: &[ChannelName], schema: &'a Schema) -> Result<Self, NodeError> {
         let find = |name: &ChannelName| {
-            schema.channel(name.as_str()).ok_or_else(|| {
-                NodeError::permanent(format!("the state has no field `{name}`"))
-            })
+            schema
+                .channel(name.as_str())
+                .ok_or_else(|| NodeError::permanent(format!("the state has no field `{name}`")))
         };
         let channels = writes.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-        let is_object = |it: &&Channel| matches!(it.ty().required(), Type::Record(_) | Type::Map(_));
+        let is_object =
+            |it: &&Channel| matches!(it.ty().required(), Type::Record(_) | Type::Map(_));
         let is_wrapped = channels.len() != 1 || !channels.iter().all(is_object);
         Ok(Self { channels, is_wrapped })
     }
@@ -72,8 +73,7 @@ impl<'a> Answer<'a> {
 
     /// Reads an answer into the fields; gives what had to be overlooked as well.
     pub(super) fn read(&self, answer: Value) -> Result<(Update, Vec<String>), Vec<String>> {
-        let (mut update, mut warnings, mut problems) =
-            (Update::default(), Vec::new(), Vec::new());
+        let (mut update, mut warnings, mut problems) = (Update::default(), Vec::new(), Vec::new());
         let mut parts = self.parts(answer)?;
         for channel in &self.channels {
             let name = channel.name();
