@@ -1,7 +1,9 @@
 //! What several test files need.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -16,6 +18,9 @@ use graphrun::{
     event::{Stamped, Status},
     graph::NodeContext,
     id::{ChannelName, RunId, Step, TaskId},
+    llm::{ChatModel, ModelError, Replay},
+    nodes::ModelSource,
+    sandbox::default_cache_dir,
 };
 use serde_json::Value;
 
@@ -126,4 +131,21 @@ impl Checkpointer for Dying {
     ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
         self.inner.values_at(run, step).await
     }
+}
+
+/// One recording in the place of every model.
+#[derive(Debug)]
+pub(crate) struct Recorded(pub(crate) Arc<Replay>);
+
+impl ModelSource for Recorded {
+    fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
+    }
+}
+
+/// Where the environments of generated code are kept over all test runs.
+pub(crate) fn cache_dir() -> PathBuf {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let (home, cache) = (variable("HOME"), variable("XDG_CACHE_HOME"));
+    default_cache_dir(home.as_deref(), cache.as_deref()).expect("HOME is set")
 }
