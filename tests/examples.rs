@@ -3,6 +3,9 @@
 use serde_json::json;
 
 #[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[path = "../examples/custom_node.rs"]
+mod custom_node;
+#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
 #[path = "../examples/hello.rs"]
 mod hello;
 #[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
@@ -18,6 +21,13 @@ mod typed_routing;
 #[tokio::test]
 async fn hello_greets() {
     assert_eq!(hello::run().await.unwrap(), "Hello, world!");
+}
+
+#[tokio::test]
+async fn custom_node_serves_a_yaml_workflow() {
+    assert_eq!(custom_node::run("To be, or not to be. That is it!").await.unwrap(), "short");
+    let long = "and so ".repeat(30);
+    assert_eq!(custom_node::run(&long).await.unwrap(), "long");
 }
 
 #[tokio::test]

@@ -45,6 +45,30 @@ pub struct Services {
     pub output_dir: PathBuf,
 }
 
+impl Services {
+    /// No models at all, nothing kept, and deliveries to `out` in the current folder: enough for
+    /// workflows that compute, ask people, or run nodes of one's own.
+    pub fn offline() -> Self {
+        Self {
+            models: Arc::new(NoModels),
+            prices: Arc::default(),
+            cache_dir: PathBuf::from(".graphrun/cache"),
+            output_dir: PathBuf::from("out"),
+        }
+    }
+}
+
+/// A source that has no model.
+#[derive(Debug)]
+struct NoModels;
+
+impl ModelSource for NoModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        let message = format!("there are no models here, so not `{name}` either");
+        Err(ModelError::Auth { message })
+    }
+}
+
 /// Makes the nodes of a workflow.
 #[derive(Debug)]
 pub struct Factory {

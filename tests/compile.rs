@@ -1,0 +1,237 @@
+//! What `compile` finds, all at once, in graphs built in Rust.
+
+use async_trait::async_trait;
+use graphrun::{
+    compile::compile,
+    graph::{
+        Command, Contract, GraphBuilder, Node, NodeContext, NodeError, Policies, Read, Target,
+    },
+    id::{ChannelName, NodeName},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+#[derive(Serialize, JsonSchema)]
+struct Notes {
+    brief: Option<String>,
+    spec: Option<String>,
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    notes: Vec<String>,
+}
+
+/// A node of which only the contract matters.
+struct Only(Contract);
+
+#[async_trait]
+impl Node for Only {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        unreachable!("nothing runs here")
+    }
+
+    fn contract(&self) -> Contract {
+        self.0.clone()
+    }
+}
+
+fn channels(names: &[&str]) -> Vec<ChannelName> {
+    names.iter().map(|it| ChannelName::parse(it).unwrap()).collect()
+}
+
+fn node(reads: &[&str], writes: &[&str]) -> Only {
+    let reads = channels(reads).into_iter().map(|channel| Read { channel, required: true });
+    Only(Contract { reads: Some(reads.collect()), writes: Some(channels(writes)) })
+}
+
+fn idle() -> Only {
+    node(&[], &[])
+}
+
+fn target(name: &str) -> Target {
+    Target::Node(NodeName::parse(name).unwrap())
+}
+
+fn bounded(exhausted: Target) -> Policies {
+    Policies { max_visits: Some(3), exhausted: Some(exhausted), ..Policies::default() }
+}
+
+fn findings(builder: GraphBuilder) -> String {
+    compile(builder.build()).map_or_else(|it| it.to_string(), |_| "nothing".to_owned())
+}
+
+fn graph() -> GraphBuilder {
+    GraphBuilder::new::<Notes>("test")
+}
+
+#[test]
+fn a_sound_graph_has_no_findings() {
+    let sound = graph()
+        .input("brief")
+        .node("ba", node(&["brief"], &["spec"]))
+        .node_with("code", node(&["spec"], &["notes"]), bounded(Target::Fail))
+        .node("test", node(&["notes"], &["notes"]))
+        .entry("ba")
+        .then("ba", "code")
+        .then("code", "test")
+        .route("test", ["code", "end"], |_: &serde_json::Value| "end");
+    assert_eq!(findings(sound), "nothing");
+}
+
+#[test]
+fn names_that_mean_nothing_are_found_with_what_may_be_meant() {
+    let wrong = graph()
+        .node("ba", node(&["breif"], &["zzz"]))
+        .node("9", idle())
+        .node("end", idle())
+        .entry("ba")
+        .then("ba", "qa")
+        .then("bq", "ba");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR009: `9` may not stand in the name `9`
+    GR010: the way from `ba` names `qa`, which is not a node
+      help: did you mean `ba`?
+    GR010: an edge names `bq`, which is not a node
+      help: did you mean `ba`?
+    GR016: `end` is built in and names no node
+    GR021: node `ba` names `breif`, which is not a field of the state
+      help: did you mean `brief`?
+    GR021: node `ba` names `zzz`, which is not a field of the state
+      help: the fields are brief, spec, notes
+    ");
+}
+
+#[test]
+fn a_graph_without_a_start_is_found() {
+    insta::assert_snapshot!(findings(graph().node("a", idle())), @r"
+    GR006: no node starts the graph
+      help: name one with `start`, or `entry` in Rust
+    ");
+}
+
+#[test]
+fn nodes_that_are_never_reached_or_never_end_are_found() {
+    let wrong = graph()
+        .node("a", idle())
+        .node("lonely", idle())
+        .node_with("spin", idle(), bounded(target("spun")))
+        .node_with("spun", idle(), bounded(target("spin")))
+        .entry("a")
+        .then("a", "spin")
+        .then("spin", "spin")
+        .then("spun", "spin");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR030: nothing leads to node `lonely`
+      help: lead an edge to it, or remove it
+    GR031: no way leads from `a` to an end
+      help: give one of the nodes after it `then: end`
+    GR031: no way leads from `spin` to an end
+      help: give one of the nodes after it `then: end`
+    GR031: no way leads from `spun` to an end
+      help: give one of the nodes after it `then: end`
+    GR033: when `spin` is used up, `exhausted` leads back to it by `spin`, `spun`
+      help: lead `exhausted` out of the loop
+    ");
+}
+
+#[test]
+fn a_loop_without_a_bound_is_found() {
+    let wrong = graph()
+        .node("code", idle())
+        .node("test", idle())
+        .node("done", idle())
+        .entry("code")
+        .then("code", "test")
+        .route("test", ["code", "done"], |_: &serde_json::Value| "done");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR032: the loop `code`, `test` has no bound
+      help: give one of its nodes `max_visits` and `exhausted`, so that the worst case is known
+    ");
+}
+
+#[test]
+fn a_bound_that_leads_back_into_its_loop_is_found() {
+    let wrong = graph()
+        .node_with("code", idle(), bounded(target("help")))
+        .node("help", idle())
+        .entry("code")
+        .then("code", "end")
+        .then("help", "code");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR033: when `code` is used up, `exhausted` leads back to it by `code`, `help`
+      help: lead `exhausted` out of the loop
+    ");
+}
+
+#[test]
+fn resets_that_bound_nothing_are_found() {
+    let resets = |whose: &str| Policies {
+        resets: vec![NodeName::parse(whose).unwrap()],
+        ..bounded(Target::Fail)
+    };
+    let free = Policies { resets: vec![NodeName::parse("a").unwrap()], ..Policies::default() };
+    let wrong = graph()
+        .node_with("a", idle(), resets("b"))
+        .node_with("b", idle(), resets("a"))
+        .node_with("c", idle(), free)
+        .entry("a")
+        .then("a", "b")
+        .then("b", "c")
+        .then("c", "end");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR034: `c` resets a bound and has none itself
+      help: give it `max_visits` and `exhausted`
+    GR034: the bounds of `a`, `b` reset each other
+      help: let only one of them reset the other
+    ");
+}
+
+#[test]
+fn two_writers_of_one_value_in_one_step_are_found() {
+    let wrong = graph()
+        .node("start", idle())
+        .node("qc", node(&[], &["spec", "notes"]))
+        .node("ta", node(&[], &["spec", "notes"]))
+        .node("sse", idle())
+        .entry("start")
+        .then("start", "qc")
+        .then("start", "ta")
+        .join(["qc", "ta"], "sse");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR036: `qc` and `ta` write `spec` in the same step
+      help: give `spec` a reducer (`merge: append`), or let one write another field
+    ");
+}
+
+#[test]
+fn what_nothing_has_written_cannot_be_read() {
+    let wrong = graph()
+        .node("ba", node(&["brief"], &[]))
+        .node("sse", node(&["spec"], &[]))
+        .node("ta", node(&[], &["spec"]))
+        .entry("ba")
+        .then("ba", "sse")
+        .then("sse", "ta");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR035: `ba` reads `brief`, which nothing writes before it
+      help: make `brief` an input, give it a default, or let an earlier node write it
+    GR035: `sse` reads `spec`, which nothing writes before it
+      help: make `spec` an input, give it a default, or let an earlier node write it
+    ");
+}
+
+#[test]
+fn joins_that_are_not_clear_are_found() {
+    let wrong = graph()
+        .node("a", idle())
+        .node("b", idle())
+        .node("c", idle())
+        .entry("a")
+        .entry("b")
+        .join(["a", "a"], "c")
+        .join(["b"], "c");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR037: the join at `c` names no node, or one twice
+    GR038: node `c` waits for two sets of nodes
+      help: name all of them in one join
+    ");
+}
