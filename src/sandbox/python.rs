@@ -428,6 +428,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn packages_are_installed_where_the_interpreter_has_no_pip() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut interpreter = Interpreter::find().await.unwrap();
+        build(&interpreter, &[], &folder.path().join("bare")).await.unwrap();
+        interpreter.executable = folder.path().join("bare/bin/python3");
+        let environment = folder.path().join("environment");
+        build(&interpreter, &["iniconfig".to_owned()], &environment).await.unwrap();
+        assert!(environment.join(interpreter.site_packages()).join("iniconfig").is_dir());
+    }
+
+    #[tokio::test]
+    async fn a_failed_build_leaves_no_environment() {
+        let cache = tempfile::tempdir().unwrap();
+        fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
+        // Refused by pip itself, before it asks any index.
+        let requirement = "not a requirement".to_owned();
+        let error = PythonEnvironment::prepare(&[requirement], cache.path()).await.unwrap_err();
+        let is_explained = matches!(&error, PythonError::Install { detail } if detail.contains("not a requirement"));
+        assert!(is_explained, "{error}");
+        assert!(error.hint().is_some());
+        let finished = fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(finished.filter(|name| !name.to_string_lossy().contains('.')).count(), 0);
+    }
+
+    #[tokio::test]
     async fn a_cache_that_nobody_can_enter_is_refused_to_root() {
         let cache = tempfile::tempdir().unwrap();
         fs::set_permissions(cache.path(), Permissions::from_mode(0o700)).unwrap();
