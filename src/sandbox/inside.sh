@@ -22,7 +22,8 @@ if ! type -P -- "$1" >/dev/null; then
 fi
 printf unpacked >&3
 
-# Without the word the host is gone, or has changed its mind: the files may be cut short and nobody would stop us.
+# Without the word the host is gone, or has changed its mind: the files may be cut short and nobody would stop us. The
+# word comes after everything before it was read, so what is printed from here on is the program's.
 read -r word
 [[ $word == go ]]
 

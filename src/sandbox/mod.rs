@@ -8,6 +8,7 @@
 mod archive;
 mod error;
 mod filter;
+mod install;
 mod interpreter;
 mod job;
 mod junit;

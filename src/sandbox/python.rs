@@ -4,34 +4,24 @@
 //! Generated code never takes part: packages come as wheels, which run nothing when they are installed.
 
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, File},
     io,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
 };
 
 use nix::unistd::geteuid;
 use thiserror::Error;
-use tokio::process::Command;
 
 use super::{
+    install::build,
     interpreter::{Interpreter, is_readable_inside},
     job::Mount,
-    output::clean,
 };
 
 /// Version of how environments are built; a part of their key. Raise it when anything below changes.
 const FORMAT: &str = "graphrun-python-1";
 /// Where an environment appears inside.
-const INSIDE: &str = "/env";
-/// Makes the project importable, whether its packages lie at the top or in `src`. At the end of the search path, so a
-/// project's `json.py` hides nothing.
-const PROJECT_PATHS: &str = "/box\n/box/src\n";
-/// Longest time for one step of a build, a download included.
-const STEP_TIME_MAX: Duration = Duration::from_secs(600);
-
+pub(super) const INSIDE: &str = "/env";
 /// A Python with packages, for use in the sandbox.
 ///
 /// ```no_run
@@ -243,136 +233,14 @@ fn remove_leftovers(cache: &Path, key: &str) -> Result<(), PythonError> {
     remove().map_err(io_error("remove an unfinished environment"))
 }
 
-async fn build(
-    interpreter: &Interpreter,
-    requirements: &[String],
-    folder: &Path,
-) -> Result<(), PythonError> {
-    // Without pip: the standard library can do that everywhere, and distributions often leave out the rest.
-    let mut command = Command::new(&interpreter.executable);
-    command.args(["-I", "-m", "venv", "--without-pip", "--symlinks"]).arg(folder);
-    run_tool("make a virtual environment", command).await?;
-
-    let site_packages = folder.join(interpreter.site_packages());
-    if !requirements.is_empty() {
-        let mut install = installer(interpreter, folder, &site_packages).await?;
-        install.args(requirements);
-        run_tool("install packages", install).await.map_err(|error| match error {
-            PythonError::Tool { detail, .. } => PythonError::Install { detail },
-            error => error,
-        })?;
-    }
-    fs::write(site_packages.join("graphrun-project.pth"), PROJECT_PATHS)
-        .map_err(io_error("write the search path"))?;
-
-    // Inside nothing can be written, so what is not compiled now is compiled anew by every run. The compiled files are not
-    // compared with their sources, and name them as they are called inside.
-    let mut compile = Command::new(folder.join("bin/python3"));
-    compile.args([
-        "-I",
-        "-m",
-        "compileall",
-        "-q",
-        "-q",
-        "--invalidation-mode",
-        "unchecked-hash",
-        "-s",
-    ]);
-    compile.arg(folder).args(["-p", INSIDE]).arg(&site_packages);
-    // Packages may carry files for other versions of Python, which do not compile and are never loaded.
-    let _ = run_tool("compile the packages", compile).await;
-    make_readable(folder).map_err(io_error("make the environment readable"))
-}
-
-/// A pip that installs into the environment, complete but for the names of the packages. Which one there is depends on
-/// the distribution: the interpreter's own, one that the standard library can unpack, or another interpreter's.
-async fn installer(
-    interpreter: &Interpreter,
-    folder: &Path,
-    site_packages: &Path,
-) -> Result<Command, PythonError> {
-    const OPTIONS: [&str; 8] = [
-        "install",
-        "--quiet",
-        "--no-input",
-        "--no-compile",
-        "--disable-pip-version-check",
-        "--no-warn-script-location",
-        "--only-binary",
-        ":all:",
-    ];
-    let python = folder.join("bin/python3");
-    let command = |program: &Path, arguments: &[&str]| {
-        let mut command = Command::new(program);
-        command.args(arguments);
-        command
-    };
-    let works = async |command| run_tool("look for pip", command).await.is_ok();
-
-    if works(command(&interpreter.executable, &["-m", "pip", "--version"])).await {
-        let mut pip = command(&interpreter.executable, &["-m", "pip"]);
-        pip.args(OPTIONS).arg("--target").arg(site_packages);
-        return Ok(pip);
-    }
-    if works(command(&python, &["-I", "-m", "ensurepip"])).await {
-        let mut pip = command(&python, &["-I", "-m", "pip"]);
-        pip.args(OPTIONS);
-        return Ok(pip);
-    }
-    if works(command(Path::new("pip3"), &["--version"])).await {
-        let mut pip = command(Path::new("pip3"), &["--python"]);
-        pip.arg(&python).args(OPTIONS);
-        return Ok(pip);
-    }
-    Err(PythonError::NoPip { python: interpreter.executable.clone() })
-}
-
-/// Runs a program of the operator's to its end and returns its standard output.
-pub(super) async fn run_tool(
-    attempt: &'static str,
-    mut command: Command,
-) -> Result<String, PythonError> {
-    // The environment is inherited on purpose: it says where pip finds packages.
-    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(STEP_TIME_MAX, running)
-        .await
-        .map_err(|_| PythonError::Tool { attempt, detail: "it took too long".to_owned() })?
-        .map_err(io_error(attempt))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = clean(&output.stderr);
-    let mut last: Vec<&str> =
-        said.lines().rev().filter(|line| !line.trim().is_empty()).take(5).collect();
-    last.reverse();
-    Err(PythonError::Tool { attempt, detail: last.join("; ") })
-}
-
-/// Lets everybody read the environment: a strict umask would keep out `nobody`, whom root's sandboxes run as.
-fn make_readable(folder: &Path) -> io::Result<()> {
-    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            make_readable(&entry.path())?;
-        } else if kind.is_file() {
-            let is_program = entry.metadata()?.permissions().mode() & 0o100 != 0;
-            fs::set_permissions(
-                entry.path(),
-                Permissions::from_mode(if is_program { 0o755 } else { 0o644 }),
-            )?;
-        }
-    }
-    Ok(())
-}
-
-fn io_error(attempt: &'static str) -> impl FnOnce(io::Error) -> PythonError {
+pub(super) fn io_error(attempt: &'static str) -> impl FnOnce(io::Error) -> PythonError {
     move |source| PythonError::Io { attempt, source }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
     use super::*;
 
     #[tokio::test]
@@ -425,6 +293,20 @@ mod tests {
         names.sort();
         let key = one.folder().file_name().unwrap();
         assert_eq!(names, [key.to_owned(), format!("{}.lock", key.to_str().unwrap()).into()]);
+    }
+
+    #[tokio::test]
+    async fn a_failed_build_leaves_no_environment() {
+        let cache = tempfile::tempdir().unwrap();
+        fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
+        // Refused by pip itself, before it asks any index.
+        let requirement = "not a requirement".to_owned();
+        let error = PythonEnvironment::prepare(&[requirement], cache.path()).await.unwrap_err();
+        let is_explained = matches!(&error, PythonError::Install { detail } if detail.contains("not a requirement"));
+        assert!(is_explained, "{error}");
+        assert!(error.hint().is_some());
+        let finished = fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(finished.filter(|name| !name.to_string_lossy().contains('.')).count(), 0);
     }
 
     #[tokio::test]

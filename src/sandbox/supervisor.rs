@@ -199,9 +199,9 @@ impl Supervisor<'_> {
         while self.try_wait()?.is_none() {
             // Again and again: process 1 may only now have come to life.
             if Instant::now() < deadline {
-                self.tree.kill()
+                self.tree.kill();
             } else {
-                self.tree.kill_monitor()
+                self.tree.kill_monitor();
             }
             thread::sleep(END_INTERVAL);
         }

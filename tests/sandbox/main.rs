@@ -27,6 +27,9 @@ use tokio_util::sync::CancellationToken;
 /// Attacks that run at a time. They mostly wait.
 const AT_A_TIME: usize = 3;
 
+/// A user that owns nothing.
+const ORDINARY_USER: u32 = 4242;
+
 /// Names the folder with the corpora to a test process that cannot read the project.
 const CORPORA: &str = "GRAPHRUN_TEST_CORPORA";
 
@@ -108,7 +111,6 @@ fn everything_holds_for_an_ordinary_user_too() {
     if !geteuid().is_root() {
         return;
     }
-    const ORDINARY_USER: u32 = 4242;
     let folder = tempfile::tempdir().unwrap();
     let open_to_all =
         |path: &Path| fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();

@@ -131,8 +131,8 @@ fn the_death_of_this_process_ends_every_process() {
     eventually("everything ends", || leftovers(&marker).is_empty());
 }
 
-/// Bubblewrap asks the kernel to die with its parent only some time after it was started, so this is about the files and
-/// the word to go, which a dead host does not send.
+/// Bubblewrap asks the kernel to die with its parent only some time after it was started. Until then it is the pipes that
+/// end it: nobody reads its report, and nobody sends the word to go.
 #[test]
 fn the_death_of_this_process_at_any_moment_of_a_start_leaves_nothing() {
     let marker = marker("early-death");

@@ -1,0 +1,167 @@
+//! Builds a Python environment: a folder with an interpreter, packages, and their compiled files.
+//!
+//! All of it happens outside the sandbox, with programs and packages that the operator trusts.
+
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::process::Command;
+
+use super::{
+    interpreter::Interpreter,
+    output::clean,
+    python::{INSIDE, PythonError, io_error},
+};
+
+/// Makes the project importable, whether its packages lie at the top or in `src`. At the end of the search path, so a
+/// project's `json.py` hides nothing.
+const PROJECT_PATHS: &str = "/box\n/box/src\n";
+/// Longest time for one step of a build, a download included.
+const STEP_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Builds an environment in a new folder.
+pub(super) async fn build(
+    interpreter: &Interpreter,
+    requirements: &[String],
+    folder: &Path,
+) -> Result<(), PythonError> {
+    // Without pip: the standard library can do that everywhere, and distributions often leave out the rest.
+    let mut command = Command::new(&interpreter.executable);
+    command.args(["-I", "-m", "venv", "--without-pip", "--symlinks"]).arg(folder);
+    run_tool("make a virtual environment", command).await?;
+
+    let site_packages = folder.join(interpreter.site_packages());
+    if !requirements.is_empty() {
+        let mut install = installer(interpreter, folder, &site_packages).await?;
+        install.args(requirements);
+        run_tool("install packages", install).await.map_err(|error| match error {
+            PythonError::Tool { detail, .. } => PythonError::Install { detail },
+            error => error,
+        })?;
+    }
+    fs::write(site_packages.join("graphrun-project.pth"), PROJECT_PATHS)
+        .map_err(io_error("write the search path"))?;
+
+    // Inside nothing can be written, so what is not compiled now is compiled anew by every run. The compiled files are not
+    // compared with their sources, and name them as they are called inside.
+    let mut compile = Command::new(folder.join("bin/python3"));
+    compile.args([
+        "-I",
+        "-m",
+        "compileall",
+        "-q",
+        "-q",
+        "--invalidation-mode",
+        "unchecked-hash",
+        "-s",
+    ]);
+    compile.arg(folder).args(["-p", INSIDE]).arg(&site_packages);
+    // Packages may carry files for other versions of Python, which do not compile and are never loaded.
+    let _ = run_tool("compile the packages", compile).await;
+    make_readable(folder).map_err(io_error("make the environment readable"))
+}
+
+/// A pip that installs into the environment, complete but for the names of the packages. Which one there is depends on
+/// the distribution: the interpreter's own, one that the standard library can unpack, or another interpreter's.
+async fn installer(
+    interpreter: &Interpreter,
+    folder: &Path,
+    site_packages: &Path,
+) -> Result<Command, PythonError> {
+    const OPTIONS: [&str; 8] = [
+        "install",
+        "--quiet",
+        "--no-input",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--no-warn-script-location",
+        "--only-binary",
+        ":all:",
+    ];
+    let python = folder.join("bin/python3");
+    let command = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    };
+    let works = async |command| run_tool("look for pip", command).await.is_ok();
+
+    if works(command(&interpreter.executable, &["-m", "pip", "--version"])).await {
+        let mut pip = command(&interpreter.executable, &["-m", "pip"]);
+        pip.args(OPTIONS).arg("--target").arg(site_packages);
+        return Ok(pip);
+    }
+    if works(command(&python, &["-I", "-m", "ensurepip"])).await {
+        let mut pip = command(&python, &["-I", "-m", "pip"]);
+        pip.args(OPTIONS);
+        return Ok(pip);
+    }
+    if works(command(Path::new("pip3"), &["--version"])).await {
+        let mut pip = command(Path::new("pip3"), &["--python"]);
+        pip.arg(&python).args(OPTIONS);
+        return Ok(pip);
+    }
+    Err(PythonError::NoPip { python: interpreter.executable.clone() })
+}
+
+/// Runs a program of the operator's to its end and returns its standard output.
+pub(super) async fn run_tool(
+    attempt: &'static str,
+    mut command: Command,
+) -> Result<String, PythonError> {
+    // The environment is inherited on purpose: it says where pip finds packages.
+    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(STEP_TIME_MAX, running)
+        .await
+        .map_err(|_| PythonError::Tool { attempt, detail: "it took too long".to_owned() })?
+        .map_err(io_error(attempt))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = clean(&output.stderr);
+    let mut last: Vec<&str> =
+        said.lines().rev().filter(|line| !line.trim().is_empty()).take(5).collect();
+    last.reverse();
+    Err(PythonError::Tool { attempt, detail: last.join("; ") })
+}
+
+/// Lets everybody read the environment: a strict umask would keep out `nobody`, whom root's sandboxes run as.
+fn make_readable(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            make_readable(&entry.path())?;
+        } else if kind.is_file() {
+            let is_program = entry.metadata()?.permissions().mode() & 0o100 != 0;
+            fs::set_permissions(
+                entry.path(),
+                Permissions::from_mode(if is_program { 0o755 } else { 0o644 }),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn packages_are_installed_where_the_interpreter_has_no_pip() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut interpreter = Interpreter::find().await.unwrap();
+        build(&interpreter, &[], &folder.path().join("bare")).await.unwrap();
+        interpreter.executable = folder.path().join("bare/bin/python3");
+        let environment = folder.path().join("environment");
+        build(&interpreter, &["iniconfig".to_owned()], &environment).await.unwrap();
+        assert!(environment.join(interpreter.site_packages()).join("iniconfig").is_dir());
+    }
+}
