@@ -1,6 +1,8 @@
 //! Runs graphs of agents over a typed state.
 
 pub mod checkpoint;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod compile;
 pub mod diagnostic;
 pub mod engine;
