@@ -75,3 +75,6 @@ pub mod storage;
 pub mod draw;
 
 pub mod nodes;
+
+#[cfg(feature = "cli")]
+pub mod cli;

@@ -1,3 +1,5 @@
 //! The `graphrun` program.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    graphrun::cli::main()
+}

@@ -1,0 +1,211 @@
+//! `graphrun doctor`: what is usable here. Everything is tried, nothing is guessed.
+
+use std::{
+    env,
+    net::{TcpStream, ToSocketAddrs},
+    path::Path,
+    time::Duration,
+};
+
+use nix::unistd::{AccessFlags, access};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    database::Database,
+    drive::{block_on, to_json},
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    prepare::cache_dir,
+    terminal::{Paint, print_result},
+    words::{clean, table},
+};
+use crate::{
+    llm::{PROVIDERS, Provider},
+    sandbox::{Job, Outcome, PythonEnvironment, Sandbox},
+};
+
+/// How long a model server on this machine has to take a call.
+const CONNECT_TIME: Duration = Duration::from_millis(200);
+
+/// One thing that `execute` needs.
+#[derive(Debug, PartialEq, Serialize)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    /// What was found, or what is wrong.
+    detail: String,
+    /// What to do about it.
+    help: Option<String>,
+}
+
+/// Tries everything and prints a table; the exit code says whether `execute` can run.
+pub(super) fn run(globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("doctor", &[Output::Text, Output::Json])?;
+    block_on(async {
+        let probed = Sandbox::probe();
+        let python = match &probed {
+            Ok(sandbox) => python(sandbox).await,
+            Err(_) => Check::bad("python", "not tried without a sandbox"),
+        };
+        let checks = [
+            sandbox(&probed),
+            python,
+            models(&|name| env::var_os(name).is_some_and(|it| !it.is_empty()), &listens),
+            database(globals.database()),
+        ];
+        let text = match globals.output {
+            Output::Json => to_json(&checks)?,
+            Output::Text | Output::Jsonl => draw(&checks, globals.stdout),
+        };
+        print_result(&text).map_err(CliError::write)?;
+        Ok(if checks.iter().all(|it| it.ok) { Exit::Done } else { Exit::Unusable })
+    })
+}
+
+impl Check {
+    fn good(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, ok: true, detail: detail.into(), help: None }
+    }
+
+    fn bad(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, ok: false, detail: detail.into(), help: None }
+    }
+
+    fn help(self, help: Option<impl Into<String>>) -> Self {
+        Self { help: help.map(Into::into), ..self }
+    }
+}
+
+fn sandbox(probed: &Result<Sandbox, crate::sandbox::SandboxError>) -> Check {
+    match probed {
+        Ok(_) => Check::good("sandbox", "namespaces, no network, system call filter, limits"),
+        Err(error) => Check::bad("sandbox", error.to_string()).help(error.hint()),
+    }
+}
+
+/// Makes an environment and runs its interpreter where generated code would run.
+async fn python(sandbox: &Sandbox) -> Check {
+    let environment = match PythonEnvironment::prepare(&[], &cache_dir()).await {
+        Ok(environment) => environment,
+        Err(error) => return Check::bad("python", error.to_string()).help(error.hint()),
+    };
+    let job = Job {
+        argv: vec![environment.python().to_owned(), "--version".to_owned()],
+        read_only: environment.mounts().to_vec(),
+        ..Job::default()
+    };
+    match sandbox.run(&job, &CancellationToken::new()).await {
+        Ok(finished) if finished.outcome == Outcome::Passed => {
+            Check::good("python", format!("{} in the sandbox", finished.output.trim()))
+        }
+        Ok(finished) => Check::bad("python", format!("it does not start: {}", finished.output)),
+        Err(error) => Check::bad("python", error.to_string()).help(error.hint()),
+    }
+}
+
+/// Which providers have a key, and which servers of this machine take calls. Keys are never shown.
+fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) -> Check {
+    let found: Vec<String> = PROVIDERS
+        .iter()
+        .filter_map(|provider| match provider.key_variable {
+            Some(variable) if is_set(variable) => {
+                Some(format!("{} ({variable} is set)", provider.name))
+            }
+            None if listens(provider) => Some(format!("{} (answers)", provider.name)),
+            _ => None,
+        })
+        .collect();
+    if !found.is_empty() {
+        return Check::good("models", found.join(", "));
+    }
+    if is_set("OPENAI_BASE_URL") {
+        return Check::good("models", "a server of your own (OPENAI_BASE_URL is set)");
+    }
+    Check::bad("models", "no provider has a key, and no model server of this machine answers").help(
+        Some("set OPENAI_API_KEY or the variable of another provider; recordings work without (`--replay`)"),
+    )
+}
+
+/// Whether a server of this machine takes a call.
+fn listens(provider: &Provider) -> bool {
+    let authority = provider.base_url.split('/').nth(2).unwrap_or_default();
+    let addresses = authority.to_socket_addrs().into_iter().flatten();
+    addresses.into_iter().any(|it| TcpStream::connect_timeout(&it, CONNECT_TIME).is_ok())
+}
+
+/// Whether runs can be kept. Looks, and makes nothing.
+fn database(database: Result<Database, CliError>) -> Check {
+    let opened = database.and_then(|it| it.open().map(|open| (it, open.is_some())));
+    let (database, exists) = match opened {
+        Ok(found) => found,
+        Err(error) => {
+            let text = error.draw(Paint::new(false), usize::MAX);
+            return Check::bad("database", text.trim_start_matches("error: ").to_owned());
+        }
+    };
+    let Some(path) = database.path() else {
+        return Check::good("database", "in memory: runs end with their process");
+    };
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let nearest = absolute.ancestors().skip(1).find(|it| it.exists()).unwrap_or(Path::new("/"));
+    match access(nearest, AccessFlags::W_OK | AccessFlags::X_OK) {
+        Ok(()) if exists => Check::good("database", absolute.display().to_string()),
+        Ok(()) => Check::good("database", format!("{} (not there yet)", absolute.display())),
+        Err(error) => {
+            let problem = format!("`{}` cannot be written: {error}", nearest.display());
+            Check::bad("database", problem).help(Some("name another place with `--db sqlite:PATH`"))
+        }
+    }
+}
+
+fn draw(checks: &[Check], paint: Paint) -> String {
+    let rows: Vec<Vec<String>> = checks
+        .iter()
+        .map(|it| {
+            let verdict = if it.ok { paint.good("ok") } else { paint.bad("missing") };
+            vec![it.name.to_owned(), verdict, clean(&it.detail)]
+        })
+        .collect();
+    let remedies = checks.iter().filter_map(|it| {
+        Some(format!("{} {}: {}\n", paint.command("help:"), it.name, it.help.as_ref()?))
+    });
+    table(&rows) + &remedies.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_shown_with_its_remedy() {
+        let checks = [
+            Check::good("sandbox", "namespaces"),
+            Check::bad("models", "no key").help(Some("set OPENAI_API_KEY")),
+        ];
+        insta::assert_snapshot!(draw(&checks, Paint::new(false)), @r"
+        sandbox  ok       namespaces
+        models   missing  no key
+        help: models: set OPENAI_API_KEY
+        ");
+    }
+
+    #[test]
+    fn one_usable_model_is_enough() {
+        let nothing = |_: &Provider| false;
+        assert!(!models(&|_| false, &nothing).ok);
+        assert!(models(&|name| name == "GROQ_API_KEY", &nothing).ok);
+        assert!(models(&|name| name == "OPENAI_BASE_URL", &nothing).ok);
+        assert!(models(&|_| false, &|provider| provider.name == "ollama").ok);
+    }
+
+    #[test]
+    fn a_look_at_the_database_makes_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/runs.db");
+        let found = Database::parse(&format!("sqlite:{}", path.display()), "--db");
+        assert!(database(found).ok);
+        assert!(!folder.path().join("deep").exists());
+    }
+}

@@ -1,0 +1,227 @@
+//! Runs an engine under the eyes of a person: shows events, heeds signals, asks questions.
+
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio::{
+    runtime,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{
+    answer::{self, Asked},
+    database::Database,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    progress::{Caption, Views},
+    report::{RunReport, open_questions},
+    signals::{Signal, Signals},
+    summary,
+    terminal::{print_result, say},
+};
+use crate::{
+    checkpoint::{Checkpointer, RunInfo},
+    engine::{Engine, RunEnd, RunError, Stop},
+    event::{EventSink, Status},
+    id::RunId,
+    state::Update,
+};
+
+/// How often the live view shows that time goes by.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A run that is to be driven.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    pub(super) globals: &'a Globals,
+    pub(super) database: &'a Database,
+    pub(super) checkpointer: Arc<dyn Checkpointer>,
+    pub(super) engine: Engine,
+    pub(super) id: RunId,
+    pub(super) name: String,
+}
+
+/// How a run begins in this process.
+#[derive(Debug)]
+pub(super) enum Begin {
+    /// For the first time, with its input.
+    Start(Box<RunInfo>, Update),
+    /// From its last checkpoint, with answers.
+    Resume(BTreeMap<String, Value>),
+}
+
+/// Runs a command that waits for things, and leaves nothing behind that it would wait for.
+pub(super) fn block_on<F>(command: F) -> Result<Exit, CliError>
+where
+    F: Future<Output = Result<Exit, CliError>>,
+{
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        CliError::new(Exit::Unusable, "cannot start the threads of the program").because(error)
+    })?;
+    let exit = runtime.block_on(command);
+    // A thread may still wait for a line from the terminal; nobody needs it any more.
+    runtime.shutdown_background();
+    exit
+}
+
+impl Run<'_> {
+    /// Drives the run until it comes to rest with nothing to ask here, and tells what became of it.
+    pub(super) async fn drive(&self, mut begin: Begin) -> Result<Exit, CliError> {
+        let mut signals = Signals::listen().map_err(|error| {
+            CliError::new(Exit::Unusable, "cannot listen to signals").because(error)
+        })?;
+        let mut stopped = None;
+        loop {
+            let (end, signal) = self.go(begin, &mut signals).await?;
+            stopped = stopped.or(signal);
+            let waits = end.is_some_and(|it| it.status == Status::Paused);
+            if !waits || stopped.is_some() || !self.globals.can_ask() {
+                return self.finish(stopped).await;
+            }
+            match self.ask(&mut signals).await? {
+                Asked::Answers(answers) => begin = Begin::Resume(answers),
+                Asked::Closed => return self.finish(None).await,
+                Asked::Stopped(signal) => return self.finish(Some(signal)).await,
+            }
+        }
+    }
+
+    /// Drives the run to its next rest; gives nothing back if it was at its end before.
+    async fn go(
+        &self,
+        begin: Begin,
+        signals: &mut Signals,
+    ) -> Result<(Option<RunEnd>, Option<Signal>), CliError> {
+        let mut views = Views::new(self.globals, &self.caption());
+        let (stop, mut sink) = (Stop::default(), EventSink::default());
+        let mut events = sink.subscribe();
+        let run = async {
+            match begin {
+                Begin::Start(info, input) => self.engine.start(*info, input, sink, &stop).await,
+                Begin::Resume(answers) => self.engine.resume(&self.id, answers, sink, &stop).await,
+            }
+        };
+        tokio::pin!(run);
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let (mut end, mut is_open, mut first) = (None, true, None);
+        while is_open || end.is_none() {
+            tokio::select! {
+                biased;
+                event = events.recv(), if is_open => match event {
+                    Some(event) => views.show(&event),
+                    None => is_open = false,
+                },
+                result = &mut run, if end.is_none() => end = Some(result),
+                signal = signals.next() => {
+                    if first.is_none() {
+                        views.note(&self.globals.stderr.loud(signal.announcement()));
+                        first = Some(signal);
+                        stop.drain();
+                    } else {
+                        views.note(&self.globals.stderr.loud("stops at once"));
+                        stop.now();
+                    }
+                }
+                _ = ticks.tick() => views.tick(),
+            }
+        }
+        views.close().map_err(CliError::write)?;
+        match end {
+            Some(Ok(end)) => Ok((Some(end), first)),
+            Some(Err(RunError::NothingToDo(status))) => {
+                say(&format!("run {} is {} already", self.name, status.as_str()));
+                Ok((None, first))
+            }
+            Some(Err(error)) => Err(self.failure(error)),
+            None => Ok((None, first)),
+        }
+    }
+
+    /// Asks the open questions at the terminal.
+    async fn ask(&self, signals: &mut Signals) -> Result<Asked, CliError> {
+        let saved = self.checkpointer.load(&self.id).await?;
+        answer::ask(&open_questions(&saved.records), signals, self.globals.stderr)
+            .await
+            .map_err(|error| CliError::new(Exit::Paused, "cannot read the terminal").because(error))
+    }
+
+    /// Prints the result, and how to go on if the run can.
+    async fn finish(&self, stopped: Option<Signal>) -> Result<Exit, CliError> {
+        let report = RunReport::read(self.checkpointer.as_ref(), &self.id, self.database).await?;
+        print_report(&report, self.globals, self.database)?;
+        let paint = self.globals.stderr;
+        if !report.questions.is_empty() {
+            say(summary::draw_questions(&report, paint).trim_end());
+        } else if report.status != Status::Done
+            && self.globals.output != Output::Text
+            && let Some(command) = &report.resume
+        {
+            say(&format!("{}; go on with: {}", report.status.as_str(), paint.command(command)));
+        }
+        let was_stopped = matches!(report.status, Status::Interrupted | Status::Paused);
+        Ok(stopped.filter(|_| was_stopped).map_or(report.exit(), Signal::exit))
+    }
+
+    fn caption(&self) -> Caption {
+        let resume = self.database.command("resume", &self.name);
+        Caption { name: self.name.clone(), resume }
+    }
+
+    /// An error of the engine, with the way back to the run.
+    fn failure(&self, error: RunError) -> CliError {
+        let was_saved = matches!(error, RunError::Checkpoint(_));
+        let failure = CliError::from(error);
+        match self.database.command("resume", &self.name).filter(|_| was_saved) {
+            Some(command) => failure.with_help(format!("what was saved can go on: {command}")),
+            None => failure,
+        }
+    }
+}
+
+/// Prints what became of a run in the form that was asked for.
+///
+/// # Errors
+///
+/// Fails when stdout cannot be written.
+pub(super) fn print_report(
+    report: &RunReport,
+    globals: &Globals,
+    database: &Database,
+) -> Result<(), CliError> {
+    let text = match globals.output {
+        Output::Text => summary::draw(report, database, globals.stdout),
+        Output::Json => to_json(report)?,
+        // The events were the result; the last one said how the run ended.
+        Output::Jsonl => return Ok(()),
+    };
+    print_result(&text).map_err(CliError::write)
+}
+
+/// A value as JSON that people can read, too.
+///
+/// # Errors
+///
+/// Fails when it cannot be said in JSON.
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, CliError> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| CliError::write(error.into()))?;
+    Ok(text + "\n")
+}
+
+impl From<RunError> for CliError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Checkpoint(error) => Self::from(error),
+            RunError::Input(_)
+            | RunError::Fields(_)
+            | RunError::WrongAnswer { .. }
+            | RunError::UnknownQuestion { .. } => Self::usage(error.to_string()).because(error),
+            RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
+                .because(error)
+                .with_help("resume it with the workflow as it was, or start a new run"),
+            RunError::NothingToDo(_) => Self::new(Exit::NotResumable, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Why a command did not do what it was asked to: what happened, its causes, the exit code, a way out.
+
+use std::{error::Error, io, path::Path};
+
+use super::{diagnostics, exit::Exit, terminal::Paint, words::clean};
+use crate::diagnostic::Diagnostics;
+
+/// The most causes that are shown of one error.
+const CAUSES_MAX: usize = 8;
+
+/// A command did not do what it was asked to.
+#[derive(Debug)]
+pub(super) struct CliError {
+    exit: Exit,
+    message: String,
+    problems: Vec<String>,
+    findings: Diagnostics,
+    help: Vec<String>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl CliError {
+    /// An error that ends the program with this code.
+    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            problems: Vec::new(),
+            findings: Diagnostics::default(),
+            help: Vec::new(),
+            source: None,
+        }
+    }
+
+    /// The command line, or a file it names, asks for what cannot be.
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// A file that the command line names cannot be read.
+    pub(super) fn read(path: &Path, source: io::Error) -> Self {
+        Self::usage(format!("cannot read `{}`", path.display())).because(source)
+    }
+
+    /// A result could not be written to stdout.
+    pub(super) fn write(source: io::Error) -> Self {
+        Self::new(Exit::Failed, "cannot write the result").because(source)
+    }
+
+    /// The author of a workflow did something wrong.
+    pub(super) fn invalid(path: &Path, findings: Diagnostics) -> Self {
+        let (errors, _) = findings.counts();
+        let what = if errors == 1 { "an error".to_owned() } else { format!("{errors} errors") };
+        let message = format!("`{}` has {what}; nothing was started", path.display());
+        Self { findings, ..Self::usage(message) }
+    }
+
+    /// Says what it was caused by.
+    #[must_use]
+    pub(super) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Lists what is wrong, one line each.
+    #[must_use]
+    pub(super) fn with_problems(mut self, problems: Vec<String>) -> Self {
+        self.problems = problems;
+        self
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// The same error under another exit code.
+    #[must_use]
+    pub(super) fn with_exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// The exit code.
+    pub(super) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The whole message, as it is printed on stderr.
+    pub(super) fn draw(&self, paint: Paint, columns: usize) -> String {
+        let mut lines = vec![format!("{} {}", paint.bad("error:"), clean(&self.message))];
+        lines.extend(self.problems.iter().map(|it| format!("  - {}", clean(it))));
+        lines.extend(self.causes().into_iter().map(|it| format!("  because: {}", clean(&it))));
+        lines.extend(self.help.iter().map(|it| format!("{} {it}", paint.command("help:"))));
+        diagnostics::draw(&self.findings, paint, columns) + &lines.join("\n")
+    }
+
+    /// The texts of the causes, the nearest first, each one once.
+    fn causes(&self) -> Vec<String> {
+        let mut causes: Vec<String> = Vec::new();
+        let mut next = self.source.as_deref().map(|it| it as &dyn Error);
+        while let Some(cause) = next.filter(|_| causes.len() < CAUSES_MAX) {
+            let text = cause.to_string();
+            if causes.last() != Some(&text) && text != self.message {
+                causes.push(text);
+            }
+            next = cause.source();
+        }
+        causes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_its_problems_its_causes_and_a_way_out() {
+        let error = CliError::read(Path::new("w.yaml"), io::Error::other("no such file"))
+            .with_problems(vec!["one".into(), "two \u{1b}[31mred".into()])
+            .with_help("try another path");
+        insta::assert_snapshot!(error.draw(Paint::new(false), 80), @r"
+        error: cannot read `w.yaml`
+          - one
+          - two [31mred
+          because: no such file
+        help: try another path
+        ");
+        assert_eq!(error.exit(), Exit::Usage);
+    }
+}

@@ -1,0 +1,100 @@
+//! `graphrun execute WORKFLOW`.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use ulid::Ulid;
+
+use super::{
+    diagnostics,
+    drive::{Begin, Run, block_on},
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    input::{self, InputFlag},
+    names,
+    origin::{Origin, RunOptions},
+    prepare,
+    terminal::{columns, say},
+};
+use crate::{
+    checkpoint::{CheckpointError, Checkpointer, RunInfo},
+    engine::Engine,
+    id::{ChannelName, NameError, RunId},
+};
+
+/// The folder that holds a folder for each run, where `--out` names none.
+const OUT_DEFAULT: &str = "out";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The workflow to run
+    #[arg(value_name = "WORKFLOW.yaml")]
+    workflow: PathBuf,
+    /// A field of the input: KEY=VALUE, KEY=@FILE for a text in a file, or @FILE.json for several
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    input: Vec<InputFlag>,
+    /// The folder for the files that the run writes [default: out/NAME of the run]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The id of the run; without it graphrun makes one
+    #[arg(long, value_name = "ID", value_parser = parse_id)]
+    run_id: Option<RunId>,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+/// Checks everything that can be checked, then runs the workflow.
+pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
+    let database = globals.database()?;
+    let loaded = prepare::load(&args.workflow)?.with_options(&args.options);
+    let workflow = &loaded.workflow;
+    let input = input::read(&args.input, &workflow.schema, &workflow.input)?;
+    let title = workflow.name.clone();
+    let output: Vec<String> = workflow.output.iter().map(ChannelName::to_string).collect();
+    let models = loaded.connect(&args.options)?;
+    block_on(async {
+        let checkpointer = database.create()?;
+        let name = free_name(checkpointer.as_ref()).await?;
+        let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
+        let origin = Origin::new(&args.workflow, &out, output, args.options)?;
+        let (graph, warnings) = loaded.compile(models, &origin.out)?;
+        if !warnings.is_empty() {
+            say(diagnostics::draw(&warnings, globals.stderr, columns()).trim_end());
+        }
+        let id = args.run_id.map_or_else(new_id, Ok)?;
+        let info = RunInfo {
+            id: id.clone(),
+            name: name.clone(),
+            workflow: title,
+            created: Timestamp::now().to_string(),
+            origin: origin.to_json()?,
+        };
+        let engine = Engine::new(graph, checkpointer.clone());
+        let run = Run { globals, database: &database, checkpointer, engine, id, name };
+        run.drive(Begin::Start(Box::new(info), input)).await
+    })
+}
+
+/// A name that no run has yet. Should another process take it meanwhile, the run is refused.
+async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> {
+    let mut attempt = 0;
+    loop {
+        let name = names::speakable(attempt);
+        match checkpointer.find(&name).await {
+            Err(CheckpointError::UnknownRun(_)) => return Ok(name),
+            Err(error) => return Err(error.into()),
+            Ok(_) => attempt += 1,
+        }
+    }
+}
+
+fn new_id() -> Result<RunId, CliError> {
+    RunId::parse(&Ulid::new().to_string())
+        .map_err(|error| CliError::usage("cannot make an id").because(error))
+}
+
+fn parse_id(text: &str) -> Result<RunId, NameError> {
+    RunId::parse(text)
+}

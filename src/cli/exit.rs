@@ -1,0 +1,105 @@
+//! The exit codes. Scripts rely on them; a code never changes its meaning.
+
+use std::process::ExitCode;
+
+use crate::event::Status;
+
+/// How the program ended, as a shell sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Exit {
+    /// Everything was done.
+    Done = 0,
+    /// The run failed.
+    Failed = 1,
+    /// Wrong usage, or the workflow is invalid.
+    Usage = 2,
+    /// The run waits for a person.
+    Paused = 3,
+    /// A limit stopped the run.
+    Limit = 4,
+    /// A provider, credentials, the sandbox or the database cannot be used.
+    Unusable = 5,
+    /// The run does not exist, or cannot be resumed.
+    NotResumable = 6,
+    /// Ctrl-C, or SIGINT.
+    Interrupted = 130,
+    /// SIGTERM.
+    Terminated = 143,
+}
+
+/// The table of exit codes, as `--help` shows it.
+pub(super) const TABLE: &str = "\
+Exit codes:
+  0    done
+  1    the run failed
+  2    wrong usage, or the workflow is invalid
+  3    paused: waiting for a person
+  4    stopped by a limit (steps, tokens, cost, time); resumable
+  5    provider, credentials or configuration unusable
+  6    the run cannot be resumed, or does not exist
+  130  interrupted by Ctrl-C; resumable
+  143  terminated; resumable";
+
+impl Exit {
+    /// The exit code of a run that came to rest.
+    pub(super) fn of(status: Status) -> Self {
+        match status {
+            Status::Done => Self::Done,
+            // A run at rest is never `Running`; if storage says so, it was not brought to an end.
+            Status::Failed | Status::Running => Self::Failed,
+            Status::Paused => Self::Paused,
+            Status::Limit => Self::Limit,
+            Status::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_in_the_table_under_its_number() {
+        let codes = [
+            (Exit::Done, 0),
+            (Exit::Failed, 1),
+            (Exit::Usage, 2),
+            (Exit::Paused, 3),
+            (Exit::Limit, 4),
+            (Exit::Unusable, 5),
+            (Exit::NotResumable, 6),
+            (Exit::Interrupted, 130),
+            (Exit::Terminated, 143),
+        ];
+        let rows: Vec<u8> = TABLE
+            .lines()
+            .skip(1)
+            .map(|row| row.split_whitespace().next().unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(rows, codes.map(|(_, number)| number));
+        for (exit, number) in codes {
+            assert_eq!(exit as u8, number, "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_at_rest_has_the_code_of_its_status() {
+        let cases = [
+            (Status::Done, 0),
+            (Status::Failed, 1),
+            (Status::Paused, 3),
+            (Status::Limit, 4),
+            (Status::Interrupted, 130),
+        ];
+        for (status, number) in cases {
+            assert_eq!(Exit::of(status) as u8, number, "{status:?}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The flags that every command takes, and what they mean in these surroundings.
+
+use std::env;
+
+use clap::{Args, ValueEnum};
+
+use super::{
+    database::Database,
+    error::CliError,
+    terminal::{Paint, Surroundings},
+};
+
+/// The variable that says where runs are kept, when `--db` does not.
+const DATABASE_VARIABLE: &str = "GRAPHRUN_DB";
+
+/// The flags that may stand before or after the command.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Global options")]
+pub(super) struct GlobalArgs {
+    /// Where runs are kept: `sqlite:PATH` or `memory:`
+    ///
+    /// Without it `GRAPHRUN_DB` says so, and without that runs are kept in
+    /// `sqlite:.graphrun/runs.db`.
+    #[arg(long, global = true, value_name = "URL")]
+    db: Option<String>,
+    /// How progress is shown on stderr
+    #[arg(long, global = true, value_enum, value_name = "HOW", default_value_t)]
+    progress: ProgressFlag,
+    /// In which form the result is printed on stdout
+    #[arg(long, global = true, value_enum, value_name = "FORM", default_value_t)]
+    output: Output,
+    /// When to use colours; `auto` honours `NO_COLOR`
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
+    color: ColorFlag,
+}
+
+/// In which form the result is printed on stdout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
+    /// One JSON object a line: the events, as they happen.
+    Jsonl,
+}
+
+/// How progress is to be shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ProgressFlag {
+    /// `tty` on a terminal, else `plain`.
+    #[default]
+    Auto,
+    /// A live tree.
+    Tty,
+    /// One line per event.
+    Plain,
+    /// Not at all.
+    None,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ColorFlag {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// A live tree.
+    Tree,
+    /// One line per event.
+    Plain,
+    /// Not at all.
+    Silent,
+}
+
+/// What the flags mean here.
+#[derive(Debug)]
+pub(super) struct Globals {
+    /// In which form the result is printed.
+    pub(super) output: Output,
+    /// How progress is shown.
+    pub(super) progress: Progress,
+    /// The colours of results.
+    pub(super) stdout: Paint,
+    /// The colours of everything else.
+    pub(super) stderr: Paint,
+    surroundings: Surroundings,
+    db: Option<String>,
+}
+
+impl Globals {
+    /// Reads the flags in these surroundings.
+    pub(super) fn new(args: GlobalArgs, surroundings: Surroundings) -> Self {
+        let paint = |is_terminal| Paint::new(colours(args.color, is_terminal, surroundings));
+        Self {
+            output: args.output,
+            progress: progress(args.progress, args.output, surroundings),
+            stdout: paint(surroundings.stdout_is_terminal),
+            stderr: paint(surroundings.stderr_is_terminal),
+            surroundings,
+            db: args.db,
+        }
+    }
+
+    /// Where runs are kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the flag, or else the environment, names something this version does not know.
+    pub(super) fn database(&self) -> Result<Database, CliError> {
+        let variable = env::var(DATABASE_VARIABLE).ok().filter(|url| !url.is_empty());
+        match (&self.db, variable) {
+            (Some(url), _) => Database::parse(url, "--db"),
+            (None, Some(url)) => Ok(Database::parse(&url, DATABASE_VARIABLE)?.implied()),
+            (None, None) => Ok(Database::default()),
+        }
+    }
+
+    /// Whether somebody can be asked right here.
+    pub(super) fn can_ask(&self) -> bool {
+        self.surroundings.stdin_is_terminal && self.progress == Progress::Tree
+    }
+
+    /// Whether drawings should do without line-drawing characters.
+    pub(super) fn is_ascii_only(&self) -> bool {
+        self.surroundings.is_dumb
+    }
+
+    /// Refuses a form of output that a command does not have.
+    ///
+    /// # Errors
+    ///
+    /// Fails when `--output` is not among `forms`.
+    pub(super) fn expect_output(&self, command: &str, forms: &[Output]) -> Result<(), CliError> {
+        if forms.contains(&self.output) {
+            return Ok(());
+        }
+        let names: Vec<String> = forms.iter().map(|it| format!("`{}`", it.name())).collect();
+        Err(CliError::usage(format!("`graphrun {command}` has no output `{}`", self.output.name()))
+            .with_help(format!("it prints {}", names.join(" or "))))
+    }
+}
+
+impl Output {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Jsonl => "jsonl",
+        }
+    }
+}
+
+fn progress(flag: ProgressFlag, output: Output, around: Surroundings) -> Progress {
+    let is_live = around.stderr_is_terminal && !around.is_dumb;
+    match flag {
+        ProgressFlag::None => Progress::Silent,
+        ProgressFlag::Plain => Progress::Plain,
+        // A tree cannot be drawn on what is no terminal, whoever asks for it.
+        ProgressFlag::Tty if is_live => Progress::Tree,
+        ProgressFlag::Tty => Progress::Plain,
+        // The events themselves are on the screen already.
+        ProgressFlag::Auto
+            if output == Output::Jsonl
+                && around.stdout_is_terminal
+                && around.stderr_is_terminal =>
+        {
+            Progress::Silent
+        }
+        ProgressFlag::Auto if is_live && !around.is_ci => Progress::Tree,
+        ProgressFlag::Auto => Progress::Plain,
+    }
+}
+
+fn colours(flag: ColorFlag, is_terminal: bool, around: Surroundings) -> bool {
+    match flag {
+        ColorFlag::Always => true,
+        ColorFlag::Never => false,
+        ColorFlag::Auto => is_terminal && !around.no_color && !around.is_dumb,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERSON: Surroundings = Surroundings {
+        stdin_is_terminal: true,
+        stdout_is_terminal: true,
+        stderr_is_terminal: true,
+        is_ci: false,
+        is_dumb: false,
+        no_color: false,
+    };
+
+    #[test]
+    fn progress_is_a_tree_only_where_a_person_watches() {
+        use ProgressFlag::{Auto, None, Plain, Tty};
+        let piped = Surroundings { stderr_is_terminal: false, ..PERSON };
+        let result_piped = Surroundings { stdout_is_terminal: false, ..PERSON };
+        let ci = Surroundings { is_ci: true, ..PERSON };
+        let dumb = Surroundings { is_dumb: true, ..PERSON };
+        let cases = [
+            (Auto, Output::Text, PERSON, Progress::Tree),
+            (Auto, Output::Json, result_piped, Progress::Tree),
+            (Auto, Output::Text, piped, Progress::Plain),
+            (Auto, Output::Text, ci, Progress::Plain),
+            (Auto, Output::Text, dumb, Progress::Plain),
+            (Auto, Output::Jsonl, PERSON, Progress::Silent),
+            (Auto, Output::Jsonl, result_piped, Progress::Tree),
+            (Tty, Output::Text, ci, Progress::Tree),
+            (Tty, Output::Text, piped, Progress::Plain),
+            (Plain, Output::Text, PERSON, Progress::Plain),
+            (None, Output::Text, PERSON, Progress::Silent),
+        ];
+        for (flag, output, around, expected) in cases {
+            assert_eq!(progress(flag, output, around), expected, "{flag:?} {output:?} {around:?}");
+        }
+    }
+
+    #[test]
+    fn no_color_turns_colours_off_unless_they_are_asked_for() {
+        let no_color = Surroundings { no_color: true, ..PERSON };
+        assert!(colours(ColorFlag::Auto, true, PERSON));
+        assert!(!colours(ColorFlag::Auto, false, PERSON));
+        assert!(!colours(ColorFlag::Auto, true, no_color));
+        assert!(!colours(ColorFlag::Never, true, PERSON));
+        assert!(colours(ColorFlag::Always, false, no_color));
+    }
+
+    #[test]
+    fn nobody_is_asked_where_nobody_can_type_or_see() {
+        let globals = |around| Globals::new(GlobalArgs::default(), around);
+        assert!(globals(PERSON).can_ask());
+        assert!(!globals(Surroundings { stdin_is_terminal: false, ..PERSON }).can_ask());
+        assert!(!globals(Surroundings { stderr_is_terminal: false, ..PERSON }).can_ask());
+    }
+}

@@ -1,0 +1,289 @@
+//! What a run is given: `-i KEY=VALUE`, `-i KEY=@file`, `-i @file.json`, read by the types of the fields.
+//!
+//! Everything that is wrong with it is found at once, and before anything starts.
+
+use std::{collections::BTreeMap, fs, path::Path, str::FromStr};
+
+use serde_json::{Map, Value};
+
+use super::error::CliError;
+use crate::{
+    diagnostic::did_you_mean,
+    id::ChannelName,
+    state::{Channel, Schema, Type, Update},
+};
+
+/// One `-i` of the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum InputFlag {
+    /// `KEY=VALUE`: the text is read by the type of the field.
+    Text { key: String, text: String },
+    /// `KEY=@PATH`: as above, the text is in a file.
+    TextFile { key: String, path: String },
+    /// `@PATH`: a JSON object of fields.
+    Fields { path: String },
+}
+
+impl FromStr for InputFlag {
+    type Err = String;
+
+    fn from_str(flag: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = flag.strip_prefix('@') {
+            return match path {
+                "" => Err("a path must follow `@`".to_owned()),
+                path => Ok(Self::Fields { path: path.to_owned() }),
+            };
+        }
+        let (key, text) =
+            flag.split_once('=').ok_or("expected KEY=VALUE, KEY=@FILE or @FILE.json")?;
+        let key = key.trim().to_owned();
+        if key.is_empty() {
+            return Err("there is no field name before `=`".to_owned());
+        }
+        Ok(match text.strip_prefix('@') {
+            // So that a text may begin with `@`, too.
+            Some(literal) if literal.starts_with('@') => {
+                Self::Text { key, text: literal.to_owned() }
+            }
+            Some(path) => Self::TextFile { key, path: path.to_owned() },
+            None => Self::Text { key, text: text.to_owned() },
+        })
+    }
+}
+
+/// Reads the flags as the input of a workflow.
+///
+/// # Errors
+///
+/// Fails with everything that is wrong: files that cannot be read, fields that are unknown, given
+/// twice or missing, values that are not of the type of their field.
+pub(super) fn read(
+    flags: &[InputFlag],
+    schema: &Schema,
+    input: &[ChannelName],
+) -> Result<Update, CliError> {
+    let mut reading = Reading { schema, input, values: BTreeMap::new(), problems: Vec::new() };
+    for flag in flags {
+        match flag {
+            InputFlag::Text { key, text } => reading.text(key, text),
+            InputFlag::TextFile { key, path } => {
+                if let Some(text) = reading.file(path) {
+                    reading.text(key, &text);
+                }
+            }
+            InputFlag::Fields { path } => reading.fields(path),
+        }
+    }
+    reading.finish()
+}
+
+/// The input as it is read, with what is wrong with it.
+struct Reading<'a> {
+    schema: &'a Schema,
+    input: &'a [ChannelName],
+    /// `None` for a field that was given, but cannot be read: it is not missing.
+    values: BTreeMap<ChannelName, Option<Value>>,
+    problems: Vec<String>,
+}
+
+impl Reading<'_> {
+    fn text(&mut self, key: &str, text: &str) {
+        let Some(channel) = self.channel(key) else { return };
+        let value = read_text(channel.ty(), text)
+            .map_err(|problem| self.problems.push(format!("`{key}`: {problem}")));
+        self.put(&channel, value.ok());
+    }
+
+    fn fields(&mut self, path: &str) {
+        let Some(text) = self.file(path) else { return };
+        match serde_json::from_str::<Map<String, Value>>(&text) {
+            Ok(fields) => {
+                for (key, value) in fields {
+                    if let Some(channel) = self.channel(&key) {
+                        self.put(&channel, Some(value));
+                    }
+                }
+            }
+            Err(error) => {
+                self.problems.push(format!("`{path}` is no JSON object of fields: {error}"));
+            }
+        }
+    }
+
+    fn file(&mut self, path: &str) -> Option<String> {
+        fs::read_to_string(Path::new(path))
+            .map_err(|error| self.problems.push(format!("cannot read `{path}`: {error}")))
+            .ok()
+    }
+
+    /// The input field of that name.
+    fn channel(&mut self, key: &str) -> Option<Channel> {
+        if self.input.iter().any(|it| it.as_str() == key) {
+            return self.schema.channel(key).cloned();
+        }
+        let names: Vec<&str> = self.input.iter().map(ChannelName::as_str).collect();
+        let hint = match did_you_mean(key, names.iter().copied()) {
+            Some(name) => format!("; did you mean `{name}`?"),
+            None if names.is_empty() => "; the workflow takes no input".to_owned(),
+            None => format!("; the workflow takes {}", list(&names)),
+        };
+        self.problems.push(format!("`{key}` is no input of the workflow{hint}"));
+        None
+    }
+
+    fn put(&mut self, channel: &Channel, value: Option<Value>) {
+        let name = channel.name();
+        if let Some(Err(misfits)) = value.as_ref().map(|it| channel.check(it)) {
+            self.problems.extend(misfits.into_iter().map(|it| format!("`{name}`: {it}")));
+        }
+        if self.values.insert(name.clone(), value).is_some() {
+            self.problems.push(format!("`{name}` is given twice"));
+        }
+    }
+
+    fn finish(mut self) -> Result<Update, CliError> {
+        let is_needed = |channel: &Channel| {
+            channel.default().is_none() && !matches!(channel.ty(), Type::Optional(_))
+        };
+        for name in self.input {
+            let channel = self.schema.channel(name.as_str()).filter(|it| is_needed(it));
+            if let Some(channel) = channel
+                && !self.values.contains_key(name)
+            {
+                self.problems
+                    .push(format!("`{name}` is missing (it is {})", article(channel.ty())));
+            }
+        }
+        if self.problems.is_empty() {
+            let writes =
+                self.values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+            return Ok(Update { writes, ..Update::default() });
+        }
+        Err(CliError::usage("the input does not fit the workflow; nothing was started")
+            .with_problems(self.problems)
+            .with_help(
+                "give a field with `-i KEY=VALUE` or `-i KEY=@FILE`, several with `-i @FILE.json`",
+            ))
+    }
+}
+
+/// Reads a text as a value of a type.
+fn read_text(ty: &Type, text: &str) -> Result<Value, String> {
+    match ty.required() {
+        Type::String => Ok(Value::from(text)),
+        Type::Enum(values) => {
+            let text = text.trim();
+            if values.iter().any(|it| it == text) {
+                return Ok(Value::from(text));
+            }
+            let hint = did_you_mean(text, values.iter().map(String::as_str))
+                .map(|it| format!("; did you mean `{it}`?"));
+            Err(format!("`{text}` is not one of {}{}", values.join(", "), hint.unwrap_or_default()))
+        }
+        other => serde_json::from_str(text).map_err(|error| {
+            format!(
+                "it is {}, so its value is read as JSON, and this is none: {error}",
+                article(other)
+            )
+        }),
+    }
+}
+
+fn article(ty: &Type) -> String {
+    match ty.required() {
+        Type::List(item) => format!("a list of {item}"),
+        Type::Int => "a whole number (int)".to_owned(),
+        Type::Float => "a number (float)".to_owned(),
+        Type::String => "a text (string)".to_owned(),
+        Type::Any => "any JSON value".to_owned(),
+        other => format!("of type {other}"),
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    names.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{cli::terminal::Paint, state::Reducer};
+
+    fn schema() -> (Schema, Vec<ChannelName>) {
+        let fields = [
+            ("brief", json!({"type": "string"})),
+            ("rounds", json!({"type": "integer", "minimum": 1})),
+            ("mode", json!({"enum": ["quick", "thorough"]})),
+            ("tags", json!({"type": "array", "items": {"type": "string"}})),
+            ("note", json!({"type": ["string", "null"]})),
+        ];
+        let names: Vec<ChannelName> =
+            fields.iter().map(|(name, _)| ChannelName::parse(name).unwrap()).collect();
+        let channels = fields.into_iter().zip(&names).map(|((_, schema), name)| {
+            Channel::new(name.clone(), schema, Reducer::Replace).unwrap()
+        });
+        (Schema::new(channels).unwrap(), names)
+    }
+
+    fn read_flags(flags: &[&str]) -> Result<Value, String> {
+        let (schema, input) = schema();
+        let flags: Vec<InputFlag> = flags.iter().map(|it| it.parse().unwrap()).collect();
+        match read(&flags, &schema, &input) {
+            Ok(update) => Ok(update
+                .writes
+                .into_iter()
+                .map(|(name, value)| (name.to_string(), value))
+                .collect::<Map<_, _>>()
+                .into()),
+            Err(error) => Err(error.draw(Paint::new(false), 80)),
+        }
+    }
+
+    #[test]
+    fn values_are_read_by_the_type_of_their_field() {
+        let read = read_flags(&["brief=3", "rounds=3", "mode=quick", r#"tags=["a"]"#, "note=null"]);
+        let expected =
+            json!({"brief": "3", "rounds": 3, "mode": "quick", "tags": ["a"], "note": "null"});
+        assert_eq!(read.unwrap(), expected);
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once() {
+        let error = read_flags(&[
+            "brif=x",
+            "rounds=many",
+            "mode=quik",
+            "tags=[1]",
+            "rounds=0",
+            "note=@/no/such/file",
+            "colour=red",
+        ]);
+        insta::assert_snapshot!(error.unwrap_err());
+    }
+
+    #[test]
+    fn texts_and_objects_can_come_from_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let brief = folder.path().join("brief.md");
+        let fields = folder.path().join("fields.json");
+        fs::write(&brief, "line one\nline two\n").unwrap();
+        fs::write(&fields, r#"{"rounds": 2, "mode": "thorough", "tags": []}"#).unwrap();
+        let flags = [format!("brief=@{}", brief.display()), format!("@{}", fields.display())];
+        let read = read_flags(&flags.each_ref().map(String::as_str)).unwrap();
+        let expected = json!({
+            "brief": "line one\nline two\n", "rounds": 2, "mode": "thorough", "tags": [],
+        });
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn a_text_may_begin_with_the_sign_for_files() {
+        let flag: InputFlag = "brief=@@home".parse().unwrap();
+        assert_eq!(flag, InputFlag::Text { key: "brief".into(), text: "@home".into() });
+        assert!("brief".parse::<InputFlag>().is_err());
+        assert!("=x".parse::<InputFlag>().is_err());
+        assert!("@".parse::<InputFlag>().is_err());
+    }
+}

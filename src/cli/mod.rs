@@ -1,0 +1,155 @@
+//! The `graphrun` program: one file a command, all of the same shape; the only place that prints.
+//!
+//! Start with [`main`], then read `execute`. Whatever `execute` and `resume` share is in `prepare`,
+//! which makes an engine, and `drive`, which runs it under the eyes of a person.
+
+mod completions;
+mod doctor;
+mod execute;
+mod graph;
+mod resume;
+mod runs;
+mod validate;
+
+mod answer;
+mod database;
+mod diagnostics;
+mod drive;
+mod error;
+mod exit;
+mod globals;
+mod input;
+mod models;
+mod names;
+mod origin;
+mod prepare;
+mod progress;
+mod report;
+mod signals;
+mod summary;
+mod terminal;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use self::{
+    error::CliError,
+    exit::Exit,
+    globals::{GlobalArgs, Globals},
+    terminal::{Paint, Surroundings, columns, say},
+};
+
+/// Runs graphs of agents over a typed state, checked before the first token and saved at every step
+#[derive(Debug, Parser)]
+#[command(name = "graphrun", version, after_help = exit::TABLE)]
+struct Cli {
+    #[command(flatten)]
+    globals: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a workflow to its end, its first question or its first limit
+    Execute(execute::Args),
+    /// Go on with a run from its last checkpoint; finished work is never done again
+    Resume(resume::Args),
+    /// Check workflows and report all findings at once
+    Validate(validate::Args),
+    /// Draw a workflow
+    Graph(graph::Args),
+    /// Look at runs
+    Runs(runs::Args),
+    /// Say what is usable here: sandbox, Python, models, database
+    Doctor,
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A reader that went away, as in `graphrun --help | head -1`, is no error.
+            drop(error.print());
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    let globals = Globals::new(cli.globals, Surroundings::look());
+    match cli.command.run(&globals) {
+        Ok(exit) => exit.into(),
+        Err(error) => report(&error, globals.stderr).into(),
+    }
+}
+
+impl Command {
+    fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        match self {
+            Self::Execute(args) => execute::run(args, globals),
+            Self::Resume(args) => resume::run(args, globals),
+            Self::Validate(args) => validate::run(&args, globals),
+            Self::Graph(args) => graph::run(&args, globals),
+            Self::Runs(args) => runs::run(args, globals),
+            Self::Doctor => doctor::run(globals),
+            Self::Completions(args) => completions::run(&args, globals),
+        }
+    }
+}
+
+/// Prints an error and gives back the exit code it stands for.
+fn report(error: &CliError, paint: Paint) -> Exit {
+    say(&error.draw(paint, columns()));
+    error.exit()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_flags_stand_before_or_after_the_command() {
+        for line in [
+            "graphrun --db memory: --output json execute w.yaml",
+            "graphrun execute w.yaml --db memory: --output json",
+            "graphrun runs --db memory: list --output json",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            let globals = Globals::new(cli.globals, Surroundings::default());
+            assert_eq!(globals.output, globals::Output::Json, "{line}");
+            assert_eq!(globals.database().unwrap().path(), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        for line in [
+            "graphrun",
+            "graphrun fly",
+            "graphrun execute",
+            "graphrun execute w.yaml --record a --replay b",
+            "graphrun execute w.yaml -i brief",
+            "graphrun execute w.yaml --max-steps 0",
+            "graphrun execute w.yaml --timeout soon",
+            "graphrun execute w.yaml --run-id a/b",
+            "graphrun execute w.yaml --output yaml",
+            "graphrun resume",
+            "graphrun resume x --answer key",
+            "graphrun validate",
+            "graphrun runs state x@last",
+        ] {
+            let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
+            assert!(error.use_stderr() && error.exit_code() == 2, "{line}");
+        }
+    }
+}

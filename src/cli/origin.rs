@@ -1,0 +1,244 @@
+//! What a run was started with, saved with it so that another process can go on.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{error::CliError, exit::Exit};
+use crate::{checkpoint::RunInfo, graph::Limits};
+
+/// The version of the form in which origins are saved.
+const VERSION: u32 = 1;
+
+/// What a run was started with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Origin {
+    /// The version of this form.
+    pub(super) v: u32,
+    /// The workflow; absolute, as a run may be resumed from another folder.
+    pub(super) workflow: PathBuf,
+    /// The folder for the files a run writes.
+    pub(super) out: PathBuf,
+    /// The fields of the result, in their order.
+    pub(super) output: Vec<String>,
+    /// How it runs.
+    pub(super) options: RunOptions,
+}
+
+/// How a run runs: the flags that `execute` and `resume` share.
+///
+/// What `resume` is given replaces what the run was started with.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Run options")]
+pub(super) struct RunOptions {
+    /// Use this model for every agent, as in `openai/gpt-5-mini`
+    #[arg(long, value_name = "MODEL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<String>,
+    /// Add every exchange with a model to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) record: Option<PathBuf>,
+    /// Let this recording answer instead of models
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) replay: Option<PathBuf>,
+    /// Stop before more super-steps than this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_steps: Option<u64>,
+    /// Stop when models have taken this many tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_tokens: Option<u64>,
+    /// Stop when models have cost this many US dollars
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_cost: Option<f64>,
+    /// Stop after this much time at work, as in `90s` or `1h 30m`
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Origin {
+    /// What a run is started with; the paths become absolute.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the current folder is gone.
+    pub(super) fn new(
+        workflow: &Path,
+        out: &Path,
+        output: Vec<String>,
+        options: RunOptions,
+    ) -> Result<Self, CliError> {
+        let absolute =
+            |path: &Path| std::path::absolute(path).map_err(|error| CliError::read(path, error));
+        let options = RunOptions {
+            record: options.record.as_deref().map(absolute).transpose()?,
+            replay: options.replay.as_deref().map(absolute).transpose()?,
+            ..options
+        };
+        Ok(Self { v: VERSION, workflow: absolute(workflow)?, out: absolute(out)?, output, options })
+    }
+
+    /// What a saved run was started with.
+    ///
+    /// # Errors
+    ///
+    /// Fails when this program did not start it, or a newer one did.
+    pub(super) fn of(info: &RunInfo) -> Result<Self, CliError> {
+        let refuse = |why: &str| {
+            let message =
+                format!("run `{}` cannot be resumed from the command line: {why}", info.name);
+            CliError::new(Exit::NotResumable, message)
+        };
+        match info.origin.get("v").and_then(Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => (),
+            Some(_) => return Err(refuse("a newer version of graphrun started it")),
+            None => return Err(refuse("another program started it")),
+        }
+        serde_json::from_value(info.origin.clone())
+            .map_err(|error| refuse("what it was started with is damaged").because(error))
+    }
+
+    /// The same with other options, where others are given.
+    #[must_use]
+    pub(super) fn with_options(self, given: RunOptions) -> Self {
+        Self { options: given.over(self.options), ..self }
+    }
+
+    /// The form in which it is saved with the run.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a path is no UTF-8: it could not be found again.
+    pub(super) fn to_json(&self) -> Result<Value, CliError> {
+        serde_json::to_value(self)
+            .map_err(|error| CliError::usage("a path cannot be saved with the run").because(error))
+    }
+}
+
+impl RunOptions {
+    /// These options, and where one is not given, those.
+    #[must_use]
+    fn over(self, those: Self) -> Self {
+        // Recording and replaying exclude each other; who asks for one ends the other.
+        let (record, replay) = match (self.record, self.replay) {
+            (None, None) => (those.record, those.replay),
+            given => given,
+        };
+        Self {
+            model: self.model.or(those.model),
+            record,
+            replay,
+            max_steps: self.max_steps.or(those.max_steps),
+            max_tokens: self.max_tokens.or(those.max_tokens),
+            max_cost: self.max_cost.or(those.max_cost),
+            timeout: self.timeout.or(those.timeout),
+        }
+    }
+
+    /// The limits of the workflow, replaced where the command line says so.
+    pub(super) fn limit(&self, limits: &mut Limits) {
+        limits.steps = self.max_steps.unwrap_or(limits.steps);
+        limits.tokens = self.max_tokens.or(limits.tokens);
+        limits.usd = self.max_cost.or(limits.usd);
+        limits.time = self.timeout.or(limits.time);
+    }
+}
+
+fn parse_dollars(text: &str) -> Result<f64, String> {
+    match text.trim_start_matches('$').parse::<f64>() {
+        Ok(usd) if usd.is_finite() && usd > 0.0 => Ok(usd),
+        _ => Err("expected an amount above zero, as in `2.50`".to_owned()),
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    match Duration::try_from(duration) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("expected a time above zero, as in `90s` or `1h 30m`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn info(origin: Value) -> RunInfo {
+        RunInfo {
+            id: crate::id::RunId::parse("01J").unwrap(),
+            name: "calm-otter".into(),
+            workflow: "dev_team".into(),
+            created: "2026-01-01T00:00:00Z".into(),
+            origin,
+        }
+    }
+
+    #[test]
+    fn an_origin_is_read_back_as_it_was_saved() {
+        let options = RunOptions {
+            model: Some("openai/gpt-5".into()),
+            replay: Some("/tmp/r.jsonl".into()),
+            max_cost: Some(2.5),
+            timeout: Some(Duration::from_secs(5400)),
+            ..RunOptions::default()
+        };
+        let origin =
+            Origin::new(Path::new("/w.yaml"), Path::new("/out"), vec!["code".into()], options)
+                .unwrap();
+        assert_eq!(Origin::of(&info(origin.to_json().unwrap())).unwrap(), origin);
+    }
+
+    #[test]
+    fn a_run_that_this_program_did_not_start_is_refused() {
+        for origin in [json!(null), json!({}), json!({"v": 2}), json!({"v": 1, "workflow": 3})] {
+            let error = Origin::of(&info(origin.clone())).unwrap_err();
+            assert_eq!(error.exit(), Exit::NotResumable, "{origin}");
+        }
+    }
+
+    #[test]
+    fn what_resume_is_given_replaces_what_the_run_was_started_with() {
+        let started = RunOptions {
+            replay: Some("a".into()),
+            max_steps: Some(5),
+            max_tokens: Some(100),
+            ..RunOptions::default()
+        };
+        let given =
+            RunOptions { record: Some("b".into()), max_steps: Some(9), ..RunOptions::default() };
+        let both = given.over(started);
+        assert_eq!((both.record, both.replay), (Some("b".into()), None));
+        let mut limits = Limits { usd: Some(1.0), ..Limits::default() };
+        RunOptions {
+            max_steps: both.max_steps,
+            max_tokens: both.max_tokens,
+            ..RunOptions::default()
+        }
+        .limit(&mut limits);
+        assert_eq!((limits.steps, limits.tokens, limits.usd), (9, Some(100), Some(1.0)));
+    }
+
+    #[test]
+    fn times_and_amounts_are_above_zero() {
+        assert_eq!(parse_duration("1h 30m").unwrap(), Duration::from_secs(5400));
+        for wrong in ["", "5", "-1m", "0s"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(parse_dollars("2.50"), Ok(2.5));
+        for wrong in ["", "0", "-1", "NaN", "inf", "five"] {
+            assert!(parse_dollars(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! From a path to something that can run: load, check, connect.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{error::CliError, exit::Exit, models, origin::RunOptions};
+use crate::{
+    compile::{CompiledGraph, compile},
+    diagnostic::Diagnostics,
+    nodes::{self, ModelSource, Services},
+    sandbox::{Sandbox, default_cache_dir},
+    workflow::{self, LoadError, NodeKind, Workflow},
+};
+
+/// A workflow that was read, with the findings that do not keep it from running.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    path: PathBuf,
+    /// The workflow.
+    pub(super) workflow: Workflow,
+    warnings: Diagnostics,
+}
+
+/// Makes every check there is, without connecting anything.
+///
+/// # Errors
+///
+/// Fails when the workflow cannot be read, or with every finding if one of them is an error.
+pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadError> {
+    let (workflow, warnings) = workflow::load(path, &nodes::registry())?;
+    let services = services(models::unconnected(), PathBuf::new());
+    assemble(workflow, warnings, services).map_err(LoadError::Invalid)
+}
+
+/// Reads a workflow.
+///
+/// # Errors
+///
+/// Fails when it cannot be read, or with every finding if one of them is an error.
+pub(super) fn load(path: &Path) -> Result<Loaded, CliError> {
+    let (workflow, warnings) =
+        workflow::load(path, &nodes::registry()).map_err(|it| refuse(path, it))?;
+    Ok(Loaded { path: path.to_owned(), workflow, warnings })
+}
+
+/// What is said of a workflow that does not load.
+pub(super) fn refuse(path: &Path, error: LoadError) -> CliError {
+    match error {
+        LoadError::Read { path, source } => CliError::read(&path, source),
+        LoadError::Invalid(findings) => CliError::invalid(path, findings),
+    }
+}
+
+impl Loaded {
+    /// Replaces what the command line says otherwise than the workflow.
+    #[must_use]
+    pub(super) fn with_options(mut self, options: &RunOptions) -> Self {
+        options.limit(&mut self.workflow.limits);
+        if let Some(model) = &options.model {
+            for definition in self.workflow.nodes.values_mut() {
+                if let NodeKind::Agent(agent) = &mut definition.kind {
+                    agent.models = vec![model.clone()];
+                }
+            }
+        }
+        self
+    }
+
+    /// Finds what its nodes need of the world, before the first of them runs.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a model or the sandbox cannot be used.
+    pub(super) fn connect(&self, options: &RunOptions) -> Result<Arc<dyn ModelSource>, CliError> {
+        let kinds = || self.workflow.nodes.iter().map(|(name, it)| (name, &it.kind));
+        if kinds().any(|(_, kind)| matches!(kind, NodeKind::RunTests(_))) {
+            Sandbox::probe().map_err(|error| {
+                let help = error.hint();
+                let message = "the workflow runs generated code, and there is no place for that";
+                let refused = CliError::new(Exit::Unusable, message).because(error);
+                help.into_iter().fold(refused, CliError::with_help)
+            })?;
+        }
+        let agents = kinds().filter_map(|(name, kind)| match kind {
+            NodeKind::Agent(agent) => Some((name, agent.models.as_slice())),
+            _ => None,
+        });
+        models::connect(agents, options)
+    }
+
+    /// Makes the remaining checks; gives the warnings of all of them as well.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every finding if one of them is an error.
+    pub(super) fn compile(
+        self,
+        models: Arc<dyn ModelSource>,
+        out: &Path,
+    ) -> Result<(CompiledGraph, Diagnostics), CliError> {
+        assemble(self.workflow, self.warnings, services(models, out.to_owned()))
+            .map_err(|findings| CliError::invalid(&self.path, findings))
+    }
+}
+
+fn assemble(
+    workflow: Workflow,
+    warnings: Diagnostics,
+    services: Services,
+) -> Result<(CompiledGraph, Diagnostics), Diagnostics> {
+    let (graph, mut findings) = workflow.into_graph(&nodes::factory(services));
+    findings.extend(warnings);
+    compile((graph, findings))
+}
+
+fn services(models: Arc<dyn ModelSource>, output_dir: PathBuf) -> Services {
+    Services { models, cache_dir: cache_dir(), output_dir }
+}
+
+/// Where environments for generated code are kept; without a home, in the folder of the runs.
+pub(super) fn cache_dir() -> PathBuf {
+    let variable = |name| env::var_os(name).map(PathBuf::from);
+    let (home, cache) = (variable("HOME"), variable("XDG_CACHE_HOME"));
+    default_cache_dir(home.as_deref(), cache.as_deref())
+        .unwrap_or_else(|| PathBuf::from(".graphrun/cache"))
+}

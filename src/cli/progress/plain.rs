@@ -1,0 +1,136 @@
+//! One line per event, for logs.
+
+use std::io;
+
+use super::{
+    super::{
+        terminal::say,
+        words::{clean, cost, duration, spent, tokens},
+    },
+    Caption, View,
+};
+use crate::{
+    event::{Event, Report, Stamped},
+    id::NodeName,
+};
+
+/// Writes one line per event to stderr.
+#[derive(Debug)]
+pub(super) struct Plain {
+    caption: Caption,
+}
+
+impl Plain {
+    /// Begins with nothing; the first line comes with the first event.
+    pub(super) fn new(caption: Caption) -> Self {
+        Self { caption }
+    }
+}
+
+impl View for Plain {
+    fn show(&mut self, stamped: &Stamped) -> io::Result<()> {
+        say(&line(stamped, &self.caption));
+        Ok(())
+    }
+
+    fn note(&mut self, text: &str) {
+        say(text);
+    }
+}
+
+/// An event as one line: the time of day in UTC, and what happened.
+pub(in super::super) fn line(stamped: &Stamped, caption: &Caption) -> String {
+    let time = stamped.ts.get(11..19).unwrap_or_default();
+    format!("{time} {}", text(stamped, caption))
+}
+
+fn text(stamped: &Stamped, caption: &Caption) -> String {
+    match &stamped.event {
+        Event::RunStarted { name, workflow } => {
+            format!("run {name} ({}) of {workflow}{}", stamped.run, resume(caption))
+        }
+        Event::RunResumed { step } => {
+            let name = &caption.name;
+            format!("run {name} ({}) goes on after step {step}{}", stamped.run, resume(caption))
+        }
+        Event::TaskStarted { node, attempt, visit, max_visits, .. } => {
+            let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+            format!("{} started{again}", label(node, *visit, *max_visits))
+        }
+        Event::TaskReported { node, report, .. } => format!("{node} {}", reported(report)),
+        Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
+            let (error, wait) = (clean(error), duration(*wait_ms));
+            format!("{node} attempt {attempt} failed: {error}; tries again in {wait}")
+        }
+        Event::TaskFinished { node, ms, to, spent: took, .. } => {
+            let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
+            format!("{node} finished in {}{}{took}", duration(*ms), leads(to))
+        }
+        Event::TaskFailed { node, ms, kind, error, to, .. } => {
+            let (after, error) = (duration(*ms), clean(error));
+            format!("{node} failed after {after} ({kind}): {error}{}", leads(to))
+        }
+        Event::QuestionAsked { node, key, prompt, .. } => {
+            format!("{node} asks `{key}`: {}", clean(prompt))
+        }
+        Event::QuestionAnswered { node, key, .. } => format!("{node} was answered `{key}`"),
+        Event::Emitted { name, message, .. } => format!("*** {} ({name})", clean(message)),
+        Event::StepCommitted { step, next } if next.is_empty() => format!("step {step} is saved"),
+        Event::StepCommitted { step, next } => {
+            let next: Vec<&str> = next.iter().map(NodeName::as_str).collect();
+            format!("step {step} is saved, next: {}", next.join(", "))
+        }
+        Event::RunFinished { status, reason, steps, spent: took } => {
+            let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
+            let reason = reason.as_deref().map(|it| format!(": {}", clean(it)));
+            let (name, status) = (&caption.name, status.as_str());
+            format!("run {name} {status} after step {steps}{took}{}", reason.unwrap_or_default())
+        }
+    }
+}
+
+/// A node, and where it stands in its loop.
+pub(super) fn label(node: &NodeName, visit: u32, max_visits: Option<u32>) -> String {
+    match max_visits {
+        Some(max) => format!("{node} {visit}/{max}"),
+        None if visit > 1 => format!("{node} {visit}"),
+        None => node.to_string(),
+    }
+}
+
+/// Where something leads, if anywhere.
+pub(super) fn leads(to: &[String]) -> String {
+    if to.is_empty() { String::new() } else { format!(" → {}", to.join(", ")) }
+}
+
+fn reported(report: &Report) -> String {
+    match report {
+        Report::ModelCalled { model, spent, ms } => {
+            let (tokens, cost) = (tokens(spent.tokens()), cost(spent.cost_usd));
+            format!("was answered by {} in {}: {tokens}, {cost}", clean(model), duration(*ms))
+        }
+        Report::Warning { message } => format!("warning: {}", clean(message)),
+        Report::Note { message } => format!("note: {}", clean(message)),
+        Report::Artifact { path } => format!("wrote {}", clean(path)),
+    }
+}
+
+fn resume(caption: &Caption) -> String {
+    match &caption.resume {
+        Some(command) => format!("; to resume it: {command}"),
+        None => "; it ends with this process".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample, *};
+
+    #[test]
+    fn every_event_is_one_line() {
+        let lines: Vec<String> =
+            sample::events().iter().map(|it| line(it, &sample::caption())).collect();
+        assert!(lines.iter().all(|it| !it.contains('\n')));
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}

@@ -1,0 +1,210 @@
+//! What the live tree says: lines that stay, and a line per running task. Draws nothing itself.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    super::{
+        terminal::Paint,
+        words::{clean, duration, spent, tokens},
+    },
+    Caption,
+    plain::{label, leads},
+};
+use crate::{
+    event::{Event, Report, Spent, Stamped, Status},
+    id::{NodeName, TaskId},
+};
+
+/// The tasks that run, as the events tell.
+#[derive(Debug)]
+pub(super) struct Tree {
+    caption: Caption,
+    paint: Paint,
+    running: BTreeMap<TaskId, Running>,
+}
+
+/// A task that runs.
+#[derive(Debug)]
+struct Running {
+    label: String,
+    since: Duration,
+    tokens: u64,
+    attempt: u32,
+}
+
+impl Tree {
+    /// Begins with nothing.
+    pub(super) fn new(caption: Caption, paint: Paint) -> Self {
+        Self { caption, paint, running: BTreeMap::new() }
+    }
+
+    /// Takes what happened `now`, and says the lines that stay.
+    pub(super) fn take(&mut self, stamped: &Stamped, now: Duration) -> Vec<String> {
+        let paint = self.paint;
+        match &stamped.event {
+            Event::RunStarted { name, workflow } => {
+                let title = format!("{} {}", paint.strong(name), paint.faint(stamped.run.as_str()));
+                vec![format!("{title}  {workflow}{}", self.resume())]
+            }
+            Event::RunResumed { step } => {
+                let name = paint.strong(&self.caption.name);
+                let id = paint.faint(stamped.run.as_str());
+                vec![format!("{name} {id}  goes on after step {step}{}", self.resume())]
+            }
+            Event::TaskStarted { task, node, attempt, visit, max_visits } => {
+                let label = label(node, *visit, *max_visits);
+                let fresh = Running { label, since: now, tokens: 0, attempt: 1 };
+                self.running.entry(*task).or_insert(fresh).attempt = *attempt;
+                Vec::new()
+            }
+            Event::TaskReported { task, node, report } => self.reported(*task, node, report),
+            Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
+                let (error, wait) = (clean(error), duration(*wait_ms));
+                let what = format!("{node} attempt {attempt}: {error}");
+                vec![format!("    {} {what}; again in {wait}", paint.loud("↻"))]
+            }
+            Event::TaskFinished { task, node, ms, to, spent, .. } => {
+                let label = self.ended(*task, node);
+                let sign = paint.good("✓");
+                vec![self.outcome(*task, &sign, &label, *ms, &leads(to), spent)]
+            }
+            Event::TaskFailed { task, node, ms, kind, error, to, spent, .. } => {
+                let label = self.ended(*task, node);
+                let sign = paint.bad("✗");
+                let why = format!(" {kind}: {}{}", clean(error), leads(to));
+                vec![self.outcome(*task, &sign, &label, *ms, &why, spent)]
+            }
+            Event::QuestionAsked { task, node, prompt, .. } => {
+                let label = self.ended(*task, node);
+                vec![format!("{} {} {label}: {}", step(*task), paint.loud("?"), clean(prompt))]
+            }
+            Event::QuestionAnswered { task, node, .. } => {
+                vec![format!("{} {} {node} was answered", step(*task), paint.good("!"))]
+            }
+            Event::Emitted { message, .. } => {
+                vec![format!("    {}", paint.loud(&format!("▲ {}", clean(message))))]
+            }
+            Event::StepCommitted { .. } => Vec::new(),
+            Event::RunFinished { status, reason, .. } => {
+                // Whatever was dropped does not run any more.
+                self.running.clear();
+                vec![self.rest(*status, reason.as_deref())]
+            }
+        }
+    }
+
+    /// The tasks that run `now`, each with its line.
+    pub(super) fn running(&self, now: Duration) -> impl Iterator<Item = (TaskId, String)> {
+        self.running.iter().map(move |(task, it)| {
+            let elapsed = now.saturating_sub(it.since);
+            let elapsed = duration(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+            let mut parts = vec![it.label.clone(), elapsed];
+            if it.attempt > 1 {
+                parts.push(format!("attempt {}", it.attempt));
+            }
+            if it.tokens > 0 {
+                parts.push(tokens(it.tokens));
+            }
+            (*task, parts.join("  "))
+        })
+    }
+
+    fn reported(&mut self, task: TaskId, node: &NodeName, report: &Report) -> Vec<String> {
+        match report {
+            Report::ModelCalled { spent, .. } => {
+                if let Some(running) = self.running.get_mut(&task) {
+                    running.tokens += spent.tokens();
+                }
+                Vec::new()
+            }
+            Report::Warning { message } => {
+                vec![format!("    {} {node}: {}", self.paint.loud("⚠"), clean(message))]
+            }
+            Report::Note { message } => vec![self.aside(&format!("{node}: {}", clean(message)))],
+            Report::Artifact { path } => vec![self.aside(&format!("wrote {}", clean(path)))],
+        }
+    }
+
+    /// A task that runs no more, by the label it ran under.
+    fn ended(&mut self, task: TaskId, node: &NodeName) -> String {
+        self.running.remove(&task).map_or_else(|| node.to_string(), |it| it.label)
+    }
+
+    fn outcome(
+        &self,
+        task: TaskId,
+        sign: &str,
+        label: &str,
+        ms: u64,
+        rest: &str,
+        took: &Spent,
+    ) -> String {
+        let took = spent(took).map(|it| self.paint.faint(&format!("  {it}"))).unwrap_or_default();
+        format!("{} {sign} {label:<16} {:>10} {rest}{took}", step(task), duration(ms))
+    }
+
+    fn rest(&self, status: Status, reason: Option<&str>) -> String {
+        let word = self.paint.status(status);
+        let reason = reason.map(|it| format!(": {}", clean(it))).unwrap_or_default();
+        format!("{} {word}{reason}", self.paint.strong(&self.caption.name))
+    }
+
+    fn aside(&self, text: &str) -> String {
+        format!("    {}", self.paint.faint(text))
+    }
+
+    fn resume(&self) -> String {
+        let command = self.caption.resume.as_deref();
+        command.map(|it| format!("  {}", self.paint.command(it))).unwrap_or_default()
+    }
+}
+
+/// The step of a task: tasks that ran side by side have the same.
+fn step(task: TaskId) -> String {
+    format!("{:>3}", task.step.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample, *};
+
+    /// What a person sees: after each event the lines that stay, and the running ones in brackets.
+    fn screens(paint: Paint) -> String {
+        let mut tree = Tree::new(sample::caption(), paint);
+        let mut text = String::new();
+        for (event, second) in sample::events().iter().zip(0..) {
+            let now = Duration::from_secs(second);
+            let lines = tree.take(event, now);
+            let running: Vec<String> =
+                tree.running(now).map(|(_, line)| format!("        [{line}]")).collect();
+            for line in lines.into_iter().chain(running) {
+                text += line.trim_end();
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn the_tree_keeps_what_finished_above_what_runs() {
+        insta::assert_snapshot!(screens(Paint::new(false)));
+    }
+
+    #[test]
+    fn colours_add_nothing_but_colours() {
+        let painted = screens(Paint::new(true));
+        assert_eq!(console::strip_ansi_codes(&painted), screens(Paint::new(false)).as_str());
+        assert!(painted.contains("\u{1b}[32m✓"));
+    }
+
+    #[test]
+    fn nothing_runs_once_the_run_rests() {
+        let mut tree = Tree::new(sample::caption(), Paint::new(false));
+        let events = sample::events();
+        let (last, earlier) = events.split_last().unwrap();
+        tree.take(&earlier[1], Duration::ZERO);
+        assert_eq!(tree.running(Duration::ZERO).count(), 1);
+        tree.take(last, Duration::ZERO);
+        assert_eq!(tree.running(Duration::ZERO).count(), 0);
+    }
+}

@@ -1,0 +1,81 @@
+//! Draws the live tree inline: what finished scrolls away above, what runs stays below.
+
+use std::{collections::BTreeMap, io, time::Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::{super::terminal::Paint, Caption, View, tree::Tree};
+use crate::{event::Stamped, id::TaskId};
+
+/// One line, cut at the width of the terminal.
+const TEMPLATE: &str = "    {spinner} {wide_msg}";
+
+/// The live tree on stderr.
+#[derive(Debug)]
+pub(super) struct Tty {
+    tree: Tree,
+    lines: MultiProgress,
+    running: BTreeMap<TaskId, ProgressBar>,
+    began: Instant,
+}
+
+impl Tty {
+    /// Begins with nothing on the screen.
+    pub(super) fn new(caption: Caption, paint: Paint) -> Self {
+        Self {
+            tree: Tree::new(caption, paint),
+            lines: MultiProgress::new(),
+            running: BTreeMap::new(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Makes the running lines those of the tree.
+    fn draw(&mut self) {
+        let mut gone = std::mem::take(&mut self.running);
+        for (task, text) in self.tree.running(self.began.elapsed()) {
+            let line = gone.remove(&task).unwrap_or_else(|| self.lines.add(spinner()));
+            line.set_message(text);
+            self.running.insert(task, line);
+        }
+        for line in gone.into_values() {
+            line.finish_and_clear();
+            self.lines.remove(&line);
+        }
+    }
+}
+
+impl View for Tty {
+    fn show(&mut self, stamped: &Stamped) -> io::Result<()> {
+        let lines = self.tree.take(stamped, self.began.elapsed());
+        self.draw();
+        for line in lines {
+            self.note(&line);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, text: &str) {
+        // A terminal that cannot be written to is gone; the run goes on without it.
+        drop(self.lines.println(text));
+    }
+
+    fn tick(&mut self) {
+        self.draw();
+        for line in self.running.values() {
+            line.tick();
+        }
+    }
+
+    fn close(&mut self) {
+        for line in std::mem::take(&mut self.running).into_values() {
+            line.finish_and_clear();
+        }
+        drop(self.lines.clear());
+    }
+}
+
+fn spinner() -> ProgressBar {
+    let style = ProgressStyle::with_template(TEMPLATE).expect("the template is a constant");
+    ProgressBar::new_spinner().with_style(style)
+}

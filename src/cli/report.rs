@@ -1,0 +1,382 @@
+//! What became of a run, made from what was saved of it: the object that `--output json` prints.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::{database::Database, error::CliError, exit::Exit, origin::Origin};
+use crate::{
+    checkpoint::{Checkpointer, Outcome, SavedRun, TaskRecord},
+    event::{Event, Report as TaskReport, Spent, Stamped, Status},
+    graph::{ErrorKind, Question},
+    id::{ChannelName, NodeName, RunId, TaskId},
+};
+
+/// What became of a run. Programs read this: keys may be added, none is renamed.
+#[derive(Debug, Serialize)]
+pub(super) struct RunReport {
+    pub(super) run: RunId,
+    pub(super) name: String,
+    pub(super) workflow: String,
+    pub(super) status: Status,
+    pub(super) reason: Option<String>,
+    pub(super) steps: u64,
+    /// The fields of the result, or all fields if the workflow names none.
+    pub(super) state: Map<String, Value>,
+    #[serde(rename = "usage", serialize_with = "as_usage")]
+    pub(super) spent: Spent,
+    /// In the order in which updates were applied.
+    pub(super) trace: Vec<TraceLine>,
+    pub(super) questions: Vec<QuestionLine>,
+    pub(super) artifacts: Vec<String>,
+    pub(super) resume: Option<String>,
+    /// What each node that called models took; not part of the object.
+    #[serde(skip)]
+    pub(super) by_node: Vec<(NodeName, Spent)>,
+    /// The kind of the failure that ended the run.
+    #[serde(skip)]
+    failure: Option<ErrorKind>,
+}
+
+/// What became of one task.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct TraceLine {
+    pub(super) step: u64,
+    pub(super) node: NodeName,
+    pub(super) attempt: u32,
+    pub(super) outcome: &'static str,
+    pub(super) ms: u64,
+}
+
+/// A question that waits for its answer.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct QuestionLine {
+    pub(super) key: String,
+    pub(super) node: NodeName,
+    pub(super) prompt: String,
+    pub(super) schema: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub(super) show: Value,
+}
+
+impl RunReport {
+    /// Reads what was saved of a run.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the database cannot be read.
+    pub(super) async fn read(
+        checkpointer: &dyn Checkpointer,
+        run: &RunId,
+        database: &Database,
+    ) -> Result<Self, CliError> {
+        let saved = checkpointer.load(run).await?;
+        let records = checkpointer.records(run).await?;
+        let events = checkpointer.events(run, 0).await?;
+        Ok(Self::new(saved, records, &events, database))
+    }
+
+    fn new(
+        saved: SavedRun,
+        mut records: Vec<TaskRecord>,
+        events: &[Stamped],
+        database: &Database,
+    ) -> Self {
+        let SavedRun { summary, position, values, records: open, .. } = saved;
+        // A task may have several records; among them the order stays.
+        records.sort_by_key(|it| it.task);
+        let fields = Origin::of(&summary.info).map(|it| it.output).unwrap_or_default();
+        let failed = match summary.status {
+            Status::Failed => records.iter().rev().find_map(|it| failure_kind(&it.outcome)),
+            _ => None,
+        };
+        Self {
+            resume: database.command("resume", &summary.info.name),
+            run: summary.info.id,
+            name: summary.info.name,
+            workflow: summary.info.workflow,
+            status: summary.status,
+            reason: summary.reason,
+            steps: position.step.0,
+            state: state(&fields, values),
+            spent: position.spent,
+            trace: records.iter().filter_map(TraceLine::new).collect(),
+            questions: open_questions(&open).into_iter().map(QuestionLine::from).collect(),
+            artifacts: artifacts(events),
+            by_node: spent_by_node(events),
+            failure: failed,
+        }
+    }
+
+    /// The exit code of a program that leaves the run like this.
+    pub(super) fn exit(&self) -> Exit {
+        match self.failure {
+            // The work did not fail: what it needs is not there. Once it is, the run can go on.
+            Some(
+                ErrorKind::Credentials
+                | ErrorKind::Provider
+                | ErrorKind::RateLimit
+                | ErrorKind::Sandbox,
+            ) => Exit::Unusable,
+            _ => Exit::of(self.status),
+        }
+    }
+}
+
+impl TraceLine {
+    fn new(record: &TaskRecord) -> Option<Self> {
+        let outcome = match &record.outcome {
+            Outcome::Finished { .. } => "finished",
+            Outcome::Caught { .. } => "caught",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Asked { .. } | Outcome::Answered { .. } => return None,
+        };
+        Some(Self {
+            step: record.task.step.0,
+            node: record.node.clone(),
+            attempt: record.attempt,
+            outcome,
+            ms: record.ms,
+        })
+    }
+}
+
+impl From<(NodeName, Question)> for QuestionLine {
+    fn from((node, question): (NodeName, Question)) -> Self {
+        let Question { key, prompt, schema, show } = question;
+        Self { key, node, prompt, schema, show }
+    }
+}
+
+/// The keys of the contract, and no others that storage may keep.
+fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Usage {
+        input_tokens: u64,
+        output_tokens: u64,
+        calls: u64,
+        cost_usd: Option<f64>,
+    }
+    let (usage, cost_usd) = (&spent.usage, spent.cost_usd);
+    let (input_tokens, output_tokens) = (usage.input_tokens, usage.output_tokens);
+    Usage { input_tokens, output_tokens, calls: usage.calls, cost_usd }.serialize(serializer)
+}
+
+/// The questions that wait for an answer, in task order.
+pub(super) fn open_questions(records: &[TaskRecord]) -> Vec<(NodeName, Question)> {
+    let mut open: BTreeMap<TaskId, (NodeName, Question)> = BTreeMap::new();
+    for record in records {
+        match &record.outcome {
+            Outcome::Asked { question } => {
+                open.insert(record.task, (record.node.clone(), question.clone()));
+            }
+            Outcome::Answered { .. }
+            | Outcome::Finished { .. }
+            | Outcome::Caught { .. }
+            | Outcome::Failed { .. } => drop(open.remove(&record.task)),
+        }
+    }
+    open.into_values().collect()
+}
+
+fn failure_kind(outcome: &Outcome) -> Option<ErrorKind> {
+    match outcome {
+        Outcome::Failed { failure } => Some(failure.kind),
+        _ => None,
+    }
+}
+
+/// The named fields that hold a value, in their order; all of them if none is named.
+fn state(fields: &[String], mut values: BTreeMap<ChannelName, Value>) -> Map<String, Value> {
+    if fields.is_empty() {
+        return values.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+    }
+    let named = fields.iter();
+    named.filter_map(|name| Some((name.clone(), values.remove(name.as_str())?))).collect()
+}
+
+/// The files that were written, each one once, in the order they were written first.
+fn artifacts(events: &[Stamped]) -> Vec<String> {
+    let mut paths: Vec<String> = Vec::new();
+    for stamped in events {
+        if let Event::TaskReported { report: TaskReport::Artifact { path }, .. } = &stamped.event
+            && !paths.contains(path)
+        {
+            paths.push(path.clone());
+        }
+    }
+    paths
+}
+
+/// What each node that called models took, in the order they finished first.
+fn spent_by_node(events: &[Stamped]) -> Vec<(NodeName, Spent)> {
+    let mut nodes: Vec<(NodeName, Spent)> = Vec::new();
+    for stamped in events {
+        let (Event::TaskFinished { node, spent, .. } | Event::TaskFailed { node, spent, .. }) =
+            &stamped.event
+        else {
+            continue;
+        };
+        if spent.usage.calls == 0 {
+            continue;
+        }
+        match nodes.iter_mut().find(|(name, _)| name == node) {
+            Some((_, sum)) => sum.add(spent),
+            None => nodes.push((node.clone(), *spent)),
+        }
+    }
+    nodes
+}
+
+/// A saved run for the tests of whatever shows one.
+#[cfg(test)]
+pub(super) fn sample(status: &str) -> RunReport {
+    use serde_json::json;
+
+    let task = |step: u64, index: u32| json!({"step": step, "index": index});
+    let record = |step: u64, index: u32, node: &str, attempt: u32, ms: u64, outcome: Value| {
+        let mut record = json!({"task": task(step, index), "node": node, "attempt": attempt, "ms": ms,
+            "spent": {"input_tokens": 0, "output_tokens": 0, "calls": 0, "cost_usd": null}});
+        record["outcome"] = outcome;
+        serde_json::from_value::<TaskRecord>(record).unwrap()
+    };
+    let finished = || json!({"outcome": "finished", "update": {}, "hops": []});
+    let failed = |kind: &str| json!({"outcome": "failed", "failure": {"kind": kind, "message": "no", "transient": true}});
+    let asked = json!({"outcome": "asked", "question": {"key": "help", "prompt": "Go on?",
+        "schema": {"enum": ["go_on", "stop"]}}});
+    let open = vec![record(3, 0, "help", 1, 1, asked)];
+    // In the order they were made, which is not the order in which they were applied.
+    let mut records = vec![
+        record(1, 1, "ta", 2, 9_100, finished()),
+        record(1, 0, "qc", 1, 2_300, finished()),
+        record(2, 0, "sse", 1, 300, failed("credentials")),
+        record(2, 0, "sse", 1, 64_000, finished()),
+    ];
+    records.extend(open.clone());
+    let spent = json!({"input_tokens": 1000, "output_tokens": 500, "calls": 1, "cost_usd": null});
+    let event = |seq: u64, event: Value| {
+        let mut whole = json!({"v": 1, "seq": seq, "ts": "2026-01-01T12:00:00Z", "run": "01JABC"});
+        whole.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        serde_json::from_value::<Stamped>(whole).unwrap()
+    };
+    let done = |seq: u64, node: &str| {
+        event(
+            seq,
+            json!({"type": "task.finished", "task": task(1, 0), "node": node, "attempt": 1,
+            "ms": 1, "wrote": [], "to": [], "spent": spent}),
+        )
+    };
+    let wrote = |seq: u64, path: &str| {
+        event(
+            seq,
+            json!({"type": "task.reported", "task": task(2, 0), "node": "sse",
+            "report": {"kind": "artifact", "path": path}}),
+        )
+    };
+    let events = [
+        done(1, "qc"),
+        done(2, "sse"),
+        done(3, "qc"),
+        wrote(4, "/out/b"),
+        wrote(5, "/out/a"),
+        wrote(6, "/out/b"),
+    ];
+    let origin = Origin::new(
+        std::path::Path::new("/w.yaml"),
+        std::path::Path::new("/out"),
+        vec!["code".into(), "review".into(), "never".into()],
+        super::origin::RunOptions::default(),
+    );
+    let status = serde_json::from_value(json!(status)).unwrap();
+    let reason = (status != Status::Done).then(|| "for a reason".to_owned());
+    let saved = SavedRun {
+        summary: crate::checkpoint::RunSummary {
+            info: crate::checkpoint::RunInfo {
+                id: RunId::parse("01JABC").unwrap(),
+                name: "calm-otter".into(),
+                workflow: "dev_team".into(),
+                created: "2026-01-01T12:00:00Z".into(),
+                origin: origin.unwrap().to_json().unwrap(),
+            },
+            status,
+            reason,
+            step: crate::id::Step(2),
+        },
+        position: crate::checkpoint::Position {
+            step: crate::id::Step(2),
+            spent: serde_json::from_value(
+                json!({"input_tokens": 3000, "output_tokens": 1500, "calls": 3, "cost_usd": null}),
+            )
+            .unwrap(),
+            ..Default::default()
+        },
+        values: [
+            ("review", json!({"verdict": "rework"})),
+            ("brief", json!("x")),
+            ("code", json!("y")),
+        ]
+        .map(|(name, value)| (ChannelName::parse(name).unwrap(), value))
+        .into(),
+        records: if status == Status::Paused { open } else { Vec::new() },
+        last_seq: 6,
+    };
+    RunReport::new(saved, records, &events, &Database::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_has_every_key_of_the_contract() {
+        insta::assert_snapshot!(serde_json::to_string_pretty(&sample("paused")).unwrap());
+    }
+
+    #[test]
+    fn the_trace_is_in_task_order_not_in_finish_order() {
+        let trace: Vec<(u64, String, &str)> = sample("done")
+            .trace
+            .into_iter()
+            .map(|it| (it.step, it.node.to_string(), it.outcome))
+            .collect();
+        let expected = [
+            (1, "qc", "finished"),
+            (1, "ta", "finished"),
+            (2, "sse", "failed"),
+            (2, "sse", "finished"),
+        ];
+        assert_eq!(trace, expected.map(|(step, node, outcome)| (step, node.to_owned(), outcome)));
+    }
+
+    #[test]
+    fn a_run_that_lacks_a_usable_provider_says_so_by_its_code() {
+        assert_eq!(sample("failed").exit(), Exit::Unusable);
+        assert_eq!(sample("limit").exit(), Exit::Limit);
+        assert_eq!(sample("done").exit(), Exit::Done);
+    }
+
+    #[test]
+    fn a_workflow_without_an_output_shows_all_of_its_state() {
+        let values: BTreeMap<ChannelName, Value> =
+            [(ChannelName::parse("a").unwrap(), Value::from(1))].into();
+        assert_eq!(state(&[], values.clone()).len(), 1);
+        assert!(state(&["b".to_owned()], values).is_empty());
+    }
+
+    #[test]
+    fn an_answered_question_is_not_open() {
+        let answered = |key: &str| Outcome::Answered { key: key.into(), answer: Value::Null };
+        let record = |outcome| TaskRecord {
+            task: TaskId { step: crate::id::Step(1), index: 0 },
+            node: NodeName::parse("help").unwrap(),
+            attempt: 1,
+            ms: 0,
+            spent: Spent::default(),
+            outcome,
+        };
+        let asked = record(Outcome::Asked { question: Question::new("help", "Go on?") });
+        assert_eq!(open_questions(std::slice::from_ref(&asked)).len(), 1);
+        assert!(open_questions(&[asked, record(answered("help"))]).is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+//! `graphrun runs list`.
+
+use serde::Serialize;
+
+use super::super::{
+    drive::to_json,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    terminal::{Paint, print_result},
+    words::{clean, table},
+};
+use crate::{checkpoint::RunSummary, event::Status, id::RunId};
+
+/// A run as a program reads it.
+#[derive(Debug, Serialize)]
+struct Line {
+    run: RunId,
+    name: String,
+    workflow: String,
+    status: Status,
+    reason: Option<String>,
+    steps: u64,
+    created: String,
+}
+
+/// Lists the runs of the database; none if there is no database.
+pub(super) async fn run(globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("runs list", &[Output::Text, Output::Json])?;
+    let runs = match globals.database()?.open()? {
+        Some(checkpointer) => checkpointer.list().await?,
+        None => Vec::new(),
+    };
+    let lines: Vec<Line> = runs.into_iter().map(Line::from).collect();
+    let text = match globals.output {
+        Output::Json => to_json(&lines)?,
+        _ if lines.is_empty() => "no runs yet\n".to_owned(),
+        _ => draw(&lines, globals.stdout),
+    };
+    print_result(&text).map_err(CliError::write)?;
+    Ok(Exit::Done)
+}
+
+impl From<RunSummary> for Line {
+    fn from(summary: RunSummary) -> Self {
+        let RunSummary { info, status, reason, step } = summary;
+        Self {
+            run: info.id,
+            name: info.name,
+            workflow: info.workflow,
+            status,
+            reason,
+            steps: step.0,
+            created: info.created,
+        }
+    }
+}
+
+fn draw(lines: &[Line], paint: Paint) -> String {
+    let title = ["NAME", "STATUS", "STEPS", "WORKFLOW", "CREATED", "RUN", "REASON"];
+    let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
+    rows.extend(lines.iter().map(|it| {
+        // To the second: the rest is for programs.
+        let created = it.created.get(..19).unwrap_or(&it.created).replace('T', " ");
+        vec![
+            paint.strong(&it.name),
+            paint.status(it.status),
+            it.steps.to_string(),
+            clean(&it.workflow),
+            created,
+            it.run.to_string(),
+            it.reason.as_deref().map(clean).unwrap_or_default(),
+        ]
+    }));
+    table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_a_table_with_the_reasons() {
+        let line = |name: &str, status, reason: Option<&str>| Line {
+            run: RunId::parse("01JABC").unwrap(),
+            name: name.into(),
+            workflow: "dev_team".into(),
+            status,
+            reason: reason.map(str::to_owned),
+            steps: 9,
+            created: "2026-01-01T12:00:00.123Z".into(),
+        };
+        let lines = [
+            line("calm-otter", Status::Done, None),
+            line("bold-ibis", Status::Limit, Some("the limit of 90 steps")),
+        ];
+        insta::assert_snapshot!(draw(&lines, Paint::new(false)), @r"
+        NAME        STATUS  STEPS  WORKFLOW  CREATED              RUN     REASON
+        calm-otter  done    9      dev_team  2026-01-01 12:00:00  01JABC
+        bold-ibis   limit   9      dev_team  2026-01-01 12:00:00  01JABC  the limit of 90 steps
+        ");
+    }
+}

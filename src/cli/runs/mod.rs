@@ -1,0 +1,40 @@
+//! `graphrun runs …`: looks at runs. Looking changes nothing, and makes no database.
+
+mod events;
+mod list;
+mod show;
+mod state;
+
+use clap::Subcommand;
+
+use super::{drive::block_on, error::CliError, exit::Exit, globals::Globals};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List all runs, the newest first
+    List,
+    /// Show how a run stands, what its tasks did and what it waits for
+    Show(show::Args),
+    /// Print the state of a run, now or after a step
+    State(state::Args),
+    /// Print what happened in a run
+    Events(events::Args),
+}
+
+/// Does what the command line says.
+pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    block_on(async {
+        match args.command {
+            Command::List => list::run(globals).await,
+            Command::Show(args) => show::run(&args, globals).await,
+            Command::State(args) => state::run(&args, globals).await,
+            Command::Events(args) => events::run(&args, globals).await,
+        }
+    })
+}

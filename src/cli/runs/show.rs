@@ -1,0 +1,33 @@
+//! `graphrun runs show RUN`.
+
+use super::super::{
+    drive::print_report,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    report::RunReport,
+    summary::{draw_questions, draw_trace},
+    terminal::print_result,
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The name or the id of the run
+    run: String,
+}
+
+/// Shows a run as `execute` did when it came to rest, and what its tasks did.
+pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("runs show", &[Output::Text, Output::Json])?;
+    let database = globals.database()?;
+    let checkpointer = database.open_for(&args.run)?;
+    let id = checkpointer.find(&args.run).await?.info.id;
+    let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
+    print_report(&report, globals, &database)?;
+    if globals.output == Output::Text {
+        let trace = draw_trace(&report, globals.stdout);
+        let questions = draw_questions(&report, globals.stdout);
+        print_result(&format!("\n{trace}{questions}")).map_err(CliError::write)?;
+    }
+    Ok(Exit::Done)
+}

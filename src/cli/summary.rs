@@ -1,0 +1,161 @@
+//! What became of a run, for people.
+
+use std::path::Path;
+
+use super::{
+    database::Database,
+    report::{QuestionLine, RunReport},
+    terminal::Paint,
+    words::{clean, cost, count, duration, shell_word, table, tokens},
+};
+use crate::event::{Spent, Status};
+
+/// The most artifacts that are listed by name.
+const ARTIFACTS_MAX: usize = 20;
+
+/// How a run ended, what it left, what it took, and how to go on.
+pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> String {
+    let mut text = headline(report, paint);
+    let mut rows = Vec::new();
+    if let Some(folder) = folder(&report.artifacts) {
+        rows.push(row(paint, "folder", clean(&folder)));
+    }
+    for (at, path) in report.artifacts.iter().take(ARTIFACTS_MAX).enumerate() {
+        rows.push(row(paint, if at == 0 { "wrote" } else { "" }, clean(path)));
+    }
+    if report.artifacts.len() > ARTIFACTS_MAX {
+        let more = format!("… and {} more", report.artifacts.len() - ARTIFACTS_MAX);
+        rows.push(row(paint, "", more));
+    }
+    if report.spent.usage.calls > 0 {
+        rows.push(row(paint, "models", took(&report.spent)));
+        rows.extend(
+            report
+                .by_node
+                .iter()
+                .map(|(node, spent)| row(paint, "", format!("{node}: {}", took(spent)))),
+        );
+    }
+    if let Some(command) = database.command("runs state", &report.name) {
+        rows.push(row(paint, "state", paint.command(&command)));
+    }
+    if let Some(command) = report.resume.as_ref().filter(|_| report.status != Status::Done) {
+        rows.push(row(paint, "resume", paint.command(command)));
+    }
+    text += &table(&rows);
+    text
+}
+
+/// The tasks of a run in the order in which their updates were applied.
+pub(super) fn draw_trace(report: &RunReport, paint: Paint) -> String {
+    let mut rows =
+        vec![["STEP", "NODE", "ATTEMPT", "OUTCOME", "TIME"].map(|it| paint.faint(it)).to_vec()];
+    rows.extend(report.trace.iter().map(|it| {
+        let outcome = match it.outcome {
+            "finished" => paint.good(it.outcome),
+            other => paint.bad(other),
+        };
+        let (step, attempt) = (it.step.to_string(), it.attempt.to_string());
+        vec![step, it.node.to_string(), attempt, outcome, duration(it.ms)]
+    }));
+    table(&rows)
+}
+
+/// The questions a run waits for, each with the command that answers it.
+pub(super) fn draw_questions(report: &RunReport, paint: Paint) -> String {
+    let mut lines = Vec::new();
+    for question in &report.questions {
+        let (node, prompt) = (&question.node, clean(&question.prompt));
+        lines.push(format!("{} {node} asks: {prompt}\n", paint.loud("?")));
+        if let Some(command) = &report.resume {
+            let answer = format!("{}={}", question.key, example(question));
+            let command = format!("{command} --answer {}", shell_word(&answer));
+            lines.push(format!("  answer it with: {}\n", paint.command(&command)));
+        }
+    }
+    lines.concat()
+}
+
+/// An answer that fits, as far as the schema tells.
+fn example(question: &QuestionLine) -> String {
+    let schema = &question.schema;
+    let first = schema.get("enum").and_then(|it| it.get(0));
+    match (first, schema.get("type").and_then(serde_json::Value::as_str)) {
+        (Some(value), _) => value.to_string(),
+        (None, Some("string")) => r#""TEXT""#.to_owned(),
+        (None, Some("boolean")) => "true".to_owned(),
+        _ => "JSON".to_owned(),
+    }
+}
+
+fn headline(report: &RunReport, paint: Paint) -> String {
+    let status = paint.status(report.status);
+    let reason = report.reason.as_ref().map(|it| format!(": {}", clean(it))).unwrap_or_default();
+    let (workflow, name) = (&report.workflow, paint.strong(&report.name));
+    format!("{status}{reason}\n{workflow} {name}, {}\n", count(report.steps, "step"))
+}
+
+fn row(paint: Paint, title: &str, text: String) -> Vec<String> {
+    vec![format!("  {}", paint.faint(title)), text]
+}
+
+fn took(spent: &Spent) -> String {
+    let calls = count(spent.usage.calls, "call");
+    format!("{calls}, {}, {}", tokens(spent.tokens()), cost(spent.cost_usd))
+}
+
+/// The folder that holds all the artifacts.
+fn folder(artifacts: &[String]) -> Option<String> {
+    let mut folder = Path::new(artifacts.first()?).parent()?;
+    while !artifacts.iter().all(|it| Path::new(it).starts_with(folder)) {
+        folder = folder.parent()?;
+    }
+    (!folder.as_os_str().is_empty()).then(|| folder.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::report::sample, *};
+
+    fn drawn(report: &RunReport) -> String {
+        draw(report, &Database::default(), Paint::new(false))
+    }
+
+    #[test]
+    fn a_summary_says_what_was_done_and_what_it_took() {
+        insta::assert_snapshot!(drawn(&sample("done")));
+    }
+
+    #[test]
+    fn a_run_that_can_go_on_says_how() {
+        insta::assert_snapshot!(drawn(&sample("limit")));
+    }
+
+    #[test]
+    fn a_question_comes_with_the_command_that_answers_it() {
+        insta::assert_snapshot!(draw_questions(&sample("paused"), Paint::new(false)), @r#"
+        ? help asks: Go on?
+          answer it with: graphrun resume calm-otter --answer 'help="go_on"'
+        "#);
+    }
+
+    #[test]
+    fn a_trace_is_a_table() {
+        insta::assert_snapshot!(draw_trace(&sample("done"), Paint::new(false)), @r"
+        STEP  NODE  ATTEMPT  OUTCOME   TIME
+        1     qc    1        finished  2.3 s
+        1     ta    2        finished  9.1 s
+        2     sse   1        failed    300 ms
+        2     sse   1        finished  1 min 04 s
+        ");
+    }
+
+    #[test]
+    fn the_folder_is_the_one_around_all_files() {
+        let paths = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        assert_eq!(folder(&paths(&["/o/a/x", "/o/a/b/y"])).unwrap(), "/o/a");
+        assert_eq!(folder(&paths(&["/o/ab/x", "/o/a/y"])).unwrap(), "/o");
+        assert_eq!(folder(&paths(&["x"])), None);
+        assert_eq!(folder(&[]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! The two streams the program writes to, and what is known of the terminal behind them.
+//!
+//! Results go to stdout, everything else to stderr. A reader that went away (`graphrun … | head`)
+//! is no error: what is left to say is dropped.
+
+use std::{
+    env,
+    io::{self, ErrorKind, IsTerminal, Write},
+};
+
+use console::Style;
+
+use crate::event::Status;
+
+/// The width of lines where the terminal does not tell.
+const COLUMNS_DEFAULT: usize = 100;
+
+/// What the surroundings of the process say about how to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Surroundings {
+    /// Whether a person can type.
+    pub(super) stdin_is_terminal: bool,
+    /// Whether results are read by a person.
+    pub(super) stdout_is_terminal: bool,
+    /// Whether progress is read by a person.
+    pub(super) stderr_is_terminal: bool,
+    /// Whether `CI` is set.
+    pub(super) is_ci: bool,
+    /// Whether `TERM` is `dumb`.
+    pub(super) is_dumb: bool,
+    /// Whether `NO_COLOR` is set.
+    pub(super) no_color: bool,
+}
+
+/// Colours for one stream, or none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paint {
+    enabled: bool,
+}
+
+impl Surroundings {
+    /// Looks around.
+    pub(super) fn look() -> Self {
+        let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+        Self {
+            stdin_is_terminal: io::stdin().is_terminal(),
+            stdout_is_terminal: io::stdout().is_terminal(),
+            stderr_is_terminal: io::stderr().is_terminal(),
+            is_ci: is_set("CI"),
+            is_dumb: env::var_os("TERM").is_some_and(|value| value == "dumb"),
+            no_color: is_set("NO_COLOR"),
+        }
+    }
+}
+
+impl Paint {
+    /// Paints, or leaves everything as it is.
+    pub(super) fn new(enabled: bool) -> Self {
+        Self { enabled }
+    }
+
+    /// Whether it paints.
+    pub(super) fn is_enabled(self) -> bool {
+        self.enabled
+    }
+
+    /// What went well.
+    pub(super) fn good(self, text: &str) -> String {
+        self.apply(&Style::new().green(), text)
+    }
+
+    /// What went wrong.
+    pub(super) fn bad(self, text: &str) -> String {
+        self.apply(&Style::new().red().bold(), text)
+    }
+
+    /// What should be looked at.
+    pub(super) fn loud(self, text: &str) -> String {
+        self.apply(&Style::new().yellow().bold(), text)
+    }
+
+    /// What carries the line.
+    pub(super) fn strong(self, text: &str) -> String {
+        self.apply(&Style::new().bold(), text)
+    }
+
+    /// What is there for whoever looks for it.
+    pub(super) fn faint(self, text: &str) -> String {
+        self.apply(&Style::new().dim(), text)
+    }
+
+    /// What can be typed.
+    pub(super) fn command(self, text: &str) -> String {
+        self.apply(&Style::new().cyan(), text)
+    }
+
+    /// The word for how a run stands.
+    pub(super) fn status(self, status: Status) -> String {
+        match status {
+            Status::Done => self.good(status.as_str()),
+            Status::Failed => self.bad(status.as_str()),
+            Status::Running | Status::Paused | Status::Limit | Status::Interrupted => {
+                self.loud(status.as_str())
+            }
+        }
+    }
+
+    fn apply(self, style: &Style, text: &str) -> String {
+        style.clone().force_styling(self.enabled).apply_to(text).to_string()
+    }
+}
+
+/// Writes a result to stdout.
+///
+/// # Errors
+///
+/// Fails when stdout cannot be written for another reason than that nobody reads it any more.
+pub(super) fn print_result(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes lines to stderr. Where even that fails there is nobody left to tell.
+pub(super) fn say(text: &str) {
+    let mut stderr = io::stderr().lock();
+    drop(writeln!(stderr, "{text}").and_then(|()| stderr.flush()));
+}
+
+/// The columns of the terminal behind stderr.
+pub(super) fn columns() -> usize {
+    console::Term::stderr()
+        .size_checked()
+        .map_or(COLUMNS_DEFAULT, |(_, columns)| usize::from(columns))
+}

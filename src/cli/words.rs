@@ -1,0 +1,182 @@
+//! How numbers, times and texts of others are put into lines for people.
+
+use std::borrow::Cow;
+
+use crate::event::Spent;
+
+/// The longest text of others in one line, in characters.
+const CHARACTERS_MAX: usize = 400;
+
+/// A text of others as one line without control characters, cut where it gets too long.
+///
+/// Models and providers write these texts: an escape sequence in one must not reach the terminal.
+pub(super) fn clean(text: &str) -> String {
+    let mut line = String::new();
+    let mut characters = 0;
+    for character in text.trim().chars() {
+        let shown = match character {
+            '\n' | '\t' | '\r' => ' ',
+            it if it.is_control() || is_invisible(it) => continue,
+            it => it,
+        };
+        if shown == ' ' && line.ends_with(' ') {
+            continue;
+        }
+        if characters == CHARACTERS_MAX {
+            line.push('…');
+            break;
+        }
+        characters += 1;
+        line.push(shown);
+    }
+    line
+}
+
+/// A time in the precision people want it.
+pub(super) fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..60 => format!("{seconds}.{} s", ms % 1000 / 100),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// A number with its word.
+pub(super) fn count(number: u64, word: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {word}{plural}")
+}
+
+/// Tokens, shortened.
+pub(super) fn tokens(number: u64) -> String {
+    match number {
+        0..1_000 => count(number, "token"),
+        1_000..1_000_000 => format!("{}.{}k tokens", number / 1_000, number % 1_000 / 100),
+        _ => format!("{}.{}M tokens", number / 1_000_000, number % 1_000_000 / 100_000),
+    }
+}
+
+/// A cost in US dollars. What is not known is never shown as nothing.
+pub(super) fn cost(usd: Option<f64>) -> String {
+    match usd {
+        None => "cost ?".to_owned(),
+        Some(usd) if usd > 0.0 && usd < 1.0 => format!("${usd:.4}"),
+        Some(usd) => format!("${usd:.2}"),
+    }
+}
+
+/// What models took, or nothing if none was called.
+pub(super) fn spent(spent: &Spent) -> Option<String> {
+    (spent.usage.calls > 0).then(|| format!("{}, {}", tokens(spent.tokens()), cost(spent.cost_usd)))
+}
+
+/// A text as one word of a shell.
+pub(super) fn shell_word(text: &str) -> Cow<'_, str> {
+    let plain = |it: char| it.is_ascii_alphanumeric() || "_-./:=@%+,".contains(it);
+    if !text.is_empty() && text.chars().all(plain) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+    }
+}
+
+/// Rows as aligned columns; the last one is as wide as it is.
+pub(super) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|it| console::measure_text_width(it)).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let padding = width.saturating_sub(console::measure_text_width(cell)) + 2;
+            line += cell;
+            line.extend(std::iter::repeat_n(' ', padding));
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Characters that change the direction of text or hide in it.
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_others_cannot_move_the_cursor() {
+        let hostile = "a\u{1b}[2Jb\r\nc\u{7}\u{9b}1m\u{202e}d";
+        assert_eq!(clean(hostile), "a[2Jb c1md");
+        assert_eq!(clean(&"x".repeat(500)).chars().count(), CHARACTERS_MAX + 1);
+    }
+
+    #[test]
+    fn numbers_are_shown_as_people_say_them() {
+        let times = [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_250, "1.2 s"),
+            (59_999, "59.9 s"),
+            (125_000, "2 min 05 s"),
+            (3_720_000, "1 h 02 min"),
+        ];
+        for (ms, expected) in times {
+            assert_eq!(duration(ms), expected);
+        }
+        let many = [
+            (1, "1 token"),
+            (999, "999 tokens"),
+            (1_250, "1.2k tokens"),
+            (2_500_000, "2.5M tokens"),
+        ];
+        for (number, expected) in many {
+            assert_eq!(tokens(number), expected);
+        }
+    }
+
+    #[test]
+    fn an_unknown_cost_is_never_shown_as_nothing() {
+        let usage = json!({"input_tokens": 1_000, "output_tokens": 500, "calls": 2});
+        let usage = serde_json::from_value(usage).unwrap();
+        let shown = |cost_usd| spent(&Spent { usage, cost_usd });
+        assert_eq!(shown(None).unwrap(), "1.5k tokens, cost ?");
+        assert_eq!(shown(Some(0.0312)).unwrap(), "1.5k tokens, $0.0312");
+        assert_eq!(shown(Some(12.5)).unwrap(), "1.5k tokens, $12.50");
+        assert_eq!(spent(&Spent::default()), None);
+    }
+
+    #[test]
+    fn a_shell_reads_a_word_as_it_was_meant() {
+        let cases = [
+            ("sqlite:a/b.db", "sqlite:a/b.db"),
+            ("a b", "'a b'"),
+            ("", "''"),
+            (r#""it's""#, r#"'"it'\''s"'"#),
+            ("$HOME", "'$HOME'"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(shell_word(text), expected);
+        }
+    }
+
+    #[test]
+    fn columns_line_up_whatever_their_colour() {
+        let red = "\u{1b}[31mbad\u{1b}[0m".to_owned();
+        let rows =
+            [vec!["a".into(), red, "x".into()], vec!["long".into(), "ok".into(), "y".into()]];
+        let text = table(&rows);
+        assert_eq!(console::strip_ansi_codes(&text), "a     bad  x\nlong  ok   y\n");
+    }
+}
