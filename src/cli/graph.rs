@@ -11,7 +11,7 @@ use super::{
     prepare::{check, refuse},
     terminal::print_result,
 };
-use crate::draw::{Drawing, Style};
+use crate::draw::{Charset, Drawing};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -37,10 +37,10 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("graph", &[Output::Text])?;
     let (compiled, _) = check(&args.workflow).map_err(|it| refuse(&args.workflow, it))?;
     let drawing = Drawing::of(compiled.graph());
-    let style = if globals.is_ascii_only() { Style::Ascii } else { Style::Unicode };
+    let charset = if globals.is_ascii_only() { Charset::Ascii } else { Charset::Unicode };
     let text = match args.format {
-        Format::Ascii => drawing.ascii(style),
-        Format::Mermaid => drawing.mermaid(),
+        Format::Ascii => drawing.to_listing(charset),
+        Format::Mermaid => drawing.to_mermaid(),
     };
     print_result(&format!("{}\n", text.trim_end())).map_err(CliError::write)?;
     Ok(Exit::Done)

@@ -111,13 +111,13 @@ fn assemble(
     warnings: Diagnostics,
     services: Services,
 ) -> Result<(CompiledGraph, Diagnostics), Diagnostics> {
-    let (graph, mut findings) = workflow.into_graph(&nodes::factory(services));
+    let (graph, mut findings) = workflow.into_graph(&nodes::factory(services, nodes::registry()));
     findings.extend(warnings);
     compile((graph, findings))
 }
 
 fn services(models: Arc<dyn ModelSource>, output_dir: PathBuf) -> Services {
-    Services { models, cache_dir: cache_dir(), output_dir }
+    Services { models, prices: Arc::default(), cache_dir: cache_dir(), output_dir }
 }
 
 /// Where environments for generated code are kept; without a home, in the folder of the runs.
