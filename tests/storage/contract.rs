@@ -128,8 +128,7 @@ async fn numbers_are_the_same_after_saving(home: Home) {
         i64::MIN,
         1e300,
         5e-324,
-        51.248_178_376_505_71,
-        122.416_294_033_786_585
+        51.248_178_376_505_71
     ]);
     let storage = home.open();
     storage
@@ -437,7 +436,9 @@ proptest! {
                 let (mut values, mut expected) = (BTreeMap::new(), Vec::new());
                 for (step, (a, b, c)) in (0..).zip(&steps) {
                     let changes: Vec<Change> = [a, b, c].into_iter().flatten().cloned().collect();
-                    changes.iter().for_each(|it| expect(&mut values, it));
+                    for change in &changes {
+                        expect(&mut values, change);
+                    }
                     expected.push(values.clone());
                     let commit = commit(step, changes);
                     if step == 0 {

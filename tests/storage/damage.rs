@@ -31,18 +31,18 @@ async fn save(path: &Path) {
 /// Everything that can be read of a database.
 async fn read(path: &Path) -> Result<String, CheckpointError> {
     let storage = SqliteStorage::open_existing(path)?;
-    let mut all = format!("{:?}", storage.list().await?);
+    let mut all = vec![format!("{:?}", storage.list().await?)];
     for id in ["R1", "R2"] {
         let run = run(id);
-        all += &format!("{:?}", storage.find(id).await?);
-        all += &format!("{:?}", storage.load(&run).await?);
-        all += &format!("{:?}", storage.events(&run, 0).await?);
-        all += &format!("{:?}", storage.records(&run).await?);
+        all.push(format!("{:?}", storage.find(id).await?));
+        all.push(format!("{:?}", storage.load(&run).await?));
+        all.push(format!("{:?}", storage.events(&run, 0).await?));
+        all.push(format!("{:?}", storage.records(&run).await?));
         for step in [0, 1] {
-            all += &format!("{:?}", storage.values_at(&run, Step(step)).await?);
+            all.push(format!("{:?}", storage.values_at(&run, Step(step)).await?));
         }
     }
-    Ok(all)
+    Ok(all.join("\n"))
 }
 
 async fn verify(path: &Path) -> Result<(), CheckpointError> {

@@ -22,6 +22,8 @@ use crate::sample::*;
 
 type Open = fn(&Path) -> Result<SqliteStorage, CheckpointError>;
 
+type Make = fn(&Path);
+
 const OPEN: Open = |path| SqliteStorage::open(path);
 const OPEN_EXISTING: Open = |path| SqliteStorage::open_existing(path);
 
@@ -38,7 +40,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Why a file is refused; the folder must be untouched by the attempt.
-fn refusal(open: Open, make: impl Fn(&Path)) -> String {
+fn refusal(open: Open, make: Make) -> String {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     make(&path);
@@ -47,6 +49,10 @@ fn refusal(open: Open, make: impl Fn(&Path)) -> String {
     assert!(matches!(error, CheckpointError::Unusable { .. }), "{error:?}");
     assert!(before == contents(folder.path()), "the attempt left traces: {error}");
     told(&error).replace(path.to_str().unwrap(), "runs.db")
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
 }
 
 /// A database of another program, which died and left its log behind.
@@ -66,30 +72,28 @@ fn marked(path: &Path, pragma: &str) {
 
 #[test]
 fn what_is_no_database_of_ours_is_refused_and_left_as_it_was() {
-    let cases: [(&str, fn(&Path)); 7] = [
-        ("a text", |path| {
-            fs::write(path, "not a database, but longer than its header".repeat(9)).unwrap()
-        }),
-        ("a short text", |path| fs::write(path, "x").unwrap()),
-        ("half a header", |path| fs::write(path, b"SQLite format 3\0").unwrap()),
+    let cases: [(&str, Make); 7] = [
+        ("a text", |path| write(path, &b"longer than the header of a database".repeat(9))),
+        ("a short text", |path| write(path, b"x")),
+        ("half a header", |path| write(path, b"SQLite format 3\0")),
         ("another program's", foreign),
         ("marked as another's", |path| marked(path, "PRAGMA application_id = 7")),
         ("newer", |path| marked(path, "PRAGMA user_version = 2")),
         ("a folder", |path| fs::create_dir(path).unwrap()),
     ];
-    let mut shown = String::new();
+    let mut shown = Vec::new();
     for (what, make) in cases {
-        for open in [OPEN, OPEN_EXISTING] {
-            shown += &format!("{what}: {}\n", refusal(open, make));
-        }
+        let [reason, again] = [OPEN, OPEN_EXISTING].map(|open| refusal(open, make));
+        assert_eq!(reason, again, "{what}");
+        shown.push(format!("{what}: {reason}"));
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(shown.join("\n"));
 }
 
 #[test]
 fn looking_for_runs_makes_no_database() {
     insta::assert_snapshot!(refusal(OPEN_EXISTING, |_| ()), @"runs.db cannot be used: there is no such file; give the path of the runs you look for");
-    insta::assert_snapshot!(refusal(OPEN_EXISTING, |path| fs::write(path, "").unwrap()), @"runs.db cannot be used: the file is empty; put a copy from before in its place, or remove it and start a new run");
+    insta::assert_snapshot!(refusal(OPEN_EXISTING, |path| write(path, b"")), @"runs.db cannot be used: the file is empty; put a copy from before in its place, or remove it and start a new run");
 }
 
 #[test]

@@ -74,8 +74,8 @@ impl SqliteStorage {
     /// Reads all of the database and checks that its tables and indexes agree.
     ///
     /// A damaged value is found whenever it is read; only this finds a row that damage made
-    /// disappear. It takes time in proportion to the size of the file, a second for some hundred
-    /// megabytes, so it is for the one who is about to go on with a run.
+    /// disappear. It takes time in proportion to the size of the file, about a millisecond a
+    /// megabyte, so it is for the one who is about to go on with a run.
     ///
     /// # Errors
     ///

@@ -1,0 +1,92 @@
+//! How far each node is from the start, and which arrows lead back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use petgraph::{
+    Direction::Incoming,
+    graphmap::DiGraphMap,
+    visit::{DfsEvent, depth_first_search},
+};
+
+use super::{Arrow, Reason};
+use crate::id::NodeName;
+
+/// The place of every node, once the arrows that close loops are left out.
+#[derive(Debug, Default)]
+pub(super) struct Layers {
+    layers: BTreeMap<NodeName, usize>,
+    backs: BTreeSet<(NodeName, NodeName)>,
+}
+
+impl Layers {
+    pub(super) fn of(names: &BTreeSet<&NodeName>, arrows: &[Arrow]) -> Self {
+        let mut graph: DiGraphMap<&NodeName, ()> = DiGraphMap::new();
+        for name in names {
+            graph.add_node(*name);
+        }
+        // The search walks arrows in this order; what a run is meant to do comes first, so that it
+        // is the detours that are found to lead back.
+        let (dashed, solid): (Vec<&Arrow>, Vec<&Arrow>) =
+            arrows.iter().partition(|it| it.is_dashed());
+        for arrow in solid.into_iter().chain(dashed) {
+            if let (Some(from), Some(to)) = (&arrow.from, arrow.to.node()) {
+                graph.add_edge(from, to, ());
+            }
+        }
+
+        let mut backs = Vec::new();
+        let mut order = Vec::new();
+        let starts = targets(arrows, &Reason::Always).chain(names.iter().copied());
+        depth_first_search(&graph, starts, |event| match event {
+            DfsEvent::BackEdge(from, to) => backs.push((from, to)),
+            DfsEvent::Finish(name, _) => order.push(name),
+            DfsEvent::Discover(..) | DfsEvent::TreeEdge(..) | DfsEvent::CrossForwardEdge(..) => {}
+        });
+        for (from, to) in &backs {
+            graph.remove_edge(from, to);
+        }
+
+        let mut layers = BTreeMap::new();
+        let mut assign = |starts: Vec<&NodeName>, first: usize| -> usize {
+            for start in starts {
+                layers.entry(start.clone()).or_insert(first);
+            }
+            // Without the arrows back, the reverse of the order in which the search leaves nodes is
+            // a topological one: what leads to a node has its layer before the node does.
+            for name in order.iter().rev() {
+                let before =
+                    graph.neighbors_directed(name, Incoming).filter_map(|it| layers.get(it));
+                if let Some(last) = before.max().copied() {
+                    let layer = layers.entry((*name).clone()).or_default();
+                    *layer = (*layer).max(last + 1);
+                }
+            }
+            layers.values().max().map_or(0, |it| it + 1)
+        };
+        let after = assign(targets(arrows, &Reason::Always).collect(), 0);
+        // What only a limit of the run leads to happens in the end.
+        assign(targets(arrows, &Reason::Exhausted).collect(), after);
+
+        let backs = backs.into_iter().map(|(from, to)| (from.clone(), to.clone())).collect();
+        Self { layers, backs }
+    }
+
+    /// The longest way to a node, loops aside; `None` if no way leads to it.
+    pub(super) fn layer(&self, name: &NodeName) -> Option<usize> {
+        self.layers.get(name).copied()
+    }
+
+    /// Whether an arrow closes a loop.
+    pub(super) fn is_back(&self, arrow: &Arrow) -> bool {
+        match (&arrow.from, arrow.to.node()) {
+            (Some(from), Some(to)) => self.backs.contains(&(from.clone(), to.clone())),
+            _ => false,
+        }
+    }
+}
+
+/// The nodes that the run itself goes to, for one reason.
+fn targets<'a>(arrows: &'a [Arrow], reason: &Reason) -> impl Iterator<Item = &'a NodeName> {
+    let fits = move |it: &&Arrow| it.from.is_none() && it.reason == *reason;
+    arrows.iter().filter(fits).filter_map(|it| it.to.node())
+}

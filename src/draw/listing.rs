@@ -1,0 +1,270 @@
+//! A list of the nodes, each with the ways that lead on from it.
+
+use std::collections::BTreeSet;
+
+use super::{Arrow, Drawing, DrawnNode, Reason, clean};
+use crate::{graph::Target, id::NodeName};
+
+/// The width of a terminal that every line fits into, if names permit.
+const COLUMNS: usize = 80;
+
+/// The fewest characters that are shown of a label, whatever else is in its line.
+const LABEL_LENGTH_MIN: usize = 12;
+
+/// The characters a listing is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Charset {
+    /// `→` leads on, `⇢` leads on when something went wrong, `↺` leads back; `∥` is side by side.
+    #[default]
+    Unicode,
+    /// The same in ASCII only: `->`, `..>`, `~>`, `||`.
+    Ascii,
+}
+
+/// The signs of one charset.
+#[derive(Debug)]
+struct Signs {
+    branch: &'static str,
+    last: &'static str,
+    rail: &'static str,
+    forward: &'static str,
+    dashed: &'static str,
+    back: &'static str,
+    beside: &'static str,
+    at_most: &'static str,
+    ellipsis: &'static str,
+}
+
+const UNICODE: Signs = Signs {
+    branch: "├─",
+    last: "└─",
+    rail: "│",
+    forward: "→",
+    dashed: "⇢",
+    back: "↺",
+    beside: "∥",
+    at_most: "≤",
+    ellipsis: "…",
+};
+
+const ASCII: Signs = Signs {
+    branch: "|-",
+    last: "`-",
+    rail: "|",
+    forward: "->",
+    dashed: "..>",
+    back: "~>",
+    beside: "||",
+    at_most: "<=",
+    ellipsis: "...",
+};
+
+/// What starts a node without deciding about it. Nodes with one fork run side by side.
+#[derive(Debug, PartialEq, Eq)]
+struct Fork<'a> {
+    layer: usize,
+    from: BTreeSet<Option<&'a NodeName>>,
+}
+
+/// A line below a node, or below several that are side by side.
+#[derive(Debug)]
+struct Way<'a> {
+    /// Which of them it leads on from; empty for the run itself.
+    from: Vec<&'a NodeName>,
+    /// The words beside it; empty if it needs none.
+    label: String,
+    sign: &'static str,
+    to: Vec<&'a Target>,
+    /// Whether ways from the same nodes to other targets are taken together with it.
+    is_fork: bool,
+}
+
+pub(super) fn draw(drawing: &Drawing, charset: Charset) -> String {
+    let signs = match charset {
+        Charset::Unicode => &UNICODE,
+        Charset::Ascii => &ASCII,
+    };
+    let listing = Listing { drawing, signs };
+    let mut lines = vec![listing.cut(&clean(&drawing.name), COLUMNS)];
+    lines.extend(listing.ways(&[]));
+    for group in listing.groups() {
+        let names: Vec<&NodeName> = group.iter().map(|it| &it.name).collect();
+        lines.push(String::new());
+        lines.extend(listing.heading(&group));
+        lines.extend(listing.ways(&names));
+    }
+    let text = lines.join("\n") + "\n";
+    match charset {
+        Charset::Unicode => text,
+        Charset::Ascii => text.replace(|it: char| !it.is_ascii(), "?"),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Listing<'a> {
+    drawing: &'a Drawing,
+    signs: &'static Signs,
+}
+
+impl<'a> Listing<'a> {
+    /// The nodes in order, those that are side by side together.
+    fn groups(self) -> Vec<Vec<&'a DrawnNode>> {
+        let mut groups: Vec<(Option<Fork<'a>>, Vec<&DrawnNode>)> = Vec::new();
+        for node in &self.drawing.nodes {
+            let fork = self.fork(node);
+            match groups.iter_mut().find(|(other, _)| fork.is_some() && *other == fork) {
+                Some((_, group)) => group.push(node),
+                None => groups.push((fork, vec![node])),
+            }
+        }
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+
+    fn fork(self, node: &DrawnNode) -> Option<Fork<'a>> {
+        let starts = |it: &&Arrow| {
+            it.reason == Reason::Always && !it.back && it.to.node() == Some(&node.name)
+        };
+        let from: BTreeSet<Option<&NodeName>> =
+            self.drawing.arrows.iter().filter(starts).map(|it| it.from.as_ref()).collect();
+        (!from.is_empty()).then_some(Fork { layer: node.layer?, from })
+    }
+
+    /// `qc (agent) ∥ ta (agent, ≤3)`
+    fn heading(self, group: &[&DrawnNode]) -> Vec<String> {
+        let show = |node: &&DrawnNode| {
+            let mut facts = vec![node.kind.unwrap_or("missing").to_owned()];
+            facts.extend(node.max_visits.map(|it| format!("{}{it}", self.signs.at_most)));
+            facts.extend(node.layer.is_none().then(|| "unreachable".to_owned()));
+            format!("{} ({})", node.name, facts.join(", "))
+        };
+        self.beside(String::new(), group.iter().map(show), "    ")
+    }
+
+    /// The ways out of nodes that are side by side; out of the run itself if there are none.
+    fn ways(self, names: &[&'a NodeName]) -> Vec<String> {
+        let ways = self.collect(names);
+        let mut lines = Vec::new();
+        for (at, way) in ways.iter().enumerate() {
+            let is_last = at + 1 == ways.len();
+            let (branch, rail) =
+                if is_last { (self.signs.last, " ") } else { (self.signs.branch, self.signs.rail) };
+            let from: Vec<&str> = way.from.iter().map(|it| it.as_str()).collect();
+            let from =
+                if from.len() == names.len() { String::new() } else { from.join(", ") + ": " };
+            let to: Vec<String> = way.to.iter().map(ToString::to_string).collect();
+            let taken = [branch, &from, way.sign, &to[0], "   "].map(width).iter().sum();
+            let label = self.cut(&way.label, COLUMNS.saturating_sub(taken));
+            let words = format!("{from}{label}");
+            let words = if words.is_empty() { words } else { format!(" {} ", words.trim_end()) };
+            let head = format!("{branch}{words}{} ", way.sign);
+            lines.extend(self.beside(head, to, &format!("{rail}     ")));
+        }
+        lines
+    }
+
+    /// What several nodes of a group have in common is one way, and so is a fork.
+    fn collect(self, names: &[&'a NodeName]) -> Vec<Way<'a>> {
+        let mut ways: Vec<Way<'a>> = Vec::new();
+        for arrow in &self.drawing.arrows {
+            let is_ours = match &arrow.from {
+                Some(from) => names.contains(&from),
+                None => names.is_empty(),
+            };
+            if is_ours {
+                let way = self.way(arrow, names);
+                match ways.iter_mut().find(|it| it.ends_like(&way)) {
+                    Some(same) => same.merge(way),
+                    None => ways.push(way),
+                }
+            }
+        }
+        let mut forked: Vec<Way<'a>> = Vec::new();
+        for way in ways {
+            match forked.iter_mut().find(|it| it.starts_like(&way)) {
+                Some(fork) => fork.to.extend(way.to),
+                None => forked.push(way),
+            }
+        }
+        forked
+    }
+
+    fn way(self, arrow: &'a Arrow, names: &[&NodeName]) -> Way<'a> {
+        let label = match &arrow.reason {
+            Reason::Join(all) => {
+                let others = all.iter().filter(|it| !names.contains(it));
+                let others: Vec<&str> = others.map(NodeName::as_str).collect();
+                match (others.as_slice(), all.len()) {
+                    ([], 0 | 1) => String::new(),
+                    ([], _) => "together".to_owned(),
+                    (others, _) => format!("with {}", others.join(", ")),
+                }
+            }
+            _ => arrow.label().unwrap_or_default(),
+        };
+        let sign = match (arrow.back, arrow.is_dashed()) {
+            (true, _) => self.signs.back,
+            (false, true) => self.signs.dashed,
+            (false, false) => self.signs.forward,
+        };
+        let is_fork = arrow.reason == Reason::Always;
+        Way { from: arrow.from.iter().collect(), label, sign, to: vec![&arrow.to], is_fork }
+    }
+
+    /// Puts parts side by side, on as many lines as they need.
+    fn beside(
+        self,
+        head: String,
+        parts: impl IntoIterator<Item = String>,
+        margin: &str,
+    ) -> Vec<String> {
+        let sign = self.signs.beside;
+        let mut lines = Vec::new();
+        let mut line = head;
+        for (at, part) in parts.into_iter().enumerate() {
+            if at == 0 {
+                line += &part;
+            } else if [&line, sign, &part, sign, "   "].map(width).iter().sum::<usize>() <= COLUMNS
+            {
+                line = format!("{line} {sign} {part}");
+            } else {
+                lines.push(format!("{line} {sign}"));
+                line = format!("{margin}{part}");
+            }
+        }
+        lines.push(line);
+        lines
+    }
+
+    /// As much of a text as there is room for, or at least its beginning.
+    fn cut(self, text: &str, room: usize) -> String {
+        let room = room.max(LABEL_LENGTH_MIN);
+        if width(text) <= room {
+            return text.to_owned();
+        }
+        let kept: String = text.chars().take(room - width(self.signs.ellipsis)).collect();
+        format!("{}{}", kept.trim_end(), self.signs.ellipsis)
+    }
+}
+
+impl Way<'_> {
+    fn ends_like(&self, other: &Self) -> bool {
+        self.to == other.to && self.sign == other.sign && self.label == other.label
+    }
+
+    fn merge(&mut self, other: Self) {
+        for name in other.from {
+            if !self.from.contains(&name) {
+                self.from.push(name);
+            }
+        }
+    }
+
+    fn starts_like(&self, other: &Self) -> bool {
+        self.is_fork && other.is_fork && self.from == other.from && self.sign == other.sign
+    }
+}
+
+/// The columns of a text, if each character takes one.
+fn width(text: &str) -> usize {
+    text.chars().count()
+}

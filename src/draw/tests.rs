@@ -1,0 +1,570 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::{
+    graph::{
+        Catch, Command, GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Route,
+        RouteError, RouteView, Way,
+    },
+    id::ChannelName,
+    state::Schema,
+};
+
+/// A node of some kind, which is never run here.
+struct Kind(&'static str);
+
+#[async_trait]
+impl Node for Kind {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        Ok(Command::default())
+    }
+
+    fn kind(&self) -> &'static str {
+        self.0
+    }
+}
+
+/// A route of which only the ways are of interest.
+#[derive(Debug)]
+struct Ways(Vec<Way>);
+
+impl Route for Ways {
+    fn ways(&self) -> &[Way] {
+        &self.0
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(&[])
+    }
+
+    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<crate::graph::Hop>, RouteError> {
+        Ok(Vec::new())
+    }
+}
+
+fn target(name: &str) -> Target {
+    match name {
+        "end" => Target::End,
+        "fail" => Target::Fail,
+        name => Target::Node(NodeName::parse(name).unwrap()),
+    }
+}
+
+fn bounded(max_visits: u32, exhausted: &str) -> Policies {
+    let exhausted = Some(target(exhausted));
+    Policies { max_visits: Some(max_visits), exhausted, ..Policies::default() }
+}
+
+fn builder(name: &str) -> GraphBuilder {
+    GraphBuilder::with_schema(name, Ok(Schema::default()))
+}
+
+/// Hands the graph over with labelled routes, which only a workflow can otherwise have.
+fn drawing<const N: usize>(builder: GraphBuilder, routes: [(&str, &[(&str, &str)]); N]) -> Drawing {
+    let (mut graph, findings) = builder.build();
+    assert!(findings.is_empty(), "{findings:?}");
+    for (from, ways) in routes {
+        let way = |(label, to): &(&str, &str)| {
+            let label = (!label.is_empty()).then(|| (*label).to_owned());
+            Way { to: target(to), label }
+        };
+        let route = Arc::new(Ways(ways.iter().map(way).collect()));
+        let from = NodeName::parse(from).unwrap();
+        graph.edges.push(Edge::Route { from, route, place: None });
+    }
+    Drawing::of(&graph)
+}
+
+fn line() -> Drawing {
+    let graph = builder("line")
+        .node("write", Kind("agent"))
+        .node("check", Kind("run"))
+        .entry("write")
+        .then("write", "check")
+        .then("check", "end");
+    drawing(graph, [])
+}
+
+fn fork_and_join() -> Drawing {
+    let graph = builder("fork and join")
+        .node("plan", Kind("agent"))
+        .node("qc", Kind("agent"))
+        .node_with(
+            "ta",
+            Kind("agent"),
+            Policies {
+                catch: vec![Catch { kind: Some(ErrorKind::Timeout), to: target("fail") }],
+                ..Policies::default()
+            },
+        )
+        .node("late", Kind("set"))
+        .node("sse", Kind("agent"))
+        .entry("plan")
+        .then("plan", "qc")
+        .then("plan", "ta")
+        .then("qc", "late")
+        .join(["qc", "ta"], "sse")
+        .join(["sse", "late"], "done")
+        .node("done", Kind("set"))
+        .then("done", "end");
+    drawing(graph, [])
+}
+
+fn loop_with_bound() -> Drawing {
+    let graph = builder("loop")
+        .node_with("write", Kind("agent"), bounded(3, "give_up"))
+        .node("review", Kind("agent"))
+        .node("give_up", Kind("set"))
+        .node_with("poll", Kind("tool"), Policies { max_visits: Some(9), ..Policies::default() })
+        .entry("write")
+        .then("write", "review")
+        .then("give_up", "fail")
+        .may_go("poll", ["poll", "end"]);
+    drawing(graph, [("review", &[("approved", "poll"), ("rework", "write")])])
+}
+
+fn dev_team() -> Drawing {
+    let catch = vec![Catch { kind: None, to: target("flush") }];
+    let with_catch = |policies: Policies| Policies { catch: catch.clone(), ..policies };
+    let plain = || with_catch(Policies::default());
+    let bounded = |max, to| with_catch(bounded(max, to));
+    let timeout = Catch { kind: Some(ErrorKind::Timeout), to: target("flush") };
+    let limits = Limits { exhausted: Some(target("flush")), ..Limits::default() };
+    let graph = builder("dev_team")
+        .limits(limits)
+        .node_with("ba", Kind("agent"), plain())
+        .node_with("qc", Kind("agent"), plain())
+        .node_with("ta", Kind("agent"), plain())
+        .node_with("sse", Kind("agent"), bounded(3, "tl"))
+        .node_with("unit_tests", Kind("run_tests"), plain())
+        .node_with("tl", Kind("agent"), bounded(2, "help"))
+        .node_with("help", Kind("ask"), Policies { catch: vec![timeout], ..bounded(1, "flush") })
+        .node_with("qa", Kind("agent"), bounded(4, "flush"))
+        .node_with("architect", Kind("agent"), bounded(2, "flush"))
+        .node("publish", Kind("write_files"))
+        .node("flush", Kind("remember"))
+        .entry("ba")
+        .then("ba", "qc")
+        .then("ba", "ta")
+        .join(["qc", "ta"], "sse")
+        .then("sse", "unit_tests")
+        .then("architect", "sse")
+        .then("publish", "end")
+        .then("flush", "fail");
+    drawing(
+        graph,
+        [
+            ("unit_tests", &[("test_result.passed", "tl"), ("otherwise", "sse")]),
+            ("tl", &[("approved", "qa"), ("rework", "sse"), ("stuck", "help")]),
+            ("help", &[("go_on", "qa"), ("stop", "flush")]),
+            ("qa", &[("pass", "publish"), ("code", "sse"), ("architectural", "architect")]),
+        ],
+    )
+}
+
+/// Names and labels that a careless drawing would take for something else, and a graph that does
+/// not compile: it speaks of a node it has not, and has one that nothing leads to.
+fn odd_names() -> Drawing {
+    let long = "x".repeat(64);
+    let graph = builder("a \"quoted\" | name;\u{1b}[31m #1 — schön")
+        .node("graph", Kind("agent"))
+        .node("end-", Kind("agent"))
+        .node("subgraph", Kind("agent"))
+        .node("o--o", Kind("agent"))
+        .node("alone", Kind("agent"))
+        .node(&long, Kind("agent"))
+        .entry("graph")
+        .then("graph", "end-")
+        .then("graph", "subgraph")
+        .then("graph", "o--o")
+        .then("graph", &long)
+        .then("graph", "click")
+        .then("end-", "end-");
+    drawing(
+        graph,
+        [(
+            "subgraph",
+            &[
+                (
+                    "a == \"b\" && `c` < 3 || d[0] > {\n\t 4 }; e#35; <script>alert(1)</script>",
+                    "end",
+                ),
+                (
+                    "größer als alles, was in eine Zeile von achtzig Zeichen passt, und noch mehr",
+                    "o--o",
+                ),
+                ("not only the label is too long for a line", &long),
+                ("", "fail"),
+            ],
+        )],
+    )
+}
+
+#[test]
+fn a_line_is_listed_from_top_to_bottom() {
+    insta::assert_snapshot!(line().to_listing(Charset::Unicode), @r"
+    line
+    └─ start → write
+
+    write (agent)
+    └─→ check
+
+    check (run)
+    └─→ end
+    ");
+}
+
+#[test]
+fn parallel_nodes_stand_side_by_side_with_what_they_have_in_common() {
+    insta::assert_snapshot!(fork_and_join().to_listing(Charset::Unicode), @r"
+    fork and join
+    └─ start → plan
+
+    plan (agent)
+    └─→ qc ∥ ta
+
+    qc (agent) ∥ ta (agent)
+    ├─ qc: → late
+    ├─ together → sse
+    └─ ta: catch timeout ⇢ fail
+
+    late (set)
+    └─ with sse → done
+
+    sse (agent)
+    └─ with late → done
+
+    done (set)
+    └─→ end
+    ");
+}
+
+#[test]
+fn a_loop_shows_its_bound_and_where_it_leads_then() {
+    insta::assert_snapshot!(loop_with_bound().to_listing(Charset::Unicode), @r"
+    loop
+    └─ start → write
+
+    write (agent, ≤3)
+    ├─→ review
+    └─ exhausted ⇢ give_up
+
+    give_up (set)
+    └─→ fail
+
+    review (agent)
+    ├─ approved → poll
+    └─ rework ↺ write
+
+    poll (tool, ≤9)
+    ├─ goto ↺ poll
+    ├─ goto → end
+    └─ exhausted ⇢ fail
+    ");
+}
+
+#[test]
+fn the_dev_team_is_listed() {
+    insta::assert_snapshot!(dev_team().to_listing(Charset::Unicode), @r"
+    dev_team
+    ├─ start → ba
+    └─ limit reached ⇢ flush
+
+    ba (agent)
+    ├─→ qc ∥ ta
+    └─ catch any ⇢ flush
+
+    qc (agent) ∥ ta (agent)
+    ├─ together → sse
+    └─ catch any ⇢ flush
+
+    sse (agent, ≤3)
+    ├─→ unit_tests
+    ├─ exhausted ⇢ tl
+    └─ catch any ⇢ flush
+
+    unit_tests (run_tests)
+    ├─ test_result.passed → tl
+    ├─ otherwise ↺ sse
+    └─ catch any ⇢ flush
+
+    tl (agent, ≤2)
+    ├─ approved → qa
+    ├─ rework ↺ sse
+    ├─ stuck → help
+    ├─ exhausted ⇢ help
+    └─ catch any ⇢ flush
+
+    help (ask, ≤1)
+    ├─ go_on → qa
+    ├─ stop → flush
+    ├─ exhausted ⇢ flush
+    └─ catch timeout ⇢ flush
+
+    qa (agent, ≤4)
+    ├─ pass → publish
+    ├─ code ↺ sse
+    ├─ architectural → architect
+    ├─ exhausted ⇢ flush
+    └─ catch any ⇢ flush
+
+    architect (agent, ≤2)
+    ├─↺ sse
+    ├─ exhausted ⇢ flush
+    └─ catch any ⇢ flush
+
+    publish (write_files)
+    └─→ end
+
+    flush (remember)
+    └─→ fail
+    ");
+    insta::assert_snapshot!(dev_team().to_listing(Charset::Ascii), @r"
+    dev_team
+    |- start -> ba
+    `- limit reached ..> flush
+
+    ba (agent)
+    |--> qc || ta
+    `- catch any ..> flush
+
+    qc (agent) || ta (agent)
+    |- together -> sse
+    `- catch any ..> flush
+
+    sse (agent, <=3)
+    |--> unit_tests
+    |- exhausted ..> tl
+    `- catch any ..> flush
+
+    unit_tests (run_tests)
+    |- test_result.passed -> tl
+    |- otherwise ~> sse
+    `- catch any ..> flush
+
+    tl (agent, <=2)
+    |- approved -> qa
+    |- rework ~> sse
+    |- stuck -> help
+    |- exhausted ..> help
+    `- catch any ..> flush
+
+    help (ask, <=1)
+    |- go_on -> qa
+    |- stop -> flush
+    |- exhausted ..> flush
+    `- catch timeout ..> flush
+
+    qa (agent, <=4)
+    |- pass -> publish
+    |- code ~> sse
+    |- architectural -> architect
+    |- exhausted ..> flush
+    `- catch any ..> flush
+
+    architect (agent, <=2)
+    |-~> sse
+    |- exhausted ..> flush
+    `- catch any ..> flush
+
+    publish (write_files)
+    `--> end
+
+    flush (remember)
+    `--> fail
+    ");
+}
+
+#[test]
+fn odd_names_and_long_labels_are_listed_as_far_as_they_fit() {
+    insta::assert_snapshot!(odd_names().to_listing(Charset::Unicode), @r#"
+    a "quoted" | name;[31m #1 — schön
+    └─ start → graph
+
+    graph (agent)
+    └─→ end- ∥ subgraph ∥ o--o ∥
+          xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ∥ click
+
+    click (missing) ∥ end- (agent) ∥ subgraph (agent)
+    ├─ end-: ↺ end-
+    ├─ subgraph: a == "b" && `c` < 3 || d[0] > { 4 }; e#35; <script>alert(1)<… → end
+    ├─ subgraph: größer als alles, was in eine Zeile von achtzig Zeichen pas… → o--o
+    ├─ subgraph: not only th… → xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    └─ subgraph: → fail
+
+    o--o (agent) ∥
+        xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx (agent)
+
+    alone (agent, unreachable)
+    "#);
+    insta::assert_snapshot!(odd_names().to_listing(Charset::Ascii), @r#"
+    a "quoted" | name;[31m #1 ? sch?n
+    `- start -> graph
+
+    graph (agent)
+    `--> end- || subgraph || o--o ||
+          xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ||
+          click
+
+    click (missing) || end- (agent) || subgraph (agent)
+    |- end-: ~> end-
+    |- subgraph: a == "b" && `c` < 3 || d[0] > { 4 }; e#35; <script>alert(... -> end
+    |- subgraph: gr??er als alles, was in eine Zeile von achtzig Zeichen... -> o--o
+    |- subgraph: not only... -> xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    `- subgraph: -> fail
+
+    o--o (agent) ||
+        xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx (agent)
+
+    alone (agent, unreachable)
+    "#);
+}
+
+#[test]
+fn every_line_fits_a_terminal_and_ascii_is_ascii() {
+    for drawing in [line(), fork_and_join(), loop_with_bound(), dev_team(), odd_names()] {
+        let unicode = drawing.to_listing(Charset::Unicode);
+        let ascii = drawing.to_listing(Charset::Ascii);
+        assert!(ascii.is_ascii(), "{ascii}");
+        // One node of these has a name of 64 characters, and stands behind that of another.
+        let lines = unicode.lines().chain(ascii.lines()).filter(|it| !it.contains("… → x"));
+        for line in lines.filter(|it| !it.contains("... -> x")) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_wide_fork_takes_several_lines() {
+    let names: Vec<String> = (0..12).map(|it| format!("reviewer_{it}")).collect();
+    let mut graph = builder("wide").node("plan", Kind("agent")).entry("plan");
+    for name in &names {
+        graph = graph.node(name, Kind("agent")).then("plan", name).then(name, "end");
+    }
+    insta::assert_snapshot!(drawing(graph, []).to_listing(Charset::Unicode), @r"
+    wide
+    └─ start → plan
+
+    plan (agent)
+    └─→ reviewer_0 ∥ reviewer_1 ∥ reviewer_2 ∥ reviewer_3 ∥ reviewer_4 ∥
+          reviewer_5 ∥ reviewer_6 ∥ reviewer_7 ∥ reviewer_8 ∥ reviewer_9 ∥
+          reviewer_10 ∥ reviewer_11
+
+    reviewer_0 (agent) ∥ reviewer_1 (agent) ∥ reviewer_10 (agent) ∥
+        reviewer_11 (agent) ∥ reviewer_2 (agent) ∥ reviewer_3 (agent) ∥
+        reviewer_4 (agent) ∥ reviewer_5 (agent) ∥ reviewer_6 (agent) ∥
+        reviewer_7 (agent) ∥ reviewer_8 (agent) ∥ reviewer_9 (agent)
+    └─→ end
+    ");
+}
+
+#[test]
+fn only_arrows_that_close_a_loop_lead_back() {
+    let drawing = dev_team();
+    let backs: Vec<String> = drawing
+        .arrows
+        .iter()
+        .filter(|it| it.back)
+        .map(|it| format!("{}→{}", it.from.as_ref().unwrap(), it.to))
+        .collect();
+    assert_eq!(backs, ["architect→sse", "unit_tests→sse", "tl→sse", "qa→sse"]);
+    // Without them every arrow leads from one layer to a later one.
+    let layer =
+        |name: &NodeName| drawing.nodes.iter().find(|it| it.name == *name).unwrap().layer.unwrap();
+    for arrow in drawing.arrows.iter().filter(|it| !it.back) {
+        if let (Some(from), Some(to)) = (&arrow.from, arrow.to.node()) {
+            assert!(layer(from) < layer(to), "{arrow:?}");
+        }
+    }
+}
+
+#[test]
+fn the_dev_team_is_a_mermaid_flowchart() {
+    insta::assert_snapshot!(dev_team().to_mermaid(), @r#"
+    ---
+    title: "dev_team"
+    ---
+    flowchart TD
+        run([start])
+        n0["ba<br/>agent"]
+        n1["qc<br/>agent"]
+        n2["ta<br/>agent"]
+        n3["sse ≤3<br/>agent"]
+        n4["unit_tests<br/>run_tests"]
+        n5["tl ≤2<br/>agent"]
+        n6["help ≤1<br/>ask"]
+        n7["qa ≤4<br/>agent"]
+        n8["architect ≤2<br/>agent"]
+        n9["publish<br/>write_files"]
+        n10["flush<br/>remember"]
+        finish(["end"])
+        failure(["fail"])
+        run --> n0
+        run -.->|"limit reached"| n10
+        n0 --> n1
+        n0 --> n2
+        n1 -->|"join"| n3
+        n2 -->|"join"| n3
+        n3 --> n4
+        n8 --> n3
+        n9 --> finish
+        n10 --> failure
+        n4 -->|"test_result.passed"| n5
+        n4 -->|"otherwise"| n3
+        n5 -->|"approved"| n7
+        n5 -->|"rework"| n3
+        n5 -->|"stuck"| n6
+        n6 -->|"go_on"| n7
+        n6 -->|"stop"| n10
+        n7 -->|"pass"| n9
+        n7 -->|"code"| n3
+        n7 -->|"architectural"| n8
+        n8 -.->|"exhausted"| n10
+        n8 -.->|"catch any"| n10
+        n0 -.->|"catch any"| n10
+        n6 -.->|"exhausted"| n10
+        n6 -.->|"catch timeout"| n10
+        n7 -.->|"exhausted"| n10
+        n7 -.->|"catch any"| n10
+        n1 -.->|"catch any"| n10
+        n3 -.->|"exhausted"| n5
+        n3 -.->|"catch any"| n10
+        n2 -.->|"catch any"| n10
+        n5 -.->|"exhausted"| n6
+        n5 -.->|"catch any"| n10
+        n4 -.->|"catch any"| n10
+    "#);
+}
+
+#[test]
+fn odd_names_do_not_break_mermaid() {
+    insta::assert_snapshot!(odd_names().to_mermaid(), @r#"
+    ---
+    title: "a \"quoted\" | name;\u001b[31m #1 — schön"
+    ---
+    flowchart TD
+        run([start])
+        n0["graph<br/>agent"]
+        n1["click<br/>missing"]
+        n2["end-<br/>agent"]
+        n3["subgraph<br/>agent"]
+        n4["o--o<br/>agent"]
+        n5["xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx<br/>agent"]
+        n6["alone<br/>agent"]
+        finish(["end"])
+        failure(["fail"])
+        run --> n0
+        n0 --> n2
+        n0 --> n3
+        n0 --> n4
+        n0 --> n5
+        n0 --> n1
+        n2 --> n2
+        n3 -->|"a == #34;b#34; #38;#38; #96;c#96; #60; 3 #124;#124; d[0] #62; { 4 }#59; e#35;35#59; #60;script#62;alert(1)#60;/script#62;"| finish
+        n3 -->|"größer als alles, was in eine Zeile von achtzig Zeichen passt, und noch mehr"| n4
+        n3 -->|"not only the label is too long for a line"| n5
+        n3 --> failure
+    "#);
+}
