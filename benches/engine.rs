@@ -56,6 +56,7 @@ fn report(what: &str, units: u64, rounds: usize, mut round: impl FnMut() -> (Dur
     println!("{what:<28} {ours:>12.2} {floor:>12.2} {:>8.1}", ours / floor);
 }
 
+#[expect(clippy::cast_precision_loss, reason = "there are at most ten thousand")]
 fn median(times: &mut [Duration], units: u64) -> f64 {
     times.sort();
     times[times.len() / 2].as_secs_f64() * 1e6 / units as f64

@@ -44,6 +44,8 @@
 //! The modules below stand in reading order, and each uses only those above it. To see how a run
 //! works, read [`engine::superstep`] and then `engine/driver.rs`.
 
+// Tests, examples and benches may; the library may not.
+#![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 // Each in a group of its own, or rustfmt would sort them.
 
 pub mod id;

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 #[derive(Serialize, JsonSchema)]
-struct Notes {
+struct Team {
     brief: Option<String>,
     spec: Option<String>,
     #[serde(default)]
@@ -60,7 +60,7 @@ fn findings(builder: GraphBuilder) -> String {
 }
 
 fn graph() -> GraphBuilder {
-    GraphBuilder::new::<Notes>("test")
+    GraphBuilder::new::<Team>("test")
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn name(name: &str) -> NodeName {
     NodeName::parse(name).unwrap()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is what node functions end with")]
 fn noted(note: impl Into<String>) -> Result<Noted, NodeError> {
     Ok(Noted { notes: vec![note.into()] })
 }
@@ -410,6 +411,33 @@ async fn a_crash_at_any_write_changes_nothing() {
         crashes += 1;
     }
     assert!(crashes > 30, "the run was only crashed {crashes} times");
+}
+
+#[tokio::test]
+async fn defaults_are_saved_with_the_input_and_survive_a_resume() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Seeded {
+        #[serde(default = "seeds")]
+        #[schemars(extend("x-merge" = "append"))]
+        notes: Vec<String>,
+    }
+    fn seeds() -> Vec<String> {
+        vec!["seed".into()]
+    }
+    let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        let answer: String = ctx.ask(Question::new("more", "what else?"))?;
+        noted(answer)
+    });
+    let graph =
+        GraphBuilder::new::<Seeded>("seeded").input("notes").node("asks", asks).entry("asks");
+    let engine = engine(compiled(graph));
+    let info = RunInfo::new("seeded");
+    let run = info.id.clone();
+    let input = Update::of(&Seeded { notes: vec!["given".into()] }).unwrap();
+    engine.start(info, input, EventSink::default(), &Stop::default()).await.unwrap();
+    let answers = BTreeMap::from([("more".to_owned(), json!("answered"))]);
+    let end = resume(&engine, &run, answers).await.unwrap();
+    assert_eq!(notes(&end.state), ["seed", "given", "answered"]);
 }
 
 #[tokio::test]

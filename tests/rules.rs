@@ -30,7 +30,7 @@ impl Node for Decided {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-struct Notes {
+struct Team {
     #[serde(default)]
     #[schemars(extend("x-merge" = "append"))]
     notes: Vec<String>,
@@ -147,12 +147,12 @@ impl Hand {
 }
 
 fn notes(state: &State) -> Vec<String> {
-    state.read::<Notes>().unwrap().notes
+    state.read::<Team>().unwrap().notes
 }
 
 fn diamond() -> CompiledGraph {
     compiled(
-        GraphBuilder::new::<Notes>("diamond")
+        GraphBuilder::new::<Team>("diamond")
             .node("plan", Decided)
             .node("qc", Decided)
             .node("ta", Decided)
@@ -180,13 +180,13 @@ fn updates_apply_in_task_order_not_in_finish_order() {
 #[test]
 fn dispatches_run_in_the_order_they_were_sent_and_after_nodes_reached_by_edges() {
     let graph = compiled(
-        GraphBuilder::new::<Notes>("map")
+        GraphBuilder::new::<Team>("map")
             .node("plan", Decided)
             .node("write", Decided)
             .node("zoo", Decided)
             .entry("plan")
             .then("plan", "zoo")
-            .route("plan", ["write"], |_: &Notes| {
+            .route("plan", ["write"], |_: &Team| {
                 let send = |topic: &str| Dispatch { node: name("write"), input: json!(topic) };
                 vec![send("bees"), send("ants")]
             }),
@@ -199,7 +199,7 @@ fn dispatches_run_in_the_order_they_were_sent_and_after_nodes_reached_by_edges()
 fn a_used_up_bound_leads_where_it_says_and_a_reset_buys_new_visits() {
     let lead = Policies { resets: vec![name("code")], ..bounded(2, "fail") };
     let graph = compiled(
-        GraphBuilder::new::<Notes>("retry")
+        GraphBuilder::new::<Team>("retry")
             .node_with("code", Decided, bounded(3, "lead"))
             .node("test", Decided)
             .node_with("lead", Decided, lead)
@@ -233,7 +233,7 @@ fn flaky() -> CompiledGraph {
         Catch { kind: None, to: Target::Node(name("help")) },
     ];
     compiled(
-        GraphBuilder::new::<Notes>("flaky")
+        GraphBuilder::new::<Team>("flaky")
             .node_with("call", Decided, Policies { retry, catch, ..Policies::default() })
             .node("late", Decided)
             .node("help", Decided)
@@ -295,7 +295,7 @@ fn a_failed_task_rests_the_run_after_its_siblings_and_only_it_runs_again() {
 
 #[test]
 fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
-    let graph = compiled(GraphBuilder::new::<Notes>("ask").node("review", Decided).entry("review"));
+    let graph = compiled(GraphBuilder::new::<Team>("ask").node("review", Decided).entry("review"));
     let mut hand = Hand::start(&graph);
     let task = hand.open.pop_front().unwrap();
     let question = Question::new("ship", "ship it?");
@@ -319,7 +319,7 @@ fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
 fn a_limit_is_routed_once_and_else_rests_the_run() {
     let counting = |limits: Limits| {
         compiled(
-            GraphBuilder::new::<Notes>("count")
+            GraphBuilder::new::<Team>("count")
                 .node_with("count", Decided, bounded(50, "fail"))
                 .node("flush", Decided)
                 .entry("count")
@@ -350,7 +350,7 @@ fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
     }
     let choose = |it: &Ready| if it.ready == Some(true) { "yes" } else { "no" };
     let graph = compiled(
-        GraphBuilder::new::<Notes>("own")
+        GraphBuilder::new::<Team>("own")
             .node("writer", Decided)
             .node("sibling", Decided)
             .node("yes", Decided)
@@ -375,7 +375,7 @@ fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
 
 #[test]
 fn a_write_that_does_not_fit_is_the_failure_of_its_node() {
-    let graph = compiled(GraphBuilder::new::<Notes>("bad").node("bad", Decided).entry("bad"));
+    let graph = compiled(GraphBuilder::new::<Team>("bad").node("bad", Decided).entry("bad"));
     let (_, (status, reason)) = Hand::start(&graph)
         .run(|_| 0, |_| Ok(Update::default().write(channel("round"), "three").into()));
     assert_eq!(status, Status::Failed);
@@ -389,7 +389,7 @@ proptest! {
     fn the_order_of_results_makes_no_difference(choices in prop::collection::vec(any::<usize>(), 64)) {
         let retry = Backoff { attempts_max: 3, ..Backoff::default() };
         let graph = compiled(
-            GraphBuilder::new::<Notes>("mesh")
+            GraphBuilder::new::<Team>("mesh")
                 .node_with("start", Decided, bounded(3, "done"))
                 .node_with("a", Decided, Policies { retry, ..Policies::default() })
                 .node("b", Decided)

@@ -129,7 +129,9 @@ fn check_mutual_resets(graph: &Graph, findings: &mut Diagnostics) {
 fn cycles<'a>(ways: &petgraph::graphmap::DiGraphMap<&'a NodeName, ()>) -> Vec<Vec<&'a NodeName>> {
     let is_cycle = |it: &Vec<&'a NodeName>| it.len() > 1 || ways.contains_edge(it[0], it[0]);
     let mut found: Vec<Vec<&NodeName>> = tarjan_scc(ways).into_iter().filter(is_cycle).collect();
-    found.iter_mut().for_each(|it| it.sort());
+    for cycle in &mut found {
+        cycle.sort();
+    }
     found.sort();
     found
 }

@@ -97,8 +97,10 @@ impl Machine {
     ) -> Result<(Self, Commit, Vec<Action>), StateError> {
         graph.schema().check(input)?;
         let empty = graph.schema().empty();
-        let (state, changes) =
-            graph.schema().apply(empty, [input]).map_err(|refused| refused.error)?;
+        let (state, _) = graph.schema().apply(empty, [input]).map_err(|refused| refused.error)?;
+        // Defaults are saved with the input: a run keeps what it began with, whatever the schema
+        // says later.
+        let changes = state.as_changes().collect();
         let mut position = Position::default();
         for node in &graph.graph().entry {
             position.visits.insert(node.clone(), 1);

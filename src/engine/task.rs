@@ -46,8 +46,8 @@ pub(super) async fn attempt(
     let attempt = Attempt { number, ms, spent: reporter.spent() };
     match result {
         Ok(command) => Event::Finished { task: id, command, attempt },
-        Err(NodeError::Ask(question)) => Event::Asked { task: id, question, attempt },
-        Err(NodeError::Failed(failure)) => Event::Failed { task: id, failure, attempt },
+        Err(NodeError::Ask(question)) => Event::Asked { task: id, question: *question, attempt },
+        Err(NodeError::Failed(failure)) => Event::Failed { task: id, failure: *failure, attempt },
     }
 }
 
@@ -57,7 +57,10 @@ async fn guarded(spec: &NodeSpec, ctx: NodeContext) -> Result<crate::graph::Comm
     let finished = match spec.policies.timeout {
         Some(timeout) => tokio::time::timeout(timeout, work).await.map_err(|_| {
             let message = format!("not finished within {timeout:?}");
-            Failure { transient: true, ..Failure::new(ErrorKind::Timeout, message) }
+            NodeError::from(Failure {
+                transient: true,
+                ..Failure::new(ErrorKind::Timeout, message)
+            })
         })?,
         None => work.await,
     };

@@ -111,7 +111,7 @@ impl NodeContext {
     pub fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<T, NodeError> {
         match self.answers.get(&question.key) {
             Some(answer) => Ok(T::deserialize(answer)?),
-            None => Err(NodeError::Ask(question)),
+            None => Err(NodeError::Ask(Box::new(question))),
         }
     }
 

@@ -55,20 +55,20 @@ pub struct Failure {
 #[derive(Debug)]
 pub enum NodeError {
     /// Not a failure: the node waits for an answer.
-    Ask(Question),
+    Ask(Box<Question>),
     /// The node failed.
-    Failed(Failure),
+    Failed(Box<Failure>),
 }
 
 impl NodeError {
     /// A failure that trying again would repeat.
     pub fn permanent(message: impl fmt::Display) -> Self {
-        Self::Failed(Failure::new(ErrorKind::Other, message))
+        Failure::new(ErrorKind::Other, message).into()
     }
 
     /// A failure that trying again may mend.
     pub fn transient(message: impl fmt::Display) -> Self {
-        Self::Failed(Failure { transient: true, ..Failure::new(ErrorKind::Other, message) })
+        Failure { transient: true, ..Failure::new(ErrorKind::Other, message) }.into()
     }
 }
 
@@ -93,7 +93,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for NodeError {
 
 impl From<Failure> for NodeError {
     fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
+        Self::Failed(Box::new(failure))
     }
 }
 

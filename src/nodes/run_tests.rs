@@ -42,7 +42,8 @@ impl RunTests {
 
     async fn prepare(&self) -> Result<Arc<Ready>, NodeError> {
         let SandboxSettings { requirements, .. } = &self.definition.sandbox;
-        let sandbox = tokio::task::spawn_blocking(Sandbox::probe).await?.map_err(unusable)?;
+        let sandbox =
+            tokio::task::spawn_blocking(Sandbox::probe).await?.map_err(|it| unusable(&it))?;
         let environment = PythonEnvironment::prepare(requirements, &self.cache_dir)
             .await
             .map_err(|error| hinted(Failure::of(ErrorKind::Sandbox, &error), error.hint()))?;
@@ -66,7 +67,7 @@ impl RunTests {
                 Ok(TestResult { failed_count: 1, total_tests: 1, ..TestResult::default() }
                     .with_output(&format!("the files were not accepted: {refused}")))
             }
-            Err(PytestError::Sandbox(error)) => Err(unusable(error)),
+            Err(PytestError::Sandbox(error)) => Err(unusable(&error)),
             Err(error) => Err(Failure::of(ErrorKind::Sandbox, &error).into()),
         }
     }
@@ -133,9 +134,9 @@ fn result_of(report: &PytestReport) -> TestResult {
 }
 
 /// The machine is at fault, not the code: no model is shown this.
-fn unusable(error: SandboxError) -> NodeError {
+fn unusable(error: &SandboxError) -> NodeError {
     let hint = error.hint();
-    hinted(Failure::of(ErrorKind::Sandbox, &error), hint.as_deref())
+    hinted(Failure::of(ErrorKind::Sandbox, error), hint.as_deref())
 }
 
 fn hinted(failure: Failure, hint: Option<&str>) -> NodeError {
@@ -143,5 +144,5 @@ fn hinted(failure: Failure, hint: Option<&str>) -> NodeError {
         Some(hint) => format!("{} ({hint})", failure.message),
         None => failure.message,
     };
-    NodeError::Failed(Failure { message, ..failure })
+    Failure { message, ..failure }.into()
 }

@@ -80,7 +80,7 @@ async fn deliver(folder: PathBuf, files: Vec<SourceFile>) -> Result<Vec<PathBuf>
     written.await?.map_err(|error| {
         let failure = Failure::of(ErrorKind::Other, &error);
         let message = format!("the files could not be delivered to {shown}: {}", failure.message);
-        NodeError::Failed(Failure { message, ..failure })
+        NodeError::from(Failure { message, ..failure })
     })
 }
 

@@ -23,13 +23,13 @@ pub enum Type {
     /// One of a few texts.
     Enum(Vec<String>),
     /// Any number of values of one type.
-    List(Box<Type>),
+    List(Box<Self>),
     /// Values of one type by any key.
-    Map(Box<Type>),
+    Map(Box<Self>),
     /// Named fields.
     Record(Arc<Record>),
     /// A value that may be null or absent.
-    Optional(Box<Type>),
+    Optional(Box<Self>),
 }
 
 /// Named fields.
@@ -100,13 +100,13 @@ impl fmt::Display for Type {
             Self::List(item) => write!(f, "[{item}]"),
             Self::Map(value) => write!(f, "{{*: {value}}}"),
             Self::Optional(inner) => write!(f, "{inner}?"),
-            Self::Record(record) => match &record.name {
-                Some(name) => f.write_str(name),
-                None => {
-                    let fields = record.fields.iter().map(|it| format!("{}: {}", it.name, it.ty));
-                    write!(f, "{{{}}}", fields.collect::<Vec<_>>().join(", "))
+            Self::Record(record) => {
+                if let Some(name) = &record.name {
+                    return f.write_str(name);
                 }
-            },
+                let fields = record.fields.iter().map(|it| format!("{}: {}", it.name, it.ty));
+                write!(f, "{{{}}}", fields.collect::<Vec<_>>().join(", "))
+            }
         }
     }
 }
@@ -257,7 +257,7 @@ mod tests {
 
     #[derive(Serialize, JsonSchema)]
     struct Tree {
-        children: Vec<Tree>,
+        children: Vec<Self>,
     }
 
     #[test]

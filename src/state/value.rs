@@ -6,7 +6,7 @@ use serde::de::{DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::Schema;
+use super::{Change, ChangeKind, Schema};
 
 /// A value per channel. Only a [`Schema`] makes a new one.
 #[derive(Clone, Debug)]
@@ -35,6 +35,15 @@ impl State {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         let names = self.schema.channels().iter().map(|it| it.name().as_str());
         names.zip(&self.values).filter_map(|(name, value)| Some((name, value.as_deref()?)))
+    }
+
+    /// What would make this state out of one that holds nothing.
+    pub fn as_changes(&self) -> impl Iterator<Item = Change> {
+        let held = self.schema.channels().iter().zip(&self.values);
+        held.filter_map(|(channel, value)| {
+            let kind = ChangeKind::Set(value.as_deref()?.clone());
+            Some(Change { channel: channel.name().clone(), kind })
+        })
     }
 
     /// Reads the state as a struct whose fields are channels.
