@@ -34,7 +34,7 @@ pub(super) struct Driver<'a> {
     /// Tasks that wait for a place.
     queue: VecDeque<Task>,
     running: usize,
-    reports: (mpsc::Sender<(TaskId, Report)>, mpsc::Receiver<(TaskId, Report)>),
+    reports: Reports,
     /// When the time of running tasks is over, once a stop was asked for.
     deadline: Option<Instant>,
 }
@@ -50,6 +50,9 @@ enum Signal {
     /// The time that running tasks had is over.
     Now,
 }
+
+/// What nodes say, on its way to the driver.
+type Reports = (mpsc::Sender<(TaskId, Report)>, mpsc::Receiver<(TaskId, Report)>);
 
 /// How a run rests, and why.
 type Rest = (Status, Option<String>);

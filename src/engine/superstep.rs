@@ -324,13 +324,12 @@ impl Machine {
             Phase::Failed(reason) => Some(reason.clone()),
             _ => None,
         });
-        let (status, reason) = match failed {
-            Some(reason) => (Status::Failed, reason),
-            None => {
-                let keys: Vec<String> =
-                    self.open_questions().into_iter().map(|it| it.question.key).collect();
-                (Status::Paused, format!("waiting for an answer to {}", keys.join(", ")))
-            }
+        let (status, reason) = if let Some(reason) = failed {
+            (Status::Failed, reason)
+        } else {
+            let open = self.open_questions().into_iter().map(|it| it.question.key);
+            let keys: Vec<String> = open.collect();
+            (Status::Paused, format!("waiting for an answer to {}", keys.join(", ")))
         };
         vec![Action::Rest { status, reason: Some(reason) }]
     }
