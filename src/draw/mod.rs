@@ -16,6 +16,9 @@ use crate::{
     id::NodeName,
 };
 
+/// How many equal arrows are worth one in their place.
+const GATHERED_MIN: usize = 3;
+
 /// What is to be seen of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drawing {
@@ -73,7 +76,7 @@ pub enum Reason {
 impl Drawing {
     /// Collects what is to be seen of a graph.
     pub fn of(graph: &Graph) -> Self {
-        let mut arrows = arrows(graph);
+        let mut arrows = gather_catches(arrows(graph), graph.nodes.len());
         let named = arrows.iter().flat_map(|it| it.from.iter().chain(it.to.node()));
         let names: BTreeSet<&NodeName> = graph.nodes.keys().chain(named).collect();
         let layers = Layers::of(&names, &arrows);
@@ -136,6 +139,7 @@ impl Arrow {
             Reason::Goto => Some("goto".to_owned()),
             Reason::Exhausted if self.from.is_none() => Some("limit reached".to_owned()),
             Reason::Exhausted => Some("exhausted".to_owned()),
+            Reason::Catch(None) if self.from.is_none() => Some("any other failure".to_owned()),
             Reason::Catch(None) => Some("catch any".to_owned()),
             Reason::Catch(Some(kind)) => Some(format!("catch {kind}")),
         }
@@ -178,6 +182,28 @@ fn arrows(graph: &Graph) -> Vec<Arrow> {
             arrows.push(Arrow::new(Some(name), catch.to.clone(), Reason::Catch(catch.kind)));
         }
     }
+    arrows
+}
+
+/// Draws what most nodes do with any failure once, as an arrow of the run.
+///
+/// Only where every node catches any failure, so that the one arrow claims nothing wrong; nodes
+/// that lead theirs elsewhere keep their own.
+fn gather_catches(mut arrows: Vec<Arrow>, nodes: usize) -> Vec<Arrow> {
+    let any: Vec<&Arrow> = arrows.iter().filter(|it| it.reason == Reason::Catch(None)).collect();
+    let sources: BTreeSet<&Option<NodeName>> = any.iter().map(|it| &it.from).collect();
+    if any.is_empty() || sources.len() < nodes {
+        return arrows;
+    }
+    let count = |to: &Target| any.iter().filter(|it| it.to == *to).count();
+    let targets: BTreeSet<Target> = any.iter().map(|it| it.to.clone()).collect();
+    let Some(most) = targets.into_iter().max_by_key(count) else { return arrows };
+    if count(&most) < GATHERED_MIN {
+        return arrows;
+    }
+    arrows.retain(|it| it.reason != Reason::Catch(None) || it.to != most);
+    let starts = arrows.iter().take_while(|it| it.from.is_none()).count();
+    arrows.insert(starts, Arrow::new(None, most, Reason::Catch(None)));
     arrows
 }
 

@@ -568,3 +568,43 @@ fn odd_names_do_not_break_mermaid() {
         n3 --> failure
     "#);
 }
+
+#[test]
+fn what_all_nodes_do_with_any_failure_is_drawn_once() {
+    let caught = |to: &str| Policies {
+        catch: vec![Catch { kind: None, to: target(to) }],
+        ..Policies::default()
+    };
+    let drawn = |last: Policies| {
+        let (graph, _) = builder("caught")
+            .node_with("a", Kind("agent"), caught("flush"))
+            .node_with("b", Kind("agent"), caught("flush"))
+            .node_with("c", Kind("agent"), caught("flush"))
+            .node_with("flush", Kind("set"), last)
+            .entry("a")
+            .then("a", "b")
+            .then("b", "c")
+            .then("c", "end")
+            .build();
+        Drawing::of(&graph).to_listing(Charset::Unicode)
+    };
+    insta::assert_snapshot!(drawn(caught("fail")), @r"
+    caught
+    ├─ start → a
+    └─ any other failure ⇢ flush
+
+    a (agent)
+    └─→ b
+
+    b (agent)
+    └─→ c
+
+    c (agent)
+    └─→ end
+
+    flush (set)
+    └─ catch any ⇢ fail
+    ");
+    // One node that catches nothing, and the arrow of all would claim too much.
+    assert!(!drawn(Policies::default()).contains("any other failure"));
+}
