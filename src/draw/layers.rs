@@ -64,8 +64,9 @@ impl Layers {
             layers.values().max().map_or(0, |it| it + 1)
         };
         let after = assign(targets(arrows, &Reason::Always).collect(), 0);
-        // What only a limit of the run leads to happens in the end.
-        assign(targets(arrows, &Reason::Exhausted).collect(), after);
+        // What only a limit of the run, or a failure anywhere, leads to happens in the end.
+        let last = targets(arrows, &Reason::Exhausted).chain(targets(arrows, &Reason::Catch(None)));
+        assign(last.collect(), after);
 
         let backs = backs.into_iter().map(|(from, to)| (from.clone(), to.clone())).collect();
         Self { layers, backs }
