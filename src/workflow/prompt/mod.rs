@@ -4,6 +4,7 @@
 //! the state by name, `visit`, `max_visits`, `via` and, in a dispatched task, `item`.
 
 mod checker;
+mod expressions;
 mod files;
 mod json;
 mod names;
@@ -189,8 +190,8 @@ mod tests {
         let via = Via::Caught { node, failure };
         let text = "{{ code.path }} {{ visit }}/{{ max_visits }} \
                     {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
-        assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all false");
-        assert_eq!(rendered("{{ via.node is defined }}", &Via::Start).unwrap(), "false");
+        assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all False");
+        assert_eq!(rendered("{{ via.node is defined }}", &Via::Start).unwrap(), "False");
     }
 
     #[test]
