@@ -3,7 +3,10 @@
 //! Each file in `tests/workflow/wrong` has a snapshot of its findings beside it, each file in
 //! `tests/workflow/right` loads without any. A new case is a new file.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::{
+    fmt::Write,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -54,9 +57,17 @@ struct Notes {
     plan: Option<String>,
 }
 
+#[derive(schemars::JsonSchema)]
+#[expect(dead_code, reason = "only its schema is of interest")]
+struct Reserved {
+    brief: Option<String>,
+    visit: Option<u32>,
+}
+
 fn registry() -> Registry {
     Registry::new()
         .state("Notes", Schema::of::<Notes>().unwrap())
+        .state("Reserved", Schema::of::<Reserved>().unwrap())
         .node("planner", Arc::new(Planner))
 }
 
@@ -301,7 +312,7 @@ fn laughs() -> String {
     for at in 1..12 {
         let before = format!("*a{}", at - 1);
         let items = [before.as_str(); 10].join(", ");
-        text.push_str(&format!("a{at}: &a{at} [{items}]\n"));
+        writeln!(text, "a{at}: &a{at} [{items}]").unwrap();
     }
     text
 }

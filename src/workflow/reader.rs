@@ -11,7 +11,7 @@ use super::report::Report;
 use crate::diagnostic::Diagnostic;
 
 /// The largest workflow file, in bytes; real ones have a few thousand.
-const BYTES_MAX: usize = 1 << 20;
+pub(super) const BYTES_MAX: usize = 1 << 20;
 /// How deep lists and mappings may stand in each other.
 const DEPTH_MAX: usize = 32;
 /// How many values a file may hold once its aliases are followed.

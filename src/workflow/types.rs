@@ -43,15 +43,7 @@ const RESERVED: &[&str] = &[
 pub(super) fn read_state(report: &mut Report, yaml: &Yaml, registry: &Registry) -> Option<Schema> {
     let Data::Map(entries) = &yaml.data else {
         let name = report.word(yaml, "`state`")?;
-        let schema = registry.schema(&name.text).cloned();
-        if schema.is_none() {
-            let help = suggestion(&name.text, registry.states())
-                .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
-            let message = format!("no state `{}` is registered", name.text);
-            let place = report.place(&name.range);
-            report.push(Diagnostic::error("GR014", message).at(place, "no such type").help(help));
-        }
-        return schema;
+        return find_state(report, &name, registry);
     };
     let channels: Vec<Channel> =
         entries.iter().filter_map(|entry| read_channel(report, entry)).collect();
@@ -59,11 +51,34 @@ pub(super) fn read_state(report: &mut Report, yaml: &Yaml, registry: &Registry) 
     Schema::new(channels).ok()
 }
 
-fn read_channel(report: &mut Report, Entry { key, value }: &Entry) -> Option<Channel> {
-    if RESERVED.contains(&key.text.as_str()) {
-        let message = format!("`{}` means something else in expressions and prompts", key.text);
-        let place = report.place(&key.range);
+fn find_state(report: &mut Report, name: &Word, registry: &Registry) -> Option<Schema> {
+    let Some(schema) = registry.schema(&name.text) else {
+        let help = suggestion(&name.text, registry.states())
+            .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
+        let message = format!("no state `{}` is registered", name.text);
+        let place = report.place(&name.range);
+        report.push(Diagnostic::error("GR014", message).at(place, "no such type").help(help));
+        return None;
+    };
+    for channel in schema.channels() {
+        refuse_reserved(report, channel.name().as_str(), name);
+    }
+    Some(schema.clone())
+}
+
+/// Whether a field has a name that it cannot have; reported if so.
+fn refuse_reserved(report: &mut Report, field: &str, at: &Word) -> bool {
+    let reserved = RESERVED.contains(&field);
+    if reserved {
+        let message = format!("`{field}` means something else in expressions and prompts");
+        let place = report.place(&at.range);
         report.push(Diagnostic::error("GR016", message).at(place, "reserved"));
+    }
+    reserved
+}
+
+fn read_channel(report: &mut Report, Entry { key, value }: &Entry) -> Option<Channel> {
+    if refuse_reserved(report, &key.text, key) {
         return None;
     }
     let name = ChannelName::parse(&key.text);

@@ -13,11 +13,12 @@ use crate::{
     workflow::{
         reader::{Word, Yaml},
         report::{Problem, Report, suggestion},
+        source::read_text,
     },
 };
 
 /// The largest prompt file, in bytes.
-const BYTES_MAX: u64 = 1 << 20;
+const BYTES_MAX: usize = 1 << 20;
 
 /// A prompt and the text that its places point into.
 #[derive(Clone, Debug)]
@@ -127,20 +128,14 @@ impl PromptFiles {
 
 fn read(report: &mut Report, found: &Path, named: &Word) -> Option<LoadedPrompt> {
     let name = found.display().to_string();
-    let too_large = fs::metadata(found).is_ok_and(|it| it.len() > BYTES_MAX);
-    let text = match fs::read_to_string(found) {
-        Ok(_) if too_large => Err(format!("it is larger than {BYTES_MAX} bytes")),
-        Ok(text) => Ok(text),
-        Err(error) => Err(error.to_string()),
-    };
-    match text {
+    match read_text(found, BYTES_MAX) {
         Ok(text) => {
             let file = Arc::new(SourceFile { name: name.clone(), text });
             let text = Arc::clone(&file);
             compiled(report, &name, &text.text, Origin::File(file))
         }
-        Err(reason) => {
-            let message = format!("the prompt `{name}` cannot be read: {reason}");
+        Err(error) => {
+            let message = format!("the prompt `{name}` cannot be read: {error}");
             let place = report.place(&named.range);
             report.push(Diagnostic::error("GR013", message).at(place, "named here"));
             None

@@ -195,6 +195,31 @@ mod tests {
     }
 
     #[test]
+    fn the_check_knows_every_reason_that_a_run_gives() {
+        let node = NodeName::parse("sse").unwrap();
+        let ways = [
+            Via::Start,
+            Via::Then { node: node.clone() },
+            Via::Exhausted { node: node.clone(), max_visits: 3 },
+            Via::Caught { node: node.clone(), failure: Failure::new(ErrorKind::Other, "x") },
+            Via::Limit { error: "x".into() },
+        ];
+        let state = state(&[]);
+        let scope = PromptScope {
+            schema: state.schema(),
+            written: &BTreeSet::new(),
+            node: &node,
+            bounded: false,
+        };
+        let problems = |reason: &str| {
+            let text = format!("{{{{ via.reason == \"{reason}\" }}}}");
+            Prompt::compile("p.md", &text).unwrap().check(scope).len()
+        };
+        assert_eq!(problems("retried"), 1);
+        assert_eq!(ways.map(|it| problems(it.reason())), [0; 5]);
+    }
+
+    #[test]
     fn code_is_shown_as_it_is() {
         assert_eq!(rendered("{{ code.text }}", &Via::Start).unwrap(), "if a < b & c: 'x'");
         assert_eq!(
