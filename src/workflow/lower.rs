@@ -244,7 +244,11 @@ impl Lowering<'_> {
         self.used.insert((section, name.to_owned()));
     }
 
+    /// Says what is declared in vain, unless an error may be the reason.
     fn report_unused(&mut self, top: &Section<'_>) {
+        if self.report.has_errors() {
+            return;
+        }
         let sections = [("models", "model"), ("agents", "agent"), ("sandboxes", "sandbox")];
         for (section, kind) in sections {
             for entry in top.get(section).map(Yaml::entries).unwrap_or_default() {

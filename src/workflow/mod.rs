@@ -19,12 +19,13 @@ mod report;
 mod route;
 mod sections;
 mod shape;
+mod source;
 mod then;
 mod types;
 mod typing;
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -68,7 +69,7 @@ pub enum LoadError {
 ///
 /// Fails when the file cannot be read, and with every finding when one of them is an error.
 pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics), LoadError> {
-    let text = fs::read_to_string(path)
+    let text = source::read_text(path, reader::BYTES_MAX)
         .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let file = Arc::new(SourceFile { name: path.display().to_string(), text });
     let folder = path.parent().unwrap_or(Path::new(""));

@@ -99,20 +99,14 @@ impl Lowering<'_> {
         };
         let mut catch = Vec::new();
         for Entry { key, value } in entries {
-            let kind = match key.text.as_str() {
-                "any" => None,
-                word => match ErrorKind::ALL.into_iter().find(|it| it.as_str() == word) {
-                    Some(kind) => Some(kind),
-                    None => {
-                        let known = ErrorKind::ALL.map(ErrorKind::as_str);
-                        let known = known.into_iter().chain(["any"]);
-                        self.report.unknown("GR017", "kind of error", key, known);
-                        continue;
-                    }
-                },
-            };
+            let found = ErrorKind::ALL.into_iter().find(|it| it.as_str() == key.text);
+            if found.is_none() && key.text != "any" {
+                let known = ErrorKind::ALL.map(ErrorKind::as_str).into_iter().chain(["any"]);
+                self.report.unknown("GR017", "kind of error", key, known);
+                continue;
+            }
             if let Some(to) = self.read_target(value, "the target of a `catch`") {
-                catch.push(Catch { kind, to });
+                catch.push(Catch { kind: found, to });
             }
         }
         // `any` is for the others, wherever it is written.

@@ -11,7 +11,7 @@ use super::report::Report;
 use crate::diagnostic::Diagnostic;
 
 /// The largest workflow file, in bytes; real ones have a few thousand.
-const BYTES_MAX: usize = 1 << 20;
+pub(super) const BYTES_MAX: usize = 1 << 20;
 /// How deep lists and mappings may stand in each other.
 const DEPTH_MAX: usize = 32;
 /// How many values a file may hold once its aliases are followed.
@@ -107,7 +107,32 @@ impl Yaml {
                 return start + inner.start..start + inner.end.max(inner.start);
             }
         }
-        self.range.clone()
+        self.within_block(file, text, inner).unwrap_or_else(|| self.range.clone())
+    }
+
+    /// As [`Self::within`], for a `|` block, whose lines stand in the file behind an indent.
+    fn within_block(&self, file: &str, text: &str, inner: &Range<usize>) -> Option<Range<usize>> {
+        let start = self.range.start;
+        let indent = start - file.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
+        let (mut in_text, mut in_file) = (0, start);
+        let mut found = None;
+        for (at, line) in text.split_inclusive('\n').enumerate() {
+            let written = file.get(in_file..)?;
+            let spaces = written.bytes().take_while(|it| *it == b' ').count();
+            in_file += if at == 0 { 0 } else { spaces.min(indent) };
+            if !file.get(in_file..)?.starts_with(line.trim_end_matches('\n')) {
+                return None;
+            }
+            let next = in_text + line.len();
+            if found.is_none() && inner.start < next {
+                found = Some(in_file + inner.start - in_text);
+            }
+            if let (Some(found), true) = (found, inner.end <= next) {
+                return Some(found..(in_file + inner.end - in_text).max(found));
+            }
+            (in_text, in_file) = (next, in_file + line.len());
+        }
+        None
     }
 
     fn size(&self) -> usize {
@@ -299,9 +324,10 @@ impl<'a> Reader<'a> {
                 let at = self.offset(*error.marker());
                 let finding = Diagnostic::error("GR001", error.info())
                     .at(self.report.place(&(at..at)), "YAML cannot be read on from here");
-                let finding = match self.tab_before(at) {
-                    true => finding.help("indent with spaces; YAML takes no tabs"),
-                    false => finding,
+                let finding = if self.tab_before(at) {
+                    finding.help("indent with spaces; YAML takes no tabs")
+                } else {
+                    finding
                 };
                 self.report.push(finding);
                 Err(Hopeless)

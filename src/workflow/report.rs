@@ -33,6 +33,7 @@ impl Report {
     }
 
     /// The place of some bytes of the workflow file.
+    #[expect(clippy::unnecessary_wraps, reason = "it is what `Diagnostic::at` takes")]
     pub(super) fn place(&self, range: &Range<usize>) -> Option<Place> {
         Some(Place { file: Arc::clone(&self.file), range: range.clone() })
     }
@@ -71,6 +72,10 @@ impl Report {
                 .at(self.place(&word.range), format!("no such {kind}"))
                 .help(help),
         );
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        self.findings.has_errors()
     }
 
     pub(super) fn into_findings(self) -> Diagnostics {

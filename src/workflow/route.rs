@@ -11,7 +11,7 @@ use crate::{
 /// Cases that are tried in order.
 #[derive(Debug)]
 pub(super) struct Cases {
-    cases: Vec<Case>,
+    tried: Vec<Case>,
     ways: Vec<Way>,
     reads: Vec<ChannelName>,
 }
@@ -40,7 +40,7 @@ impl Cases {
         let ways = cases.iter().flat_map(|it| ways(&it.to, &label(it))).collect();
         let read = cases.iter().filter_map(|it| it.when.as_ref()).flat_map(Expression::reads);
         let reads: BTreeSet<ChannelName> = read.cloned().collect();
-        Self { ways, reads: reads.into_iter().collect(), cases }
+        Self { ways, reads: reads.into_iter().collect(), tried: cases }
     }
 }
 
@@ -49,7 +49,7 @@ impl Match {
     pub(super) fn new(
         on: Expression,
         arms: BTreeMap<String, Vec<Target>>,
-        order: Vec<String>,
+        order: &[String],
     ) -> Self {
         let arm = |value: &String| arms.get(value).map(|to| ways(to, value));
         let ways = order.iter().filter_map(arm).flatten().collect();
@@ -67,7 +67,7 @@ impl Route for Cases {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
-        for case in &self.cases {
+        for case in &self.tried {
             let holds = match &case.when {
                 Some(when) => {
                     let value = evaluated(when, view)?;

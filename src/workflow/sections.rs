@@ -14,7 +14,7 @@ use crate::{diagnostic::Diagnostic, graph::Limits};
 /// The memory of a sandbox that says nothing of it.
 const MEMORY_BYTES: u64 = 2 << 30;
 /// The time of a sandbox that says nothing of it.
-const TIME: Duration = Duration::from_mins(1);
+const TIME: Duration = Duration::from_secs(60);
 /// How often an answer is mended if nothing is said of it.
 const REPAIRS: u32 = 2;
 

@@ -94,7 +94,10 @@ impl Report {
     pub(super) fn wrong_kind(&mut self, yaml: &Yaml, what: &str, wanted: &str) {
         let found = match &yaml.data {
             Data::Null => "nothing".to_owned(),
-            Data::Scalar { text, .. } if text.chars().count() <= 20 => format!("`{text}`"),
+            Data::Scalar { text, plain: true } if text.chars().count() <= 20 => format!("`{text}`"),
+            Data::Scalar { text, plain: false } if text.chars().count() <= 20 => {
+                format!("the text \"{text}\"")
+            }
             Data::Scalar { .. } => "a text".to_owned(),
             Data::List(_) => "a list".to_owned(),
             Data::Map(_) => "a mapping".to_owned(),
@@ -163,7 +166,7 @@ impl Report {
     /// A whole number from `min` on.
     pub(super) fn count<T>(&mut self, yaml: &Yaml, what: &str, min: T) -> Option<T>
     where
-        T: FromStr + PartialOrd + Display,
+        T: Copy + FromStr + PartialOrd + Display,
     {
         let wanted = format!("a whole number from {min} on");
         self.number(yaml, what, &wanted, |it| *it >= min)

@@ -167,8 +167,8 @@ impl Lowering<'_> {
             self.report.push(finding.help(format!("add `{}: …`", missing[0])));
         }
         // In the order of the file, which is the order of the drawing.
-        let order = entries.iter().map(|it| it.key.text.clone()).collect();
-        Some(Match::new(on?, arms, order))
+        let order: Vec<String> = entries.iter().map(|it| it.key.text.clone()).collect();
+        Some(Match::new(on?, arms, &order))
     }
 
     /// The values that a match must have a target for.

@@ -43,15 +43,7 @@ const RESERVED: &[&str] = &[
 pub(super) fn read_state(report: &mut Report, yaml: &Yaml, registry: &Registry) -> Option<Schema> {
     let Data::Map(entries) = &yaml.data else {
         let name = report.word(yaml, "`state`")?;
-        let schema = registry.schema(&name.text).cloned();
-        if schema.is_none() {
-            let help = suggestion(&name.text, registry.states())
-                .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
-            let message = format!("no state `{}` is registered", name.text);
-            let place = report.place(&name.range);
-            report.push(Diagnostic::error("GR014", message).at(place, "no such type").help(help));
-        }
-        return schema;
+        return find_state(report, &name, registry);
     };
     let channels: Vec<Channel> =
         entries.iter().filter_map(|entry| read_channel(report, entry)).collect();
@@ -59,11 +51,34 @@ pub(super) fn read_state(report: &mut Report, yaml: &Yaml, registry: &Registry) 
     Schema::new(channels).ok()
 }
 
-fn read_channel(report: &mut Report, Entry { key, value }: &Entry) -> Option<Channel> {
-    if RESERVED.contains(&key.text.as_str()) {
-        let message = format!("`{}` means something else in expressions and prompts", key.text);
-        let place = report.place(&key.range);
+fn find_state(report: &mut Report, name: &Word, registry: &Registry) -> Option<Schema> {
+    let Some(schema) = registry.schema(&name.text) else {
+        let help = suggestion(&name.text, registry.states())
+            .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
+        let message = format!("no state `{}` is registered", name.text);
+        let place = report.place(&name.range);
+        report.push(Diagnostic::error("GR014", message).at(place, "no such type").help(help));
+        return None;
+    };
+    for channel in schema.channels() {
+        refuse_reserved(report, channel.name().as_str(), name);
+    }
+    Some(schema.clone())
+}
+
+/// Whether a field has a name that it cannot have; reported if so.
+fn refuse_reserved(report: &mut Report, field: &str, at: &Word) -> bool {
+    let reserved = RESERVED.contains(&field);
+    if reserved {
+        let message = format!("`{field}` means something else in expressions and prompts");
+        let place = report.place(&at.range);
         report.push(Diagnostic::error("GR016", message).at(place, "reserved"));
+    }
+    reserved
+}
+
+fn read_channel(report: &mut Report, Entry { key, value }: &Entry) -> Option<Channel> {
+    if refuse_reserved(report, &key.text, key) {
         return None;
     }
     let name = ChannelName::parse(&key.text);
@@ -76,10 +91,16 @@ fn read_channel(report: &mut Report, Entry { key, value }: &Entry) -> Option<Cha
         report.bad_value(key, format!("`-` may not stand in the field `{name}`"), help);
         return None;
     }
-    let Some(spec) = as_spec(value) else {
-        let schema = schema_of(report, value)?;
-        return Channel::new(name, schema, Reducer::Replace).ok();
+    let channel = match as_spec(value) {
+        Some(spec) => read_spec(report, &name, spec),
+        None => schema_of(report, value)
+            .and_then(|it| Channel::new(name.clone(), it, Reducer::Replace).ok()),
     };
+    // A field whose type is reported may be anything, so that whatever uses it is not blamed.
+    channel.or_else(|| Channel::new(name, json!({}), Reducer::Replace).ok())
+}
+
+fn read_spec(report: &mut Report, name: &ChannelName, spec: &Yaml) -> Option<Channel> {
     let section = Section::read(report, spec, &format!("the field `{name}`"), SPEC_KEYS)?;
     let mut schema = schema_of(report, section.get("type")?)?;
     let ty = Type::of_schema(&schema);
@@ -91,12 +112,11 @@ fn read_channel(report: &mut Report, Entry { key, value }: &Entry) -> Option<Cha
         Some(merge) => read_reducer(report, merge, &ty)?,
         None => Reducer::Replace,
     };
-    let channel = Channel::new(name, schema, reducer).ok()?;
+    let channel = Channel::new(name.clone(), schema, reducer).ok()?;
     let Some(default) = section.get("default") else { return Some(channel) };
     let value = value_of(report, default, &ty)?;
     if let Err(problems) = channel.validate(&value) {
-        let message =
-            format!("the default of `{}` does not fit: {}", key.text, problems.join("; "));
+        let message = format!("the default of `{name}` does not fit: {}", problems.join("; "));
         let place = report.place(&default.range);
         report.push(Diagnostic::error("GR022", message).at(place, format!("not a `{ty}`")));
     }
@@ -114,13 +134,13 @@ fn as_spec(yaml: &Yaml) -> Option<&Yaml> {
 /// The JSON Schema of a type in the short notation.
 fn schema_of(report: &mut Report, yaml: &Yaml) -> Option<Value> {
     match &yaml.data {
-        Data::List(items) => match items.as_slice() {
-            [item] => Some(json!({"type": "array", "items": schema_of(report, item)?})),
-            _ => {
+        Data::List(items) => {
+            let [item] = items.as_slice() else {
                 report.wrong_kind(yaml, "the type of a list", "`[T]` with one type");
-                None
-            }
-        },
+                return None;
+            };
+            Some(json!({"type": "array", "items": schema_of(report, item)?}))
+        }
         Data::Map(_) if as_spec(yaml).is_some() => {
             let mut schema = schema_of(report, yaml.get("type")?)?;
             let about = yaml.get("about").and_then(Yaml::text);
@@ -185,7 +205,8 @@ fn notation<'t>(report: &mut Report, word: &Word, text: &'t str) -> Option<(Valu
     let (schema, rest) = if let Some(inner) = text.strip_prefix('[') {
         let (item, rest) = notation(report, word, inner.trim_start())?;
         let Some(rest) = rest.strip_prefix(']') else {
-            report.push(unreadable(word, rest).at(report.place(&word.range), "`]` is missing"));
+            let finding = Diagnostic::error("GR014", format!("`{}` lacks a `]`", word.text));
+            report.push(finding.at(report.place(&word.range), "not closed"));
             return None;
         };
         (json!({"type": "array", "items": item}), rest.trim_start())
@@ -312,7 +333,7 @@ fn plain_value(report: &mut Report, yaml: &Yaml, text: &str) -> Option<Value> {
     const AMBIGUOUS: &[&str] = &["yes", "no", "on", "off", "y", "n"];
     if AMBIGUOUS.contains(&text.to_lowercase().as_str()) {
         let wanted = "`true`, `false`, or a text in quotes";
-        report.wrong_kind(yaml, "what some readers of YAML take for a bool", wanted);
+        report.wrong_kind(yaml, "this value", wanted);
         return None;
     }
     let value = match text {

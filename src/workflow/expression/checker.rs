@@ -9,14 +9,15 @@ use serde_json::Value;
 
 use super::{
     ExpressionScope,
+    operators::joined,
     syntax::{Kind, Node, Operator},
 };
 use crate::{
-    id::ChannelName,
+    id::{ChannelName, NodeName},
     state::{Field, Record, Type},
     workflow::{
         report::{Problem, suggestion},
-        typing::{comparable, describe, is_number, values_of},
+        typing::describe,
     },
 };
 
@@ -39,12 +40,12 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     Checked { ty, reads: checker.reads, problems: checker.problems }
 }
 
-struct Checker<'a> {
+pub(super) struct Checker<'a> {
     scope: ExpressionScope<'a>,
     /// The variables of the quantifiers around.
     variables: Vec<(String, Type)>,
     /// The paths that a guard around has found to be there.
-    present: Vec<String>,
+    pub(super) present: Vec<String>,
     /// Inside `has`, where nothing needs to be there.
     asking: bool,
     reads: BTreeSet<ChannelName>,
@@ -53,7 +54,7 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     /// The type of a value that must be there.
-    fn value(&mut self, node: &Node) -> Type {
+    pub(super) fn value(&mut self, node: &Node) -> Type {
         let ty = self.ty(node);
         let Type::Optional(inner) = ty else { return ty };
         let path = node.path();
@@ -66,7 +67,7 @@ impl Checker<'_> {
         inner.required().clone()
     }
 
-    fn ty(&mut self, node: &Node) -> Type {
+    pub(super) fn ty(&mut self, node: &Node) -> Type {
         match &node.kind {
             Kind::Literal(value) => literal(value),
             Kind::List(items) => self.list(items),
@@ -98,18 +99,16 @@ impl Checker<'_> {
         let mut item_type: Option<Type> = None;
         for item in items {
             let ty = self.value(item);
-            item_type = Some(match item_type {
-                None => ty,
-                Some(before) => match joined(&before, &ty) {
-                    Some(both) => both,
-                    None => {
-                        let (before, found) = (describe(&before), describe(&ty));
-                        let message = format!("a list of {before} holds {found}");
-                        self.problem("GR022", &item.range, message, "another type");
-                        Type::Any
-                    }
-                },
-            });
+            let Some(before) = item_type else {
+                item_type = Some(ty);
+                continue;
+            };
+            let both = joined(&before, &ty);
+            if both.is_none() {
+                let message = format!("a list of {} holds {}", describe(&before), describe(&ty));
+                self.problem("GR022", &item.range, message, "another type");
+            }
+            item_type = Some(both.unwrap_or(Type::Any));
         }
         Type::List(Box::new(item_type.unwrap_or(Type::Any)))
     }
@@ -153,15 +152,12 @@ impl Checker<'_> {
         match &ty {
             Type::Any => Type::Any,
             Type::Map(value) => Type::clone(value).optional(),
-            Type::Record(record) => match ty.field(name) {
-                Some(ty) => ty.clone(),
-                None => {
-                    let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
-                    let message = format!("{} has no field `{name}`", describe(&ty));
-                    self.problem("GR021", &place, message, "no such field").help = help;
-                    Type::Any
-                }
-            },
+            Type::Record(record) => ty.field(name).cloned().unwrap_or_else(|| {
+                let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
+                let message = format!("{} has no field `{name}`", describe(&ty));
+                self.problem("GR021", &place, message, "no such field").help = help;
+                Type::Any
+            }),
             _ => {
                 let message = format!("{} has no fields", describe(&ty));
                 self.problem("GR021", &place, message, "no field");
@@ -170,149 +166,7 @@ impl Checker<'_> {
         }
     }
 
-    fn binary(
-        &mut self,
-        operator: Operator,
-        left: &Node,
-        right: &Node,
-        range: &Range<usize>,
-    ) -> Type {
-        match operator {
-            Operator::And | Operator::Or => {
-                self.condition(left);
-                let before = self.present.len();
-                self.learn(left, operator == Operator::And);
-                self.condition(right);
-                self.present.truncate(before);
-                Type::Bool
-            }
-            Operator::Equal | Operator::Unequal => {
-                self.compared(operator, left, right, range);
-                Type::Bool
-            }
-            Operator::Less
-            | Operator::LessOrEqual
-            | Operator::Greater
-            | Operator::GreaterOrEqual => {
-                let ty = self.compared(operator, left, right, range);
-                let ordered = is_number(&ty) || matches!(ty, Type::Any | Type::String);
-                if !ordered {
-                    let message = format!("{} has no order", describe(&ty));
-                    self.problem("GR022", range, message, "cannot be compared with `<` or `>`");
-                }
-                Type::Bool
-            }
-            Operator::In => {
-                self.contained(left, right);
-                Type::Bool
-            }
-            Operator::Add => self.sum(left, right, range),
-            Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
-                let (left, right) = (self.number(left), self.number(right));
-                arithmetic(&left, &right)
-            }
-        }
-    }
-
-    /// Both sides of a comparison; the type that is compared.
-    fn compared(
-        &mut self,
-        operator: Operator,
-        left: &Node,
-        right: &Node,
-        range: &Range<usize>,
-    ) -> Type {
-        let (left_type, right_type) = (self.value(left), self.value(right));
-        for (ty, node, other) in [(&left_type, right, &right_type), (&right_type, left, &left_type)]
-        {
-            if matches!(node.kind, Kind::Literal(_)) && !self.is_value_of(ty, node, other) {
-                return Type::Any;
-            }
-        }
-        if !comparable(&left_type, &right_type) {
-            let (left_shown, right_shown) = (describe(&left_type), describe(&right_type));
-            let message = format!("{left_shown} and {right_shown} are never compared");
-            let help = unquoted(&left_type, right).or_else(|| unquoted(&right_type, left));
-            self.problem(
-                "GR022",
-                range,
-                message,
-                format!("`{}` of two types", operator.symbol()),
-            )
-            .help = help;
-            return Type::Any;
-        }
-        // A text in quotes has the type of one value; the other side says more.
-        if matches!(left.kind, Kind::Literal(_)) { right_type } else { left_type }
-    }
-
-    /// Whether a literal may be a value of a type; reported if not.
-    fn is_value_of(&mut self, ty: &Type, literal: &Node, literal_type: &Type) -> bool {
-        let (Some(values), Some(texts)) = (values_of(ty), values_of(literal_type)) else {
-            return true;
-        };
-        let Some(text) = texts.iter().find(|it| !values.contains(it)) else { return true };
-        let help = suggestion(text, values.iter().map(String::as_str));
-        let message = format!("\"{text}\" is never a value of `{ty}`");
-        self.problem("GR023", &literal.range, message, "never true").help = help;
-        false
-    }
-
-    fn contained(&mut self, left: &Node, right: &Node) {
-        let (item, list) = (self.value(left), self.value(right));
-        let of = match list.required() {
-            Type::List(of) => Type::clone(of),
-            Type::Map(_) => Type::String,
-            Type::Any => Type::Any,
-            other => {
-                let message = format!("`in` needs a list, not {}", describe(other));
-                self.problem("GR022", &right.range, message, "no list");
-                return;
-            }
-        };
-        if let (Kind::List(items), Some(_)) = (&right.kind, values_of(&item)) {
-            for literal in items.iter().filter(|it| matches!(it.kind, Kind::Literal(_))) {
-                let ty = self.ty(literal);
-                self.is_value_of(&item, literal, &ty);
-            }
-        } else if matches!(left.kind, Kind::Literal(_)) && !self.is_value_of(&of, left, &item) {
-            return;
-        }
-        if !comparable(item.required(), of.required()) {
-            let message = format!("{} is never in a list of {}", describe(&item), describe(&of));
-            self.problem("GR022", &left.range, message, "another type");
-        }
-    }
-
-    fn sum(&mut self, left: &Node, right: &Node, range: &Range<usize>) -> Type {
-        let (left, right) = (self.value(left), self.value(right));
-        let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
-        match (&left, &right) {
-            (Type::Any, _) | (_, Type::Any) => Type::Any,
-            (a, b) if is_number(a) && is_number(b) => arithmetic(a, b),
-            (a, b) if text(a) && text(b) => Type::String,
-            (Type::List(a), Type::List(b)) if joined(a, b).is_some() => {
-                Type::List(Box::new(joined(a, b).unwrap_or(Type::Any)))
-            }
-            (a, b) => {
-                let message = format!("{} and {} are not added", describe(a), describe(b));
-                self.problem("GR022", range, message, "`+` of two types");
-                Type::Any
-            }
-        }
-    }
-
-    fn number(&mut self, node: &Node) -> Type {
-        let ty = self.value(node);
-        if is_number(&ty) || ty == Type::Any {
-            return ty;
-        }
-        let message = format!("expected a number, found {}", describe(&ty));
-        self.problem("GR022", &node.range, message, "not a number");
-        Type::Any
-    }
-
-    fn condition(&mut self, node: &Node) {
+    pub(super) fn condition(&mut self, node: &Node) {
         let ty = self.value(node);
         let help = match &ty {
             Type::Bool | Type::Any => return,
@@ -349,7 +203,7 @@ impl Checker<'_> {
 
     fn visits(&mut self, name: &str, range: &Range<usize>) -> Type {
         if !self.scope.nodes.contains(name) {
-            let help = suggestion(name, self.scope.nodes.iter().map(|it| it.as_str()));
+            let help = suggestion(name, self.scope.nodes.iter().map(NodeName::as_str));
             let message = format!("there is no node `{name}`");
             self.problem("GR010", range, message, "no such node").help = help;
         }
@@ -387,7 +241,7 @@ impl Checker<'_> {
     }
 
     /// Notes what is there when a condition turned out this way.
-    fn learn(&mut self, condition: &Node, outcome: bool) {
+    pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
         match &condition.kind {
             Kind::Has(of) if outcome => {
                 let mut part = Some(of.as_ref());
@@ -412,7 +266,7 @@ impl Checker<'_> {
         }
     }
 
-    fn problem(
+    pub(super) fn problem(
         &mut self,
         code: &'static str,
         range: &Range<usize>,
@@ -432,39 +286,5 @@ fn literal(value: &Value) -> Type {
         Value::Number(_) => Type::Float,
         Value::String(text) => Type::Enum(vec![text.clone()]),
         Value::Null | Value::Array(_) | Value::Object(_) => Type::Any,
-    }
-}
-
-/// The type of what is one or the other.
-fn joined(a: &Type, b: &Type) -> Option<Type> {
-    match (a, b) {
-        (a, b) if a == b => Some(a.clone()),
-        (Type::Any, _) | (_, Type::Any) => Some(Type::Any),
-        (Type::Enum(a), Type::Enum(b)) => {
-            let more = b.iter().filter(|it| !a.contains(it));
-            Some(Type::Enum(a.iter().chain(more).cloned().collect()))
-        }
-        (Type::String, Type::Enum(_)) | (Type::Enum(_), Type::String) => Some(Type::String),
-        (Type::Int, Type::Float) | (Type::Float, Type::Int) => Some(Type::Float),
-        (Type::List(a), Type::List(b)) => joined(a, b).map(|it| Type::List(Box::new(it))),
-        _ => None,
-    }
-}
-
-fn arithmetic(a: &Type, b: &Type) -> Type {
-    match (a, b) {
-        (Type::Int, Type::Int) => Type::Int,
-        (Type::Any, _) | (_, Type::Any) => Type::Any,
-        _ => Type::Float,
-    }
-}
-
-/// Advice for a number that was put in quotes.
-fn unquoted(ty: &Type, literal: &Node) -> Option<String> {
-    match &literal.kind {
-        Kind::Literal(Value::String(text)) if is_number(ty) && text.parse::<f64>().is_ok() => {
-            Some(format!("leave out the quotes: {text}"))
-        }
-        _ => None,
     }
 }

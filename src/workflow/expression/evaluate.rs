@@ -56,11 +56,10 @@ impl<'a> Evaluation<'a> {
         let value = match &node.kind {
             Kind::Literal(value) => return Ok(Cow::Borrowed(value)),
             Kind::Name(_) | Kind::Field(..) => {
-                let absent = || {
-                    let path = node.path().unwrap_or_else(|| "a field".to_owned());
-                    EvaluateError::Absent(path)
+                return match self.look_up(node)? {
+                    Some(value) => Ok(value),
+                    None => Err(self.absent(node)),
                 };
-                return self.look_up(node)?.ok_or_else(absent);
             }
             Kind::List(items) => {
                 let values = items.iter().map(|it| self.value(it).map(Cow::into_owned));
@@ -101,6 +100,14 @@ impl<'a> Evaluation<'a> {
             _ => Some(self.value(node)?),
         };
         Ok(found.filter(|it| !it.is_null()))
+    }
+
+    /// Names the first part of a path that is not there.
+    fn absent(&mut self, node: &'a Node) -> EvaluateError {
+        match &node.kind {
+            Kind::Field(of, _) if matches!(self.look_up(of), Ok(None)) => self.absent(of),
+            _ => EvaluateError::Absent(node.path().unwrap_or_else(|| "a field".to_owned())),
+        }
     }
 
     fn named(&self, name: &str) -> Option<Cow<'a, Value>> {

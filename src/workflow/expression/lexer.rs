@@ -24,10 +24,10 @@ pub(super) enum Token {
 }
 
 /// The tokens with their bytes; the last one is [`Token::End`].
-pub(super) fn tokens(source: &str) -> Result<Vec<(Token, Range<usize>)>, Box<Problem>> {
+pub(super) fn tokens(source: &str) -> Result<Vec<(Token, Range<usize>)>, Problem> {
     if source.len() > LENGTH_MAX {
         let message = format!("an expression has at most {LENGTH_MAX} bytes");
-        return Err(Box::new(Problem::new("GR020", 0..source.len(), message, "too long")));
+        return Err(Problem::new("GR020", 0..source.len(), message, "too long"));
     }
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -52,7 +52,7 @@ pub(super) fn tokens(source: &str) -> Result<Vec<(Token, Range<usize>)>, Box<Pro
     Ok(tokens)
 }
 
-fn number(source: &str, at: usize) -> Result<(Token, usize), Box<Problem>> {
+fn number(source: &str, at: usize) -> Result<(Token, usize), Problem> {
     let digits = |from: usize| length_while(&source[from..], |it| it.is_ascii_digit());
     let mut length = digits(at);
     let mut whole = true;
@@ -72,7 +72,7 @@ fn number(source: &str, at: usize) -> Result<(Token, usize), Box<Problem>> {
     }
 }
 
-fn text(source: &str, at: usize, quote: char) -> Result<(Token, usize), Box<Problem>> {
+fn text(source: &str, at: usize, quote: char) -> Result<(Token, usize), Problem> {
     let mut text = String::new();
     let mut rest = source[at + 1..].char_indices();
     while let Some((offset, next)) = rest.next() {
@@ -94,25 +94,25 @@ fn text(source: &str, at: usize, quote: char) -> Result<(Token, usize), Box<Prob
     Err(problem(at..source.len(), "the text has no end", "starts here"))
 }
 
-fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Box<Problem>> {
+fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem> {
     if let Some(symbol) = SYMBOLS.iter().find(|it| source[at..].starts_with(**it)) {
         return Ok((Token::Symbol(symbol), symbol.len()));
     }
     let message = format!("`{next}` means nothing in an expression");
     let found = Problem::new("GR020", at..at + next.len_utf8(), message, "not understood");
-    Err(Box::new(match next {
+    Err(match next {
         '=' => found.help("equality is `==`"),
         '&' => found.help("and is `&&`"),
         '|' => found.help("or is `||`"),
         '{' => found.help("an expression is no template; leave out the braces"),
         _ => found,
-    }))
+    })
 }
 
 fn length_while(text: &str, fits: impl Fn(char) -> bool) -> usize {
     text.find(|it| !fits(it)).unwrap_or(text.len())
 }
 
-fn problem(range: Range<usize>, message: &str, label: &str) -> Box<Problem> {
-    Box::new(Problem::new("GR020", range, message, label))
+fn problem(range: Range<usize>, message: &str, label: &str) -> Problem {
+    Problem::new("GR020", range, message, label)
 }

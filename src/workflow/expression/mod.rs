@@ -7,8 +7,11 @@
 mod checker;
 mod evaluate;
 mod lexer;
+mod operators;
 mod parser;
 mod syntax;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,7 +62,7 @@ pub(crate) struct ExpressionScope<'a> {
 impl Expression {
     /// Parses and checks a text.
     pub(crate) fn compile(source: &str, scope: ExpressionScope<'_>) -> Result<Self, Vec<Problem>> {
-        let root = parser::parse(source).map_err(|problem| vec![*problem])?;
+        let root = parser::parse(source).map_err(|problem| vec![problem])?;
         let checked = checker::check(&root, scope);
         if !checked.problems.is_empty() {
             return Err(checked.problems);

@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 32;
 /// How many parts an expression may have; it also bounds how deep its tree is.
 const PARTS_MAX: usize = 400;
 
-type Parsed<T> = Result<T, Box<Problem>>;
+type Parsed<T> = Result<T, Problem>;
 
 pub(super) fn parse(source: &str) -> Parsed<Node> {
     let mut parser = Parser { tokens: tokens(source)?, at: 0, depth: 0, parts: 0 };
@@ -47,7 +47,7 @@ impl Parser {
             let comparison = operator.binding() == Operator::COMPARISON;
             if comparison && compared {
                 let problem = self.problem("comparisons do not chain", "the second comparison");
-                return Err(Box::new(problem.help("write `a < b && b < c`")));
+                return Err(problem.help("write `a < b && b < c`"));
             }
             compared |= comparison;
             self.next();
@@ -134,7 +134,7 @@ impl Parser {
             "false" => Kind::Literal(Value::Bool(false)),
             "null" | "none" | "None" => {
                 let problem = Problem::new("GR020", range, "there is no null", "here");
-                return Err(Box::new(problem.help("`has(x)` asks whether a value is there")));
+                return Err(problem.help("`has(x)` asks whether a value is there"));
             }
             "and" | "or" | "not" | "in" => {
                 self.at -= 1;
@@ -156,7 +156,7 @@ impl Parser {
             ("has", Some(of)) if of.path().is_some() => Kind::Has(Box::new(of)),
             ("has", _) => {
                 let problem = Problem::new("GR020", whole, "`has` takes one field", "here");
-                return Err(Box::new(problem.help("write `has(review.guidance)`")));
+                return Err(problem.help("write `has(review.guidance)`"));
             }
             ("visits", Some(Node { kind: Kind::Literal(Value::String(node)), .. })) => {
                 Kind::Visits(node)
@@ -164,13 +164,13 @@ impl Parser {
             ("visits", _) => {
                 let message = "`visits` takes the name of a node, in quotes";
                 let problem = Problem::new("GR020", whole, message, "here");
-                return Err(Box::new(problem.help("write `visits(\"sse\")`")));
+                return Err(problem.help("write `visits(\"sse\")`"));
             }
             _ => {
                 let message = format!("there is no function `{name}`");
                 let problem = Problem::new("GR021", range, message, "no such function");
                 let help = suggestion(name, KNOWN.iter().copied()).unwrap_or_default();
-                return Err(Box::new(problem.help(help)));
+                return Err(problem.help(help));
             }
         };
         self.node(kind, whole)
@@ -190,19 +190,19 @@ impl Parser {
             }
             ("size", _) => {
                 let message = "`size` takes nothing";
-                return Err(Box::new(Problem::new("GR020", whole, message, "here")));
+                return Err(Problem::new("GR020", whole, message, "here"));
             }
             ("exists" | "all", _) => {
                 let message = format!("`{name}` takes a name and a condition");
                 let problem = Problem::new("GR020", whole, message, "here");
                 let help = format!("write `items.{name}(item, item.done)`");
-                return Err(Box::new(problem.help(help)));
+                return Err(problem.help(help));
             }
             _ => {
                 let message = format!("there is no method `{name}`");
                 let problem = Problem::new("GR021", range, message, "no such method");
                 let help = suggestion(name, KNOWN.iter().copied()).unwrap_or_default();
-                return Err(Box::new(problem.help(help)));
+                return Err(problem.help(help));
             }
         };
         self.node(kind, whole)
@@ -224,7 +224,7 @@ impl Parser {
         self.parts += 1;
         if self.parts > PARTS_MAX {
             let message = format!("an expression has at most {PARTS_MAX} parts");
-            return Err(Box::new(Problem::new("GR020", range, message, "too many")));
+            return Err(Problem::new("GR020", range, message, "too many"));
         }
         Ok(Node { kind, range })
     }
@@ -271,11 +271,11 @@ impl Parser {
         if self.takes(symbol) { Ok(()) } else { Err(self.unexpected(&format!("`{symbol}`"))) }
     }
 
-    fn problem(&self, message: &str, label: &str) -> Box<Problem> {
-        Box::new(Problem::new("GR020", self.range(), message, label))
+    fn problem(&self, message: &str, label: &str) -> Problem {
+        Problem::new("GR020", self.range(), message, label)
     }
 
-    fn unexpected(&self, wanted: &str) -> Box<Problem> {
+    fn unexpected(&self, wanted: &str) -> Problem {
         let found = match self.peek() {
             Token::Int(number) => format!("`{number}`"),
             Token::Float(number) => format!("`{number}`"),
@@ -286,11 +286,11 @@ impl Parser {
         };
         let message = format!("expected {wanted}, found {found}");
         let problem = Problem::new("GR020", self.range(), message, format!("expected {wanted}"));
-        Box::new(match self.peek() {
+        match self.peek() {
             Token::Name(name) if name == "and" => problem.help("and is `&&`"),
             Token::Name(name) if name == "or" => problem.help("or is `||`"),
             Token::Name(name) if name == "not" => problem.help("not is `!`"),
             _ => problem,
-        })
+        }
     }
 }

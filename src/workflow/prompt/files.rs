@@ -13,11 +13,12 @@ use crate::{
     workflow::{
         reader::{Word, Yaml},
         report::{Problem, Report, suggestion},
+        source::read_text,
     },
 };
 
 /// The largest prompt file, in bytes.
-const BYTES_MAX: u64 = 1 << 20;
+const BYTES_MAX: usize = 1 << 20;
 
 /// A prompt and the text that its places point into.
 #[derive(Clone, Debug)]
@@ -73,57 +74,70 @@ impl PromptFiles {
 
     /// Reads the prompt at a path that is written in the workflow.
     pub(crate) fn load(&mut self, report: &mut Report, path: &Word) -> Option<LoadedPrompt> {
-        self.load_or(report, path, "a path starts at the folder of the workflow or the one above")
-    }
-
-    /// Reads the prompt at a path; the help is for when there is none.
-    pub(crate) fn load_or(
-        &mut self,
-        report: &mut Report,
-        path: &Word,
-        help: &str,
-    ) -> Option<LoadedPrompt> {
+        const HELP: &str = "a path starts at the folder of the workflow or the one above";
         let relative = Path::new(&path.text);
         let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
         if !stays || path.text.is_empty() {
-            report.bad_value(path, "the path of a prompt is relative and has no `..`", help);
+            report.bad_value(path, "the path of a prompt is relative and has no `..`", HELP);
             return None;
         }
-        let candidates = [self.folder.join(relative), above(&self.folder).join(relative)];
-        let Some(found) = candidates.iter().find(|it| it.is_file()) else {
-            let near =
-                nearby(&candidates[0], relative).or_else(|| nearby(&candidates[1], relative));
-            let finding = Diagnostic::error("GR013", format!("there is no prompt `{}`", path.text));
-            let finding = finding.at(report.place(&path.range), "no such file");
-            report.push(finding.help(near.unwrap_or_else(|| help.to_owned())));
-            return None;
-        };
+        let candidates = self.candidates(relative);
+        if let Some(found) = candidates.iter().find(|it| it.is_file()) {
+            return self.load_once(report, found, path);
+        }
+        let near = candidates.iter().find_map(|it| nearby(it, relative));
+        let finding = Diagnostic::error("GR013", format!("there is no prompt `{}`", path.text));
+        let finding = finding.at(report.place(&path.range), "no such file");
+        report.push(finding.help(near.unwrap_or_else(|| HELP.to_owned())));
+        None
+    }
+
+    /// Reads the prompt that a node has if it does not say which.
+    pub(crate) fn load_default(
+        &mut self,
+        report: &mut Report,
+        node: &Word,
+    ) -> Option<LoadedPrompt> {
+        let path = format!("prompts/{}.md", node.text);
+        if let Some(found) = self.candidates(Path::new(&path)).iter().find(|it| it.is_file()) {
+            return self.load_once(report, found, node);
+        }
+        let finding = Diagnostic::error("GR013", format!("`{}` has no prompt", node.text));
+        let finding = finding.at(report.place(&node.range), "without `prompt`");
+        report.push(finding.help(format!("write it to `{path}`, or say `prompt:` where it is")));
+        None
+    }
+
+    fn candidates(&self, relative: &Path) -> [PathBuf; 2] {
+        [self.folder.join(relative), above(&self.folder).join(relative)]
+    }
+
+    fn load_once(
+        &mut self,
+        report: &mut Report,
+        found: &Path,
+        named: &Word,
+    ) -> Option<LoadedPrompt> {
         if !self.loaded.contains_key(found) {
-            let prompt = read(report, found, path);
-            self.loaded.insert(found.clone(), prompt);
+            let prompt = read(report, found, named);
+            self.loaded.insert(found.to_owned(), prompt);
         }
         self.loaded.get(found).cloned().flatten()
     }
 }
 
-fn read(report: &mut Report, found: &Path, path: &Word) -> Option<LoadedPrompt> {
+fn read(report: &mut Report, found: &Path, named: &Word) -> Option<LoadedPrompt> {
     let name = found.display().to_string();
-    let too_large = fs::metadata(found).is_ok_and(|it| it.len() > BYTES_MAX);
-    let text = match fs::read_to_string(found) {
-        Ok(_) if too_large => Err(format!("it is larger than {BYTES_MAX} bytes")),
-        Ok(text) => Ok(text),
-        Err(error) => Err(error.to_string()),
-    };
-    match text {
+    match read_text(found, BYTES_MAX) {
         Ok(text) => {
             let file = Arc::new(SourceFile { name: name.clone(), text });
             let text = Arc::clone(&file);
             compiled(report, &name, &text.text, Origin::File(file))
         }
-        Err(reason) => {
-            let message = format!("the prompt `{}` cannot be read: {reason}", path.text);
-            let place = report.place(&path.range);
-            report.push(Diagnostic::error("GR013", message).at(place, "this file"));
+        Err(error) => {
+            let message = format!("the prompt `{name}` cannot be read: {error}");
+            let place = report.place(&named.range);
+            report.push(Diagnostic::error("GR013", message).at(place, "named here"));
             None
         }
     }

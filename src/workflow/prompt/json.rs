@@ -7,6 +7,7 @@ use minijinja::{Error, ErrorKind, Value, value::Kwargs};
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
+#[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
 pub(super) fn tojson(
     value: &Value,
     indent: Option<usize>,

@@ -4,6 +4,7 @@
 //! the state by name, `visit`, `max_visits`, `via` and, in a dispatched task, `item`.
 
 mod checker;
+mod expressions;
 mod files;
 mod json;
 mod names;
@@ -189,8 +190,33 @@ mod tests {
         let via = Via::Caught { node, failure };
         let text = "{{ code.path }} {{ visit }}/{{ max_visits }} \
                     {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
-        assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all false");
-        assert_eq!(rendered("{{ via.node is defined }}", &Via::Start).unwrap(), "false");
+        assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all False");
+        assert_eq!(rendered("{{ via.node is defined }}", &Via::Start).unwrap(), "False");
+    }
+
+    #[test]
+    fn the_check_knows_every_reason_that_a_run_gives() {
+        let node = NodeName::parse("sse").unwrap();
+        let ways = [
+            Via::Start,
+            Via::Then { node: node.clone() },
+            Via::Exhausted { node: node.clone(), max_visits: 3 },
+            Via::Caught { node: node.clone(), failure: Failure::new(ErrorKind::Other, "x") },
+            Via::Limit { error: "x".into() },
+        ];
+        let state = state(&[]);
+        let scope = PromptScope {
+            schema: state.schema(),
+            written: &BTreeSet::new(),
+            node: &node,
+            bounded: false,
+        };
+        let problems = |reason: &str| {
+            let text = format!("{{{{ via.reason == \"{reason}\" }}}}");
+            Prompt::compile("p.md", &text).unwrap().check(scope).len()
+        };
+        assert_eq!(problems("retried"), 1);
+        assert_eq!(ways.map(|it| problems(it.reason())), [0; 5]);
     }
 
     #[test]

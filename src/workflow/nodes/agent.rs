@@ -1,0 +1,82 @@
+//! `agent`: a model is asked.
+
+use super::Reading;
+use crate::workflow::{
+    AgentNode,
+    lower::Lowering,
+    prompt::LoadedPrompt,
+    reader::{Data, Yaml},
+    shape::Section,
+};
+
+impl Lowering<'_> {
+    pub(super) fn read_agent_node(
+        &mut self,
+        reading: Reading<'_, '_>,
+        agent: &Yaml,
+        bounded: bool,
+    ) -> Option<AgentNode> {
+        let Reading { name, section, .. } = reading;
+        let agent = self.report.word(agent, "`agent`");
+        let found = agent.as_ref().and_then(|it| self.agents.get(&it.text).cloned());
+        match &agent {
+            Some(word) if found.is_none() => {
+                self.report.unknown("GR011", "agent", word, self.agents.keys().map(String::as_str));
+            }
+            Some(word) => self.uses("agents", &word.text),
+            None => (),
+        }
+        let system = found.as_ref().and_then(|it| it.system.clone());
+        let (prompt, again) = self.read_prompts(reading);
+        for prompt in [&system, &prompt, &again].into_iter().flatten() {
+            self.check_prompt(prompt, name, bounded);
+        }
+        let help = "name the field that its answer is written to";
+        let writes = section.require(&mut self.report, "writes", help);
+        let writes = writes.map(|it| self.report.channels(it, "`writes`", &self.schema));
+        let repair = section.get("repair").and_then(|it| self.report.count(it, "`repair`", 0));
+        let (agent, found) = (agent?, found?);
+        Some(AgentNode {
+            agent: agent.text,
+            models: found.models,
+            system: system.map(|it| it.prompt),
+            prompt: prompt?.prompt,
+            prompt_again: again.map(|it| it.prompt),
+            temperature: found.temperature,
+            writes: writes?,
+            repairs_max: repair.unwrap_or(self.defaults.repairs_max),
+        })
+    }
+
+    /// The prompt of a first visit, and that of later ones if it is another.
+    fn read_prompts(
+        &mut self,
+        Reading { key, section, .. }: Reading<'_, '_>,
+    ) -> (Option<LoadedPrompt>, Option<LoadedPrompt>) {
+        let Some(yaml) = section.get("prompt") else {
+            return (self.prompts.load_default(&mut self.report, key), None);
+        };
+        if !matches!(yaml.data, Data::Map(_)) {
+            return (self.read_prompt(yaml), None);
+        }
+        let keys = ["text", "first", "again"];
+        let Some(parts) = Section::read(&mut self.report, yaml, "`prompt`", &keys) else {
+            return (None, None);
+        };
+        if let Some(text) = parts.get("text") {
+            for part in parts.keys().filter(|it| it.text != "text") {
+                self.report.bad_value(part, "`text` is the whole prompt", "leave one of them out");
+            }
+            return (LoadedPrompt::inline(&mut self.report, text, "`prompt`"), None);
+        }
+        let first = parts.require(&mut self.report, "first", "the prompt of the first visit");
+        let again = parts.require(&mut self.report, "again", "the prompt of later visits");
+        let first = first.and_then(|it| self.read_prompt(it));
+        (first, again.and_then(|it| self.read_prompt(it)))
+    }
+
+    pub(super) fn read_prompt(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
+        let path = self.report.word(yaml, "the path of a prompt")?;
+        self.prompts.load(&mut self.report, &path)
+    }
+}

@@ -1,0 +1,164 @@
+//! The nodes: what they have in common here, each kind in a file of its own.
+
+mod agent;
+mod ask;
+mod run_tests;
+mod set;
+mod write_files;
+
+use super::{
+    NodeDefinition, NodeKind, Workflow,
+    lower::Lowering,
+    policies::COMMON,
+    reader::{Entry, Word, Yaml},
+    report::suggestion,
+    shape::Section,
+    typing::{describe, fits},
+};
+use crate::{
+    diagnostic::{Diagnostic, Place},
+    id::NodeName,
+    state::Type,
+};
+
+/// Each kind of node, and the keys that only it takes.
+const KINDS: &[(&str, &[&str])] = &[
+    ("agent", &["prompt", "writes", "repair"]),
+    ("run_tests", &["in", "writes"]),
+    ("ask", &["show", "choices", "writes"]),
+    ("set", &[]),
+    ("write_files", &[]),
+    ("node", &[]),
+    ("parallel", &[]),
+];
+
+/// A node that is being read.
+#[derive(Clone, Copy)]
+struct Reading<'a, 'y> {
+    name: &'a NodeName,
+    key: &'a Word,
+    section: &'a Section<'y>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn read_node(&mut self, entry: &Entry, name: &NodeName, workflow: &mut Workflow) {
+        let Some(section) = self.node_section(entry) else { return };
+        let policies = self.read_policies(name, &section);
+        let reading = Reading { name, key: &entry.key, section: &section };
+        let about = section.get("about").and_then(|it| self.report.word(it, "`about`"));
+        let kind = self.read_kind(reading, policies.max_visits.is_some());
+        if let Some(group) = self.heads.group_of(name) {
+            if let Some(then) = section.key("then") {
+                let message = format!("`{name}` is a branch of `{group}`, which says what follows");
+                let place = self.report.place(&then.range);
+                let finding = Diagnostic::error("GR039", message).at(place, "not here");
+                self.report.push(finding.help(format!("move it to `{group}`")));
+            }
+        } else {
+            let help = "say what follows, be it `then: end`";
+            if let Some(then) = section.require(&mut self.report, "then", help) {
+                self.read_then(name, then, workflow);
+            }
+        }
+        let place = Place { file: self.report.file.clone(), range: entry.key.range.clone() };
+        let about = about.map(|it| it.text);
+        workflow.nodes.extend(
+            kind.map(|kind| (name.clone(), NodeDefinition { kind, policies, place, about })),
+        );
+    }
+
+    pub(super) fn read_parallel(
+        &mut self,
+        entry: &Entry,
+        branches: &[NodeName],
+        workflow: &mut Workflow,
+    ) {
+        let what = format!("the parallel `{}`", entry.key.text);
+        let keys = ["parallel", "about", "then"];
+        let Some(section) = Section::read(&mut self.report, &entry.value, &what, &keys) else {
+            return;
+        };
+        if let Some(about) = section.get("about") {
+            self.report.word(about, "`about`");
+        }
+        let help = "say what follows once all branches are done";
+        if let Some(then) = section.require(&mut self.report, "then", help) {
+            self.read_parallel_then(branches, then, workflow);
+        }
+    }
+
+    /// The keys of a node, once it is clear that it is of one kind and takes them.
+    fn node_section<'y>(&mut self, entry: &'y Entry) -> Option<Section<'y>> {
+        let what = format!("the node `{}`", entry.key.text);
+        let own = KINDS.iter().flat_map(|(kind, keys)| keys.iter().chain([kind]));
+        let mut known: Vec<&str> = own.chain(COMMON).copied().collect();
+        known.sort_unstable();
+        known.dedup();
+        let section = Section::read(&mut self.report, &entry.value, &what, &known)?;
+        let kinds: Vec<&(&str, &[&str])> =
+            KINDS.iter().filter(|(kind, _)| section.get(kind).is_some()).collect();
+        let [(kind, own)] = kinds.as_slice() else {
+            let names: Vec<&str> = kinds.iter().map(|(kind, _)| *kind).collect();
+            let message = match names.as_slice() {
+                [] => format!("{what} does nothing"),
+                several => format!("{what} is several things: {}", several.join(", ")),
+            };
+            let place = self.report.place(&entry.key.range);
+            let all: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
+            let finding = Diagnostic::error("GR007", message).at(place, "must be of one kind");
+            self.report.push(finding.help(format!("give it one of: {}", all.join(", "))));
+            return None;
+        };
+        for key in section.keys().filter(|it| it.text != *kind) {
+            let key_name = key.text.as_str();
+            if !own.contains(&key_name) && !COMMON.contains(&key_name) {
+                let owners = KINDS.iter().filter(|(_, keys)| keys.contains(&key_name));
+                let owners: Vec<String> = owners.map(|(kind, _)| format!("`{kind}`")).collect();
+                let message = format!("a node that is `{kind}` takes no key `{key_name}`");
+                let place = self.report.place(&key.range);
+                let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
+                self.report.push(finding.help(format!("it goes with {}", owners.join(" and "))));
+            }
+        }
+        Some(section)
+    }
+
+    fn read_kind(&mut self, reading: Reading<'_, '_>, bounded: bool) -> Option<NodeKind> {
+        let section = reading.section;
+        if let Some(agent) = section.get("agent") {
+            self.read_agent_node(reading, agent, bounded).map(NodeKind::Agent)
+        } else if let Some(tests) = section.get("run_tests") {
+            self.read_run_tests(reading, tests).map(NodeKind::RunTests)
+        } else if let Some(question) = section.get("ask") {
+            self.read_ask(reading, question, bounded).map(NodeKind::Ask)
+        } else if let Some(sets) = section.get("set") {
+            self.read_set(reading, sets).map(NodeKind::Set)
+        } else if let Some(files) = section.get("write_files") {
+            self.read_write_files(reading, files, bounded).map(NodeKind::WriteFiles)
+        } else {
+            self.read_custom(section.get("node")?)
+        }
+    }
+
+    fn expect_type(&mut self, yaml: &Yaml, ty: &Type, declared: &Type, what: &str) {
+        if !fits(ty, declared) {
+            let message = format!("{what} is `{declared}`, and this is {}", describe(ty));
+            let place = self.report.place(&yaml.range);
+            self.report.push(Diagnostic::error("GR022", message).at(place, "another type"));
+        }
+    }
+
+    fn read_custom(&mut self, yaml: &Yaml) -> Option<NodeKind> {
+        let name = self.report.word(yaml, "`node`")?;
+        if self.registry.custom(&name.text).is_some() {
+            return Some(NodeKind::Custom(name.text));
+        }
+        let help = suggestion(&name.text, self.registry.nodes())
+            .unwrap_or_else(|| "a Rust program registers nodes; none is registered".to_owned());
+        let message = format!("no node `{}` is registered", name.text);
+        let place = self.report.place(&name.range);
+        self.report
+            .push(Diagnostic::error("GR010", message).at(place, "not registered").help(help));
+        None
+    }
+}

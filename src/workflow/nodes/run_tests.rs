@@ -1,0 +1,115 @@
+//! `run_tests`: tests are run in a sandbox.
+
+use super::Reading;
+use crate::{
+    diagnostic::Diagnostic,
+    id::ChannelName,
+    state::Type,
+    workflow::{
+        RunTestsNode, Runner, TestOutput,
+        lower::Lowering,
+        reader::{Data, Entry, Word, Yaml},
+        report::suggestion,
+        shape::Section,
+        typing::fits,
+    },
+};
+
+impl Lowering<'_> {
+    pub(super) fn read_run_tests(
+        &mut self,
+        reading: Reading<'_, '_>,
+        tests: &Yaml,
+    ) -> Option<RunTestsNode> {
+        let Reading { name, section, .. } = reading;
+        let keys = ["artifact", "runner", "attempt"];
+        let parts = Section::read(&mut self.report, tests, "`run_tests`", &keys)?;
+        let written = self.flow.before(name);
+        let artifact = parts.require(&mut self.report, "artifact", "the field with the files");
+        let artifact = artifact.and_then(|it| self.expression(it, &written));
+        let runner = parts.require(&mut self.report, "runner", "write `runner: pytest`");
+        let runner = runner.and_then(|it| self.read_runner(it));
+        let attempt = parts.get("attempt").and_then(|it| {
+            let attempt = self.expression(it, &written)?;
+            self.expect_type(it, attempt.ty(), &Type::Int, "the number of an attempt");
+            Some(attempt)
+        });
+        let help = "name one of `sandboxes`: code of a model runs nowhere else";
+        let sandbox = section.require(&mut self.report, "in", help);
+        let sandbox = sandbox.and_then(|it| self.report.word(it, "`in`"));
+        let settings = sandbox.as_ref().and_then(|it| self.sandboxes.get(&it.text).cloned());
+        match &sandbox {
+            Some(word) if settings.is_none() => {
+                let known = self.sandboxes.keys().map(String::as_str);
+                self.report.unknown("GR015", "sandbox", word, known);
+            }
+            Some(word) => self.uses("sandboxes", &word.text),
+            None => (),
+        }
+        let help = "say which output goes to which field: `writes: { result: test_result }`";
+        let writes = section.require(&mut self.report, "writes", help);
+        let writes = writes.map(|it| self.read_outputs(it)).unwrap_or_default();
+        Some(RunTestsNode {
+            artifact: artifact?,
+            runner: runner?,
+            attempt,
+            sandbox: settings?,
+            writes,
+        })
+    }
+
+    fn read_runner(&mut self, yaml: &Yaml) -> Option<Runner> {
+        let word = self.report.word(yaml, "`runner`")?;
+        let found = Runner::ALL.into_iter().find(|it| it.as_str() == word.text);
+        if found.is_none() {
+            let help = suggestion(&word.text, Runner::ALL.map(Runner::as_str)).unwrap_or_default();
+            self.report.bad_value(&word, format!("there is no runner `{}`", word.text), &help);
+        }
+        found
+    }
+
+    /// `field: output`, or just the names of fields that are called as their outputs.
+    fn read_outputs(&mut self, yaml: &Yaml) -> Vec<(ChannelName, TestOutput)> {
+        let mut pairs: Vec<(Word, Word)> = Vec::new();
+        if let Data::Map(entries) = &yaml.data {
+            for Entry { key, value } in entries {
+                pairs.extend(self.report.word(value, "an output").map(|it| (key.clone(), it)));
+            }
+        } else {
+            let words = self.report.words(yaml, "`writes`");
+            pairs.extend(words.into_iter().map(|it| (it.clone(), it)));
+        }
+        let mut writes = Vec::new();
+        for (field, output) in pairs {
+            let channel = self.report.channel(&field, &self.schema);
+            let found = TestOutput::ALL.into_iter().find(|it| it.as_str() == output.text);
+            let Some(found) = found else {
+                let names = TestOutput::ALL.map(TestOutput::as_str);
+                let help = suggestion(&output.text, names).unwrap_or_default();
+                let message = format!("a run of tests gives no `{}`", output.text);
+                self.report.bad_value(&output, message, &help);
+                continue;
+            };
+            if let Some(channel) = channel {
+                self.check_output(&field, &channel, found);
+                writes.push((channel, found));
+            }
+        }
+        writes
+    }
+
+    fn check_output(&mut self, field: &Word, channel: &ChannelName, output: TestOutput) {
+        let given = match output {
+            TestOutput::Status => Type::Enum(vec!["passed".into(), "needs_review".into()]),
+            TestOutput::Attempts => Type::Int,
+            TestOutput::TestResult | TestOutput::CodeArtifact => return,
+        };
+        let declared = self.schema.channel(channel.as_str()).map_or(&Type::Any, |it| it.ty());
+        if !fits(&given, declared) {
+            let message =
+                format!("`{}` is `{given}`, and `{channel}` is `{declared}`", output.as_str());
+            let place = self.report.place(&field.range);
+            self.report.push(Diagnostic::error("GR022", message).at(place, "another type"));
+        }
+    }
+}

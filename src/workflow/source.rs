@@ -1,0 +1,24 @@
+//! Reads a text file that a person wrote, up to a size.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind, Read},
+    path::Path,
+};
+
+/// The whole text of a file.
+///
+/// # Errors
+///
+/// Fails when the file cannot be read, is larger than `bytes_max` or is not UTF-8.
+pub(super) fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    // The size is not asked for first: a device has none, and goes on for ever.
+    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
+        let message = format!("it is larger than {bytes_max} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+}

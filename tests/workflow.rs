@@ -1,0 +1,372 @@
+//! The YAML format: what it takes, what it refuses, and how it says so.
+//!
+//! Each file in `tests/workflow/wrong` has a snapshot of its findings beside it, each file in
+//! `tests/workflow/right` loads without any. A new case is a new file.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use graphrun::{
+    diagnostic::{Diagnostics, SourceFile},
+    graph::{Command, Contract, Edge, Hop, Node, NodeContext, NodeError, Route, RouteView, Target},
+    id::{ChannelName, NodeName},
+    state::{Schema, State, Update},
+    workflow::{
+        CODES, LoadError, NodeDefinition, NodeFactory, NodeKind, Registry, TestOutput, Workflow,
+        load, parse,
+    },
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn cases(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new("tests/workflow").join(folder);
+    let files = fs::read_dir(&folder).unwrap().map(|it| it.unwrap().path());
+    let mut cases: Vec<PathBuf> =
+        files.filter(|it| it.extension().is_some_and(|it| it == "yaml")).collect();
+    cases.sort();
+    cases
+}
+
+/// A node that writes `plan` and does nothing.
+struct Planner;
+
+#[async_trait]
+impl Node for Planner {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        Ok(Command::default())
+    }
+
+    fn contract(&self) -> Contract {
+        Contract { reads: Some(Vec::new()), writes: Some(vec![channel("plan")]) }
+    }
+}
+
+#[derive(schemars::JsonSchema)]
+#[expect(dead_code, reason = "only its schema is of interest")]
+struct Notes {
+    brief: Option<String>,
+    plan: Option<String>,
+}
+
+#[derive(schemars::JsonSchema)]
+#[expect(dead_code, reason = "only its schema is of interest")]
+struct Reserved {
+    brief: Option<String>,
+    visit: Option<u32>,
+}
+
+fn registry() -> Registry {
+    Registry::new()
+        .state("Notes", Schema::of::<Notes>().unwrap())
+        .state("Reserved", Schema::of::<Reserved>().unwrap())
+        .node("planner", Arc::new(Planner))
+}
+
+fn channel(name: &str) -> ChannelName {
+    ChannelName::parse(name).unwrap()
+}
+
+fn findings(path: &Path) -> Diagnostics {
+    match load(path, &registry()) {
+        Ok((_, warnings)) => warnings,
+        Err(LoadError::Invalid(findings)) => findings,
+        Err(error) => panic!("{}: {error}", path.display()),
+    }
+}
+
+fn loaded(path: &str) -> Workflow {
+    match load(Path::new(path), &registry()) {
+        Ok((workflow, warnings)) => {
+            assert!(warnings.is_empty(), "{path}:\n{warnings}");
+            workflow
+        }
+        Err(LoadError::Invalid(findings)) => panic!("{path}:\n{findings}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn parsed(text: &str) -> Result<(Workflow, Diagnostics), Diagnostics> {
+    let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });
+    parse(file, Path::new("tests/workflow"), &registry())
+}
+
+#[test]
+fn every_mistake_is_found_at_its_place_with_a_way_out() {
+    let cases = cases("wrong");
+    assert!(cases.len() >= 45, "only {} files", cases.len());
+    for path in cases {
+        let findings = findings(&path);
+        assert!(!findings.is_empty(), "nothing was found in {}", path.display());
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        insta::with_settings!({
+            snapshot_path => "workflow/wrong",
+            prepend_module_to_snapshot => false,
+            omit_expression => true,
+        }, {
+            insta::assert_snapshot!(name, findings);
+        });
+    }
+}
+
+#[test]
+fn every_code_of_loading_has_a_file_that_shows_it() {
+    // Found when a graph is compiled, not when it is loaded.
+    let compiled = ["GR030", "GR031", "GR032", "GR033", "GR034", "GR036", "GR037", "GR038"];
+    let shown: Vec<&'static str> = cases("wrong")
+        .iter()
+        .flat_map(|it| findings(it).in_order().iter().map(|it| it.code).collect::<Vec<_>>())
+        .collect();
+    for code in CODES.iter().map(|it| it.code).filter(|it| !compiled.contains(it)) {
+        assert!(shown.contains(&code), "no file in tests/workflow/wrong shows {code}");
+    }
+    for code in shown {
+        assert!(CODES.iter().any(|it| it.code == code), "{code} is not in the table");
+    }
+}
+
+#[test]
+fn what_is_right_has_no_findings() {
+    let cases = cases("right");
+    assert!(cases.len() >= 5, "only {} files", cases.len());
+    for path in cases {
+        loaded(path.to_str().unwrap());
+    }
+}
+
+fn dev_team() -> Workflow {
+    loaded("tests/workflow/right/dev_team.yaml")
+}
+
+fn node<'a>(workflow: &'a Workflow, name: &str) -> &'a NodeDefinition {
+    &workflow.nodes[&NodeName::parse(name).unwrap()]
+}
+
+#[test]
+fn a_parallel_becomes_edges_to_its_branches_and_a_join() {
+    let workflow = dev_team();
+    assert!(!workflow.nodes.contains_key("design"), "a parallel is no node of a run");
+    assert_eq!(
+        workflow.groups["design"].iter().map(NodeName::as_str).collect::<Vec<_>>(),
+        ["qc", "ta"]
+    );
+    let shown: Vec<String> = workflow
+        .edges
+        .iter()
+        .filter_map(|edge| match edge {
+            Edge::Then { from, to, .. } => Some(format!("{from} → {to}")),
+            Edge::Join { from, to, .. } => Some(format!(
+                "{} ⇒ {to}",
+                from.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" + ")
+            )),
+            Edge::Route { .. } | Edge::May { .. } => None,
+        })
+        .collect();
+    insta::assert_snapshot!(shown.join("\n"), @r"
+    ba → qc
+    ba → ta
+    qc + ta ⇒ sse
+    sse → unit_tests
+    architect → sse
+    publish → end
+    flush → fail
+    ");
+}
+
+#[test]
+fn the_nodes_of_the_team_are_what_the_file_says() {
+    let workflow = dev_team();
+    let NodeKind::Agent(sse) = &node(&workflow, "sse").kind else { panic!("sse is an agent") };
+    assert_eq!(sse.models, ["openai/gpt-5", "anthropic/claude-opus-4-5"]);
+    assert!(sse.prompt_again.is_some() && sse.system.is_some());
+    assert_eq!(sse.writes, [channel("candidate")]);
+    assert_eq!(sse.repairs_max, 2);
+    let NodeKind::RunTests(tests) = &node(&workflow, "unit_tests").kind else {
+        panic!("run_tests")
+    };
+    assert_eq!(tests.sandbox.memory_bytes, 2 << 30);
+    assert_eq!(tests.sandbox.requirements, ["pytest", "pydantic"]);
+    assert_eq!(tests.writes[2], (channel("sse_status"), TestOutput::Status));
+    let policies = &node(&workflow, "sse").policies;
+    assert_eq!((policies.max_visits, policies.retry.attempts_max), (Some(3), 3));
+    assert_eq!(policies.timeout, Some(Duration::from_secs(600)));
+    assert_eq!(policies.exhausted.as_ref().unwrap().to_string(), "tl");
+    let caught: Vec<String> = policies.catch.iter().map(|it| it.to.to_string()).collect();
+    assert_eq!(caught, ["sse", "flush"], "its own first, then the default");
+    assert!(node(&workflow, "flush").policies.catch.is_empty(), "flush is not caught by itself");
+    assert_eq!(node(&workflow, "help").policies.timeout, Some(Duration::from_secs(24 * 3600)));
+    assert_eq!(workflow.limits.tokens, Some(200_000));
+    assert_eq!(workflow.limits.exhausted.as_ref().unwrap().to_string(), "flush");
+}
+
+fn route_of(workflow: &Workflow, node: &str) -> Arc<dyn Route> {
+    let found = workflow.edges.iter().find_map(|edge| match edge {
+        Edge::Route { from, route, .. } if from.as_str() == node => Some(Arc::clone(route)),
+        _ => None,
+    });
+    found.unwrap()
+}
+
+fn state_with(workflow: &Workflow, fields: &[(&str, Value)]) -> State {
+    let write =
+        |update: Update, (name, value): &(&str, Value)| update.write(channel(name), value.clone());
+    let update = fields.iter().fold(Update::default(), write);
+    workflow.schema.check(&update).unwrap();
+    workflow.schema.apply(workflow.schema.empty(), [&update]).unwrap().0
+}
+
+#[test]
+fn routes_are_labelled_and_decide_by_the_state() {
+    let workflow = dev_team();
+    let visits = std::collections::BTreeMap::new();
+    let decide = |node: &str, field: &str, value: Value| {
+        let state = state_with(&workflow, &[(field, value)]);
+        let view = RouteView { state: &state, visits: &visits };
+        route_of(&workflow, node).decide(&view).map_err(|error| error.to_string())
+    };
+    let to = |name: &str| Ok(vec![Hop::To(Target::Node(NodeName::parse(name).unwrap()))]);
+    let result = |passed: bool| json!({"passed": passed, "total_tests": 2, "passed_count": 1, "failed_count": 1, "error_output": ""});
+    assert_eq!(decide("unit_tests", "test_result", result(true)), to("tl"));
+    assert_eq!(decide("unit_tests", "test_result", result(false)), to("sse"));
+    let review = json!({"verdict": "stuck", "blocking_issues": []});
+    assert_eq!(decide("tl", "review", review), to("help"));
+    let missing = decide("tl", "brief", json!("x")).unwrap_err();
+    assert_eq!(missing, "the condition `review.verdict` failed: `review` is not there");
+    let labels = |node: &str| -> Vec<String> {
+        let route = route_of(&workflow, node);
+        route
+            .ways()
+            .iter()
+            .map(|it| format!("{} → {}", it.label.as_ref().unwrap(), it.to))
+            .collect()
+    };
+    assert_eq!(labels("unit_tests"), ["test_result.passed → tl", "else → sse"]);
+    assert_eq!(labels("tl"), ["approved → qa", "rework → sse", "stuck → help"]);
+    assert_eq!(route_of(&workflow, "tl").reads().unwrap(), [channel("review")]);
+}
+
+/// Makes nothing but planners, and misses something for every person asked.
+struct Planners;
+
+impl NodeFactory for Planners {
+    fn make(
+        &self,
+        name: &NodeName,
+        definition: &NodeDefinition,
+    ) -> Result<Arc<dyn Node>, graphrun::diagnostic::Diagnostic> {
+        match definition.kind {
+            NodeKind::Ask(_) => {
+                Err(graphrun::diagnostic::Diagnostic::error("GR009", format!("nobody for {name}")))
+            }
+            _ => Ok(Arc::new(Planner)),
+        }
+    }
+}
+
+#[test]
+fn a_workflow_becomes_a_graph_with_places() {
+    let (graph, findings) = dev_team().into_graph(&Planners);
+    assert_eq!(findings.to_string(), "GR009: nobody for help");
+    assert_eq!(graph.nodes.len(), 10);
+    assert!(graph.nodes.values().all(|it| it.place.is_some()));
+    assert_eq!(graph.entry[0].as_str(), "ba");
+    assert_eq!(graph.input[0].as_str(), "brief");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error_of_its_own() {
+    let error = load(Path::new("tests/workflow/nowhere.yaml"), &registry()).unwrap_err();
+    assert_eq!(error.to_string(), "cannot read the workflow `tests/workflow/nowhere.yaml`");
+}
+
+#[test]
+fn brackets_without_end_are_refused_at_once() {
+    let texts = [
+        "[".repeat(100_000),
+        "{".repeat(100_000),
+        "a: ".repeat(30_000),
+        "- ".repeat(50_000),
+        format!("a: &a [x]\n{}", "b: [*a, *a]\n".repeat(5_000)),
+        format!("graphrun: 1\nname: {}", "(".repeat(100_000)),
+        laughs(),
+    ];
+    for text in texts {
+        let start = Instant::now();
+        assert!(parsed(&text).is_err());
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(2), "{took:?} for {}…", &text[..20]);
+    }
+}
+
+/// Aliases of aliases, ten times ten times ten.
+fn laughs() -> String {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for at in 1..12 {
+        let before = format!("*a{}", at - 1);
+        let items = [before.as_str(); 10].join(", ");
+        writeln!(text, "a{at}: &a{at} [{items}]").unwrap();
+    }
+    text
+}
+
+#[test]
+fn deep_expressions_and_prompts_are_refused_not_followed() {
+    let expressions = ["(", "!", "-", "[", "a.exists(x, ", "true ? ", "true ? true : "];
+    for part in expressions {
+        let source = format!("{}true", part.repeat(300));
+        let text = small(&format!("{{ when: '{source}', to: end }}"), "x");
+        let findings = parsed(&text).unwrap_err().to_string();
+        assert!(findings.contains("GR020"), "{part}: {findings}");
+    }
+    let long = format!("true{}", " && true".repeat(180));
+    assert!(parsed(&small(&format!("{{ when: '{long}', to: end }}"), "x")).is_ok());
+    let prompt = format!("{}1{}", "{{ ".to_owned() + &"(".repeat(5_000), ")".repeat(5_000) + " }}");
+    assert!(parsed(&small("{ when: 'brief == \"\"', to: end }", &prompt)).is_err());
+}
+
+/// A small workflow with a case and a prompt of the caller's.
+fn small(case: &str, prompt: &str) -> String {
+    let prompt = serde_json::to_string(prompt).unwrap();
+    format!(
+        "graphrun: 1\nname: small\nstate: {{ brief: string }}\ninput: brief\nmodels: {{ m: a/b }}\n\
+         agents: {{ x: {{ model: m }} }}\nstart: a\nnodes:\n  a:\n    agent: x\n    \
+         prompt: {{ text: {prompt} }}\n    writes: brief\n    then: [{case}, {{ to: end }}]\n"
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
+        drop(parsed(&text));
+    }
+
+    #[test]
+    fn no_mangled_workflow_makes_the_loader_panic(at in any::<prop::sample::Index>(), with in "[-:{}\\[\\]&*!|>'\"\n a-z?.é]{0,6}") {
+        let text = fs::read_to_string("tests/workflow/right/dev_team.yaml").unwrap();
+        let at = at.index(text.len());
+        let at = (0..=at).rev().find(|it| text.is_char_boundary(*it)).unwrap();
+        let end = (at + with.len()..=text.len()).find(|it| text.is_char_boundary(*it)).unwrap_or(text.len());
+        drop(parsed(&format!("{}{with}{}", &text[..at], &text[end..])));
+    }
+
+    #[test]
+    fn no_expression_makes_the_loader_panic(source in "[a-z0-9.()&|!<>=?:+*/%'\\[\\], -]{0,60}") {
+        let source = source.replace('\'', "''");
+        drop(parsed(&small(&format!("{{ when: '{source}', to: end }}"), "{{ brief }}")));
+    }
+
+    #[test]
+    fn no_prompt_makes_the_loader_panic(prompt in "[a-z0-9.(){}%|'\\[\\], =-]{0,60}") {
+        drop(parsed(&small("{ when: 'brief == \"\"', to: end }", &prompt)));
+    }
+}
