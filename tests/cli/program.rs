@@ -23,7 +23,7 @@ pub(crate) struct Ended {
 impl Place {
     /// A new, empty folder.
     pub(crate) fn new() -> Self {
-        Self(TempDir::new().unwrap())
+        Self(TempDir::new().expect("a temporary folder can be made"))
     }
 
     /// A path in the folder.
@@ -33,7 +33,7 @@ impl Place {
 
     /// Whether programs left nothing in it.
     pub(crate) fn is_empty(&self) -> bool {
-        fs::read_dir(self.0.path()).unwrap().next().is_none()
+        fs::read_dir(self.0.path()).expect("the folder is there").next().is_none()
     }
 
     /// The program, not started yet.
@@ -58,11 +58,11 @@ impl Place {
         args: impl IntoIterator<Item = S>,
         variables: [(&str, &str); N],
     ) -> Ended {
-        let output = self.command(args).envs(variables).output().unwrap();
+        let output = self.command(args).envs(variables).output().expect("the program starts");
         Ended {
             code: output.status.code().expect("no signal ended it"),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
         }
     }
 
@@ -71,7 +71,7 @@ impl Place {
         let args = ["execute", &workflow(name), "-i", "brief=x", "--output", "json"];
         let ended = self.run(args);
         assert_eq!(ended.code, 0, "{ended}");
-        ended.json()["name"].as_str().unwrap().to_owned()
+        ended.json()["name"].as_str().expect("a run has a name").to_owned()
     }
 }
 
@@ -96,5 +96,9 @@ pub(crate) fn workflow(name: &str) -> String {
 
 /// The keys of an object, in their order.
 pub(crate) fn keys(object: &Value) -> Vec<&str> {
-    object.as_object().unwrap().keys().map(String::as_str).collect()
+    object.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("the program writes UTF-8")
 }

@@ -1,8 +1,6 @@
 //! What the command line adds to the library: messages, streams, exit codes, signals.
 
-mod cli {
-    pub(crate) mod program;
-}
+mod program;
 
 use std::{
     fs,
@@ -18,7 +16,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 
-use self::cli::program::{Place, keys, workflow};
+use self::program::{Place, keys, workflow};
 
 #[test]
 fn help_answers_at_once() {
