@@ -231,7 +231,7 @@ mod tests {
     fn a_question_is_shown_with_its_choices_and_cannot_move_the_cursor() {
         let (node, question) = &open()[0];
         insta::assert_snapshot!(show(node, question, Paint::new(false)).trim_start(), @r"
-        ? help asks: Go on?[2J
+        ? help asks: Go on?
           1. go_on
           2. stop
           a number or one of these texts:

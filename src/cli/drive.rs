@@ -105,12 +105,16 @@ impl Run<'_> {
         tokio::pin!(run);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let (mut end, mut is_open, mut first) = (None, true, None);
+        let (mut end, mut is_open, mut is_saved, mut first) = (None, true, false, None);
         while is_open || end.is_none() {
             tokio::select! {
                 biased;
                 event = events.recv(), if is_open => match event {
-                    Some(event) => views.show(&event),
+                    Some(event) => {
+                        // What became an event was saved before.
+                        is_saved = true;
+                        views.show(&event);
+                    }
                     None => is_open = false,
                 },
                 result = &mut run, if end.is_none() => end = Some(result),
@@ -134,7 +138,8 @@ impl Run<'_> {
                 say(&format!("run {} is {} already", self.name, status.as_str()));
                 Ok((None, first))
             }
-            Some(Err(error)) => Err(self.failure(error)),
+            Some(Err(error)) if is_saved => Err(self.failure(error)),
+            Some(Err(error)) => Err(error.into()),
             None => Ok((None, first)),
         }
     }
@@ -171,9 +176,8 @@ impl Run<'_> {
 
     /// An error of the engine, with the way back to the run.
     fn failure(&self, error: RunError) -> CliError {
-        let was_saved = matches!(error, RunError::Checkpoint(_));
         let failure = CliError::from(error);
-        match self.database.command("resume", &self.name).filter(|_| was_saved) {
+        match self.database.command("resume", &self.name) {
             Some(command) => failure.with_help(format!("what was saved can go on: {command}")),
             None => failure,
         }

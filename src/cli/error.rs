@@ -124,7 +124,7 @@ mod tests {
         insta::assert_snapshot!(error.draw(Paint::new(false), 80), @r"
         error: cannot read `w.yaml`
           - one
-          - two [31mred
+          - two red
           because: no such file
         help: try another path
         ");

@@ -162,7 +162,7 @@ impl Output {
 }
 
 fn progress(flag: ProgressFlag, output: Output, around: Surroundings) -> Progress {
-    let is_live = around.stderr_is_terminal && !around.is_dumb;
+    let is_live = around.stderr_is_terminal && !around.is_dumb && !around.is_logging;
     match flag {
         ProgressFlag::None => Progress::Silent,
         ProgressFlag::Plain => Progress::Plain,
@@ -201,6 +201,7 @@ mod tests {
         is_ci: false,
         is_dumb: false,
         no_color: false,
+        is_logging: false,
     };
 
     #[test]
@@ -210,12 +211,14 @@ mod tests {
         let result_piped = Surroundings { stdout_is_terminal: false, ..PERSON };
         let ci = Surroundings { is_ci: true, ..PERSON };
         let dumb = Surroundings { is_dumb: true, ..PERSON };
+        let logging = Surroundings { is_logging: true, ..PERSON };
         let cases = [
             (Auto, Output::Text, PERSON, Progress::Tree),
             (Auto, Output::Json, result_piped, Progress::Tree),
             (Auto, Output::Text, piped, Progress::Plain),
             (Auto, Output::Text, ci, Progress::Plain),
             (Auto, Output::Text, dumb, Progress::Plain),
+            (Tty, Output::Text, logging, Progress::Plain),
             (Auto, Output::Jsonl, PERSON, Progress::Silent),
             (Auto, Output::Jsonl, result_piped, Progress::Tree),
             (Tty, Output::Text, ci, Progress::Tree),

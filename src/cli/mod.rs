@@ -19,6 +19,7 @@ mod error;
 mod exit;
 mod globals;
 mod input;
+mod log;
 mod models;
 mod names;
 mod origin;
@@ -80,7 +81,7 @@ pub fn main() -> ExitCode {
         }
     };
     let globals = Globals::new(cli.globals, Surroundings::look());
-    match cli.command.run(&globals) {
+    match log::start().and_then(|()| cli.command.run(&globals)) {
         Ok(exit) => exit.into(),
         Err(error) => report(&error, globals.stderr).into(),
     }

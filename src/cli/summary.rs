@@ -41,6 +41,10 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
     }
     if let Some(command) = report.resume.as_ref().filter(|_| report.status != Status::Done) {
         rows.push(row(paint, "resume", paint.command(command)));
+        if report.status == Status::Limit {
+            let how = "with a higher limit: --max-steps, --max-tokens, --max-cost or --timeout";
+            rows.push(row(paint, "", how.to_owned()));
+        }
     }
     text += &table(&rows);
     text

@@ -10,6 +10,7 @@ use std::{
 
 use console::Style;
 
+use super::log;
 use crate::event::Status;
 
 /// The width of lines where the terminal does not tell.
@@ -30,6 +31,8 @@ pub(super) struct Surroundings {
     pub(super) is_dumb: bool,
     /// Whether `NO_COLOR` is set.
     pub(super) no_color: bool,
+    /// Whether a log is written to stderr.
+    pub(super) is_logging: bool,
 }
 
 /// Colours for one stream, or none.
@@ -49,6 +52,7 @@ impl Surroundings {
             is_ci: is_set("CI"),
             is_dumb: env::var_os("TERM").is_some_and(|value| value == "dumb"),
             no_color: is_set("NO_COLOR"),
+            is_logging: log::is_wanted(),
         }
     }
 }

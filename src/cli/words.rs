@@ -13,7 +13,7 @@ const CHARACTERS_MAX: usize = 400;
 pub(super) fn clean(text: &str) -> String {
     let mut line = String::new();
     let mut characters = 0;
-    for character in text.trim().chars() {
+    for character in console::strip_ansi_codes(text).trim().chars() {
         let shown = match character {
             '\n' | '\t' | '\r' => ' ',
             it if it.is_control() || is_invisible(it) => continue,
@@ -41,6 +41,11 @@ pub(super) fn duration(ms: u64) -> String {
         60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
         _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
     }
+}
+
+/// A time that goes on, in a form that does not jump.
+pub(super) fn clock(ms: u64) -> String {
+    if ms < 60_000 { format!("{}.{} s", ms / 1000, ms % 1000 / 100) } else { duration(ms) }
 }
 
 /// A number with its word.
@@ -118,7 +123,7 @@ mod tests {
     #[test]
     fn texts_of_others_cannot_move_the_cursor() {
         let hostile = "a\u{1b}[2Jb\r\nc\u{7}\u{9b}1m\u{202e}d";
-        assert_eq!(clean(hostile), "a[2Jb c1md");
+        assert_eq!(clean(hostile), "ab cd");
         assert_eq!(clean(&"x".repeat(500)).chars().count(), CHARACTERS_MAX + 1);
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     super::{
         terminal::Paint,
-        words::{clean, duration, spent, tokens},
+        words::{clean, clock, duration, spent, tokens},
     },
     Caption,
     plain::{label, leads},
@@ -97,7 +97,7 @@ impl Tree {
     pub(super) fn running(&self, now: Duration) -> impl Iterator<Item = (TaskId, String)> {
         self.running.iter().map(move |(task, it)| {
             let elapsed = now.saturating_sub(it.since);
-            let elapsed = duration(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+            let elapsed = clock(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
             let mut parts = vec![it.label.clone(), elapsed];
             if it.attempt > 1 {
                 parts.push(format!("attempt {}", it.attempt));

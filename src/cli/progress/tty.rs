@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, io, time::Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{super::terminal::Paint, Caption, View, tree::Tree};
+use super::{
+    super::terminal::{Paint, say},
+    Caption, View,
+    tree::Tree,
+};
 use crate::{event::Stamped, id::TaskId};
 
 /// One line, cut at the width of the terminal.
@@ -56,8 +60,8 @@ impl View for Tty {
     }
 
     fn note(&mut self, text: &str) {
-        // A terminal that cannot be written to is gone; the run goes on without it.
-        drop(self.lines.println(text));
+        // Not `println`: that fills lines up to the width, which a copy of the screen then shows.
+        self.lines.suspend(|| say(text));
     }
 
     fn tick(&mut self) {

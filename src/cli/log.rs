@@ -1,0 +1,36 @@
+//! The log for whoever looks into graphrun itself: off, unless `GRAPHRUN_LOG` says what to log.
+
+use std::{env, io};
+
+use tracing_subscriber::EnvFilter;
+
+use super::error::CliError;
+
+/// What to log, as in `graphrun=debug`.
+const VARIABLE: &str = "GRAPHRUN_LOG";
+
+/// Whether there is a log on stderr, so that no live view should be drawn there.
+pub(super) fn is_wanted() -> bool {
+    env::var_os(VARIABLE).is_some_and(|it| !it.is_empty())
+}
+
+/// Starts the log, if one is wanted.
+///
+/// # Errors
+///
+/// Fails when the variable cannot be understood.
+pub(super) fn start() -> Result<(), CliError> {
+    if !is_wanted() {
+        return Ok(());
+    }
+    let filter = EnvFilter::try_from_env(VARIABLE).map_err(|error| {
+        CliError::usage(format!("{VARIABLE} says nothing that can be logged"))
+            .because(error)
+            .with_help("say how much is logged of what, as in `GRAPHRUN_LOG=graphrun=debug`")
+    })?;
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
+    // Only a host that embeds this program can have started another one; that one stays.
+    drop(subscriber.try_init());
+    Ok(())
+}

@@ -1,0 +1,376 @@
+//! What the command line adds to the library: messages, streams, exit codes, signals.
+
+mod program;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+
+use self::program::{Place, keys, workflow};
+
+#[test]
+fn help_answers_at_once() {
+    let place = Place::new();
+    let run = || {
+        let began = Instant::now();
+        let ended = place.run(["--help"]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+        began.elapsed()
+    };
+    // The best of several: the machine may have other things to do.
+    let best = (0..10).map(|_| run()).min().unwrap();
+    assert!(best < Duration::from_millis(50), "{best:?}");
+}
+
+#[test]
+fn wrong_usage_is_said_on_stderr_with_exit_2() {
+    let place = Place::new();
+    for args in [&["fly"][..], &["execute"], &["execute", "w.yaml", "-i", "brief"], &["resume"]] {
+        let ended = place.run(args);
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(ended.stderr.starts_with("error: "), "{args:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_missing_workflow_is_exit_2() {
+    let ended = Place::new().run(["execute", "nowhere.yaml"]);
+    insta::assert_snapshot!(ended, @r"
+    exit 2
+    stdout:
+    stderr:
+    error: cannot read `nowhere.yaml`
+      because: No such file or directory (os error 2)
+    ");
+}
+
+#[test]
+fn input_that_does_not_fit_is_exit_2_and_starts_nothing() {
+    let place = Place::new();
+    let ended = place.run(["execute", &workflow("two_steps"), "-i", "brif=x"]);
+    insta::assert_snapshot!(ended, @r"
+    exit 2
+    stdout:
+    stderr:
+    error: the input does not fit the workflow; nothing was started
+      - `brif` is no input of the workflow; did you mean `brief`?
+      - `brief` is missing (it is a text (string))
+    help: give a field with `-i KEY=VALUE` or `-i KEY=@FILE`, several with `-i @FILE.json`
+    ");
+    assert!(place.is_empty());
+}
+
+#[test]
+fn a_missing_key_is_exit_5_and_starts_nothing() {
+    let place = Place::new();
+    let ended = place.run(["execute", &workflow("agent"), "-i", "brief=x"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (5, ""));
+    for part in ["`write`", "OPENAI_API_KEY", "help: "] {
+        assert!(ended.stderr.contains(part), "{part} is missing in: {}", ended.stderr);
+    }
+    assert!(place.is_empty());
+}
+
+#[test]
+fn an_unknown_run_is_exit_6_with_and_without_a_database() {
+    let place = Place::new();
+    insta::assert_snapshot!(place.run(["resume", "calm-otter"]), @r"
+    exit 6
+    stdout:
+    stderr:
+    error: there is no run `calm-otter`: there is no database `.graphrun/runs.db`
+    help: run this where the run was started, or name its database with `--db`
+    ");
+    assert!(place.is_empty());
+    place.execute("two_steps");
+    insta::assert_snapshot!(place.run(["runs", "show", "calm-otterrr"]), @r"
+    exit 6
+    stdout:
+    stderr:
+    error: there is no run `calm-otterrr`
+    help: `graphrun runs list` shows what there is
+    ");
+}
+
+#[test]
+fn a_database_that_is_none_is_refused_with_the_layer_it_was_named_by() {
+    let place = Place::new();
+    let by_flag = place.run(["runs", "list", "--db", "postgres://host/db"]);
+    let by_variable = place.run_with(["runs", "list"], [("GRAPHRUN_DB", "runs.db")]);
+    assert!(by_flag.stderr.starts_with("error: --db is `postgres://host/db`"), "{by_flag}");
+    assert!(by_variable.stderr.starts_with("error: GRAPHRUN_DB is `runs.db`"), "{by_variable}");
+    assert_eq!((by_flag.code, by_variable.code), (2, 2));
+}
+
+#[test]
+fn the_result_is_the_object_of_the_contract_and_nothing_else_is_on_stdout() {
+    let place = Place::new();
+    let ended =
+        place.run(["execute", &workflow("two_steps"), "-i", "brief=Hello", "--output", "json"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let object = ended.json();
+    let expected = [
+        "run",
+        "name",
+        "workflow",
+        "status",
+        "reason",
+        "steps",
+        "state",
+        "usage",
+        "trace",
+        "questions",
+        "artifacts",
+        "resume",
+    ];
+    assert_eq!(keys(&object), expected);
+    assert_eq!(keys(&object["usage"]), ["input_tokens", "output_tokens", "calls", "cost_usd"]);
+    assert_eq!(keys(&object["trace"][0]), ["step", "node", "attempt", "outcome", "ms"]);
+    assert_eq!(object["status"], "done");
+    assert_eq!(object["state"], json!({"answer": "Hello"}));
+    let name = object["name"].as_str().unwrap();
+    assert_eq!(object["resume"], format!("graphrun resume {name}"));
+    // Who reads the log can resume the run by its first line.
+    let first = ended.stderr.lines().next().unwrap();
+    for part in [name, object["run"].as_str().unwrap(), &format!("graphrun resume {name}")] {
+        assert!(first.contains(part), "{part} is missing in: {first}");
+    }
+    let shown = place.run(["runs", "show", name, "--output", "json"]);
+    assert_eq!(shown.json(), object);
+}
+
+#[test]
+fn a_stream_has_every_event_and_ends_with_the_end_of_the_run() {
+    let place = Place::new();
+    let ended =
+        place.run(["execute", &workflow("two_steps"), "-i", "brief=x", "--output", "jsonl"]);
+    let events: Vec<Value> =
+        ended.stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    for (event, seq) in events.iter().zip(1u64..) {
+        assert_eq!((&event["v"], &event["seq"]), (&json!(1), &json!(seq)));
+    }
+    assert_eq!(events.first().unwrap()["type"], "run.started");
+    assert_eq!(events.last().unwrap()["type"], "run.finished");
+    let run = events[0]["run"].as_str().unwrap();
+    let saved = place.run(["runs", "events", run, "--output", "jsonl"]);
+    assert_eq!(saved.stdout, ended.stdout);
+}
+
+#[test]
+fn a_question_without_a_terminal_is_exit_3_with_the_command_that_answers_it() {
+    let place = Place::new();
+    let asked = place.run(["execute", &workflow("asks"), "-i", "brief=x", "--output", "json"]);
+    assert_eq!(asked.code, 3, "{asked}");
+    let object = asked.json();
+    let (name, question) = (object["name"].as_str().unwrap(), &object["questions"][0]);
+    assert_eq!(keys(question)[..4], ["key", "node", "prompt", "schema"]);
+    let key = question["key"].as_str().unwrap();
+    let command = format!("graphrun resume {name} --answer '{key}=\"go_on\"'");
+    assert!(asked.stderr.contains(&command), "{asked}");
+
+    let refused = place.run(["resume", name, "--answer", &format!("{key}=perhaps")]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{refused}");
+    let unknown = place.run(["resume", name, "--answer", "nobody=stop"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("no open question `nobody`"), "{unknown}");
+    let again = place.run(["resume", name]);
+    assert_eq!(again.code, 3, "{again}");
+
+    let done = place.run(["resume", name, "--answer", &format!("{key}=stop"), "--output", "json"]);
+    assert_eq!((done.code, &done.json()["state"]["answer"]), (0, &json!("stop")), "{done}");
+    assert_eq!(place.run(["resume", name]).code, 0, "a run that is done stays done");
+}
+
+#[test]
+fn a_limit_is_exit_4_and_a_higher_one_lets_the_run_go_on() {
+    let place = Place::new();
+    let args = ["execute", &workflow("two_steps"), "-i", "brief=x", "--max-steps", "1"];
+    let stopped = place.run([&args[..], &["--output", "json"]].concat());
+    assert_eq!((stopped.code, &stopped.json()["status"]), (4, &json!("limit")), "{stopped}");
+    let name = stopped.json()["name"].as_str().unwrap().to_owned();
+    assert_eq!(place.run(["resume", &name]).code, 4);
+    let done = place.run(["resume", &name, "--max-steps", "5", "--output", "json"]);
+    assert_eq!((done.code, &done.json()["steps"]), (0, &json!(2)), "{done}");
+    let trace = done.json()["trace"].as_array().unwrap().len();
+    assert_eq!(trace, 2, "finished work was done again");
+}
+
+#[test]
+fn a_failed_run_is_exit_1() {
+    let ended = Place::new().run(["execute", &workflow("fails"), "-i", "brief=x"]);
+    assert_eq!(ended.code, 1, "{ended}");
+    assert!(ended.stdout.starts_with("failed"), "{ended}");
+}
+
+#[test]
+fn a_second_run_under_the_same_id_is_exit_2() {
+    let place = Place::new();
+    let args = ["execute", &workflow("two_steps"), "-i", "brief=x", "--run-id", "mine"];
+    assert_eq!(place.run(args).code, 0);
+    let refused = place.run(args);
+    assert!(
+        refused.code == 2 && refused.stderr.contains("there is a run `mine` already"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_run_in_memory_leaves_nothing_and_promises_nothing() {
+    let place = Place::new();
+    let args = ["--db", "memory:", "execute", &workflow("two_steps"), "-i", "brief=x"];
+    let ended = place.run([&args[..], &["--output", "json"]].concat());
+    assert_eq!((ended.code, &ended.json()["resume"]), (0, &Value::Null), "{ended}");
+    assert!(place.is_empty());
+}
+
+#[test]
+fn looking_at_runs_makes_no_database() {
+    let place = Place::new();
+    let ended = place.run(["runs", "list"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "no runs yet\n"));
+    assert!(place.is_empty());
+}
+
+#[test]
+fn the_state_can_be_seen_after_each_step() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    let state = |at: &str| place.run(["runs", "state", &format!("{name}{at}")]).json();
+    assert_eq!(state("@0"), json!({"brief": "x"}));
+    assert_eq!(state("@1"), json!({"brief": "x", "draft": "x"}));
+    assert_eq!(state(""), json!({"brief": "x", "draft": "x", "answer": "x"}));
+    assert_eq!(place.run(["runs", "state", &format!("{name}@9")]).code, 2);
+}
+
+#[test]
+fn findings_are_drawn_at_their_place_or_listed_as_json() {
+    let place = Place::new();
+    let drawn = place.run(["validate", &workflow("wrong"), &workflow("two_steps")]);
+    assert_eq!((drawn.code, drawn.stderr.as_str()), (2, ""), "{drawn}");
+    for part in ["secnd", "wrong.yaml:9:", "did you mean `second`", "two_steps.yaml: ok"] {
+        assert!(drawn.stdout.contains(part), "{part} is missing in: {}", drawn.stdout);
+    }
+    let listed = place.run(["validate", &workflow("wrong"), "--output", "json"]).json();
+    let finding = listed.as_array().unwrap().iter().find(|it| it["line"] == 9).unwrap();
+    let expected = ["code", "severity", "message", "file", "line", "column", "help"];
+    assert_eq!((keys(finding), &finding["severity"]), (expected.to_vec(), &json!("error")));
+    let refused = place.run(["execute", &workflow("wrong"), "-i", "brief=x"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
+    assert!(refused.stderr.contains("secnd"), "{refused}");
+    let missing = place.run(["validate", "nowhere.yaml", &workflow("two_steps")]);
+    assert!(missing.code == 2 && missing.stdout.contains("two_steps.yaml: ok"), "{missing}");
+}
+
+#[test]
+fn a_graph_is_drawn_for_terminals_and_for_markdown() {
+    let place = Place::new();
+    let ascii = place.run(["graph", &workflow("two_steps")]);
+    assert!(ascii.code == 0 && ascii.stdout.contains("second"), "{ascii}");
+    let mermaid = place.run(["graph", &workflow("two_steps"), "--format", "mermaid"]);
+    assert!(mermaid.stdout.starts_with("flowchart"), "{mermaid}");
+}
+
+#[test]
+fn the_doctor_tries_everything_and_its_exit_code_says_what_it_found() {
+    let ended = Place::new().run(["doctor", "--output", "json"]);
+    let checks = ended.json();
+    let names: Vec<&Value> = checks.as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["sandbox", "python", "models", "database"]);
+    // The tests run without any key.
+    assert_eq!((&checks[2]["ok"], ended.code), (&json!(false), 5), "{ended}");
+    assert!(checks[2]["help"].as_str().unwrap().contains("OPENAI_API_KEY"));
+}
+
+#[test]
+fn colours_are_only_where_they_are_asked_for() {
+    let place = Place::new();
+    let run = |color: &str| {
+        let args = ["execute", &workflow("two_steps"), "-i", "brief=x", "--color", color];
+        place.run(args).stdout.contains('\u{1b}')
+    };
+    assert!(run("always") && !run("auto") && !run("never"));
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    let place = Place::new();
+    for args in [
+        vec!["--help".to_owned()],
+        vec!["execute".into(), workflow("two_steps"), "-i".into(), "brief=x".into()],
+        vec!["completions".into(), "bash".into()],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.command(&args);
+        let output = command.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !stderr.contains("panic"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_signal_leaves_a_run_that_can_go_on() {
+    // A provider that takes the call and never answers.
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let place = Place::new();
+        let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
+        let mut child = place
+            .command(args)
+            .env("OPENAI_BASE_URL", &url)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut wait_for = |text: &str| {
+            let found = lines.by_ref().map(Result::unwrap).find(|it| it.contains(text));
+            assert!(found.is_some(), "`{text}` never came");
+        };
+        wait_for("write started");
+        kill(process, signal).unwrap();
+        wait_for("nothing new starts");
+        kill(process, signal).unwrap();
+        wait_for("graphrun resume");
+        let mut result = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut result).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
+        let object: Value = serde_json::from_str(&result).unwrap();
+        assert_eq!(object["status"], "interrupted");
+        let name = object["name"].as_str().unwrap();
+        let without_key = place.run(["resume", name]);
+        assert_eq!(without_key.code, 5, "{without_key}");
+    }
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = place.run(["completions", shell]);
+        assert!(ended.code == 0 && ended.stdout.contains("execute"), "{shell}: {ended}");
+    }
+}
+
+#[test]
+fn a_workflow_that_is_gone_cannot_be_resumed() {
+    let place = Place::new();
+    let copy = place.path("asks.yaml");
+    fs::copy(workflow("asks"), &copy).unwrap();
+    let asked = place.run(["execute", "asks.yaml", "-i", "brief=x", "--output", "json"]);
+    assert_eq!(asked.code, 3, "{asked}");
+    fs::remove_file(copy).unwrap();
+    let ended = place.run(["resume", asked.json()["name"].as_str().unwrap()]);
+    assert!(ended.code == 6 && ended.stderr.contains("asks.yaml"), "{ended}");
+}

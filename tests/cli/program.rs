@@ -1,0 +1,104 @@
+//! The built program, run in a folder of its own and without the keys of whoever runs the tests.
+
+use std::{
+    ffi::OsStr,
+    fmt, fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder that programs are run in.
+pub(crate) struct Place(TempDir);
+
+/// What a program did.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Place {
+    /// A new, empty folder.
+    pub(crate) fn new() -> Self {
+        Self(TempDir::new().expect("a temporary folder can be made"))
+    }
+
+    /// A path in the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Whether programs left nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        fs::read_dir(self.0.path()).expect("the folder is there").next().is_none()
+    }
+
+    /// The program, not started yet.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_graphrun"));
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null()).env_clear();
+        // Programs need to find their tools, and the doctor a place for its cache.
+        for kept in ["PATH", "HOME"] {
+            command.envs(std::env::var_os(kept).map(|value| (kept, value)));
+        }
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ended {
+        self.run_with(args, [])
+    }
+
+    /// Runs the program with some variables to its end.
+    pub(crate) fn run_with<S: AsRef<OsStr>, const N: usize>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        variables: [(&str, &str); N],
+    ) -> Ended {
+        let output = self.command(args).envs(variables).output().expect("the program starts");
+        Ended {
+            code: output.status.code().expect("no signal ended it"),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
+    /// Runs a workflow that reaches its end, and gives back the name of the run.
+    pub(crate) fn execute(&self, name: &str) -> String {
+        let args = ["execute", &workflow(name), "-i", "brief=x", "--output", "json"];
+        let ended = self.run(args);
+        assert_eq!(ended.code, 0, "{ended}");
+        ended.json()["name"].as_str().expect("a run has a name").to_owned()
+    }
+}
+
+impl Ended {
+    /// The result as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, stdout, stderr } = self;
+        write!(f, "exit {code}\nstdout:\n{stdout}stderr:\n{stderr}")
+    }
+}
+
+/// The path of one of the workflows beside this file.
+pub(crate) fn workflow(name: &str) -> String {
+    format!("{}/tests/cli/workflows/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The keys of an object, in their order.
+pub(crate) fn keys(object: &Value) -> Vec<&str> {
+    object.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("the program writes UTF-8")
+}
