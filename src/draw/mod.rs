@@ -212,6 +212,3 @@ fn clean(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").replace(char::is_control, "")
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,14 +1,16 @@
+//! Drawings of graphs: whole, as a terminal or a Markdown page shows them.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::*;
-use crate::{
+use graphrun::{
+    draw::{Charset, Drawing},
     graph::{
-        Catch, Command, GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Route,
-        RouteError, RouteView, Way,
+        Catch, Command, Edge, ErrorKind, GraphBuilder, Limits, Node, NodeContext, NodeError,
+        Policies, Route, RouteError, RouteView, Target, Way,
     },
-    id::ChannelName,
+    id::{ChannelName, NodeName},
     state::Schema,
 };
 
@@ -39,7 +41,7 @@ impl Route for Ways {
         Some(&[])
     }
 
-    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<crate::graph::Hop>, RouteError> {
+    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<graphrun::graph::Hop>, RouteError> {
         Ok(Vec::new())
     }
 }
