@@ -261,6 +261,10 @@ fn transient_failures_are_tried_again_and_what_stays_is_caught_by_its_kind() {
     assert_eq!(notes(&failing(ErrorKind::Other, true, 2).0), ["call 3 "]);
     assert_eq!(notes(&failing(ErrorKind::Timeout, true, 3).0), ["late 1 no luck"]);
     assert_eq!(notes(&failing(ErrorKind::Panic, false, 1).0), ["help 1 no luck"]);
+
+    // What only the operator can mend rests the run, so that it can go on later.
+    let (state, rest) = failing(ErrorKind::Credentials, false, 1);
+    assert_eq!((notes(&state).len(), rest.0), (0, Status::Failed));
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Tool,
     /// The sandbox could not be set up.
     Sandbox,
+    /// A recording has no answer to a request, or could not be written.
+    Recording,
     /// The node panicked.
     Panic,
     /// Anything else.
@@ -99,7 +101,7 @@ impl From<Failure> for NodeError {
 
 impl ErrorKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Timeout,
         Self::RateLimit,
         Self::Provider,
@@ -108,9 +110,18 @@ impl ErrorKind {
         Self::Credentials,
         Self::Tool,
         Self::Sandbox,
+        Self::Recording,
         Self::Panic,
         Self::Other,
     ];
+
+    /// Whether it is the operator who can mend it, and not the run.
+    ///
+    /// A route for `any` failure does not catch these: the run rests where it is, and goes on once
+    /// there is a key, a sandbox or a recording that fits.
+    pub fn is_for_the_operator(self) -> bool {
+        matches!(self, Self::Credentials | Self::Sandbox | Self::Recording)
+    }
 
     /// The word a workflow uses for it.
     pub fn as_str(self) -> &'static str {
@@ -123,6 +134,7 @@ impl ErrorKind {
             Self::Credentials => "credentials",
             Self::Tool => "tool",
             Self::Sandbox => "sandbox",
+            Self::Recording => "recording",
             Self::Panic => "panic",
             Self::Other => "other",
         }

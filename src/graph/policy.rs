@@ -30,10 +30,18 @@ pub struct Policies {
 /// Where a failure leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catch {
-    /// The kind it is for; `None` is any.
+    /// The kind it is for; `None` is any that is not
+    /// [for the operator](ErrorKind::is_for_the_operator).
     pub kind: Option<ErrorKind>,
     /// Where to.
     pub to: Target,
+}
+
+impl Catch {
+    /// Whether it is for such a failure.
+    pub fn takes(&self, kind: ErrorKind) -> bool {
+        self.kind.map_or(!kind.is_for_the_operator(), |it| it == kind)
+    }
 }
 
 /// How often and how patiently something is tried again.

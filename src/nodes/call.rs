@@ -52,10 +52,10 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
         llm::ErrorKind::Auth | llm::ErrorKind::Quota => ErrorKind::Credentials,
         llm::ErrorKind::Refused => ErrorKind::Refused,
         llm::ErrorKind::InvalidOutput => ErrorKind::InvalidOutput,
-        llm::ErrorKind::Provider
-        | llm::ErrorKind::ContextOverflow
-        | llm::ErrorKind::BadRequest
-        | llm::ErrorKind::Recording => ErrorKind::Provider,
+        llm::ErrorKind::Recording => ErrorKind::Recording,
+        llm::ErrorKind::Provider | llm::ErrorKind::ContextOverflow | llm::ErrorKind::BadRequest => {
+            ErrorKind::Provider
+        }
     };
     let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
     let raw = match error {

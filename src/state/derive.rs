@@ -231,6 +231,43 @@ mod tests {
         insta::assert_snapshot!(problem("nots", json!("a")), @"there is no channel `nots`");
     }
 
+    /// Keeps the longer of two texts.
+    #[derive(Debug)]
+    struct Longest;
+
+    impl Fold for Longest {
+        fn name(&self) -> &'static str {
+            "longest"
+        }
+
+        fn fold(&self, current: Option<Value>, written: Value) -> Result<Value, String> {
+            let length = |it: &Value| it.as_str().map(str::len).ok_or("not a text".to_owned());
+            match current {
+                Some(before) if length(&written)? <= length(&before)? => Ok(before),
+                _ => Ok(written),
+            }
+        }
+    }
+
+    #[derive(Serialize, JsonSchema)]
+    struct Essay {
+        #[schemars(extend("x-merge" = "longest"))]
+        text: Option<String>,
+    }
+
+    #[test]
+    fn a_registered_reducer_is_named_as_the_built_in_ones_are() {
+        assert!(matches!(Schema::of::<Essay>(), Err(SchemaError::Reducer { .. })));
+        let schema = Schema::of_with_reducers::<Essay>(&[Arc::new(Longest)]).unwrap();
+        let write = |text: Value| Update::default().write(name("text"), text);
+        let writes = [write(json!("long enough")), write(json!("short"))];
+        let (state, _) = schema.apply(schema.empty(), &writes).unwrap();
+        assert_eq!(state.get("text"), Some(&json!("long enough")));
+        let refused = schema.apply(state, [&write(json!(7))]).unwrap_err();
+        let reason = std::error::Error::source(&refused.error).unwrap().to_string();
+        assert_eq!(reason, "`longest` refused: not a text");
+    }
+
     #[test]
     fn two_writers_of_one_value_are_a_conflict() {
         let schema = Schema::of::<Work>().unwrap();

@@ -48,7 +48,7 @@ impl Machine {
             state.phase = Phase::Sleeping;
             return vec![Action::Sleep { task, node, attempt, failure, ms }];
         }
-        let catch = policies.catch.iter().find(|it| it.kind.is_none_or(|it| it == failure.kind));
+        let catch = policies.catch.iter().find(|it| it.takes(failure.kind));
         if let Some(catch) = catch {
             let hops = vec![Hop::To(catch.to.clone())];
             return self.settle(index, Outcome::Caught { failure, hops });
