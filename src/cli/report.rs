@@ -117,7 +117,8 @@ impl RunReport {
                 ErrorKind::Credentials
                 | ErrorKind::Provider
                 | ErrorKind::RateLimit
-                | ErrorKind::Sandbox,
+                | ErrorKind::Sandbox
+                | ErrorKind::Recording,
             ) => Exit::Unusable,
             _ => Exit::of(self.status),
         }
