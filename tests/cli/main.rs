@@ -241,6 +241,8 @@ fn a_second_run_under_the_same_id_is_exit_2() {
         refused.code == 2 && refused.stderr.contains("there is a run `mine` already"),
         "{refused}"
     );
+    // The refused one was never saved, so there is nothing to go on with.
+    assert!(!refused.stderr.contains("graphrun resume"), "{refused}");
 }
 
 #[test]
