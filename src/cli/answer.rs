@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, str::FromStr};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     error::CliError,
@@ -10,7 +10,12 @@ use super::{
     terminal::{Paint, say},
     words::clean,
 };
-use crate::{diagnostic::did_you_mean, graph::Question, id::NodeName};
+use crate::{
+    diagnostic::did_you_mean,
+    graph::Question,
+    id::NodeName,
+    state::{Field, Type},
+};
 
 /// One `--answer KEY=JSON`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +110,48 @@ pub(super) async fn ask(
     Ok(Asked::Answers(answers))
 }
 
+/// An answer that fits, as JSON, as far as the schema tells.
+pub(super) fn example(schema: &Value) -> String {
+    match Form::of(schema) {
+        Form::Choice { field, values } => {
+            values.first().map_or(Value::Null, |it| chosen(field.as_deref(), it)).to_string()
+        }
+        Form::Text => r#""TEXT""#.to_owned(),
+        Form::Json => "JSON".to_owned(),
+    }
+}
+
+/// What a person has to type.
+#[derive(Debug, PartialEq, Eq)]
+enum Form {
+    /// One of a few texts: the answer itself, or the one field that an answer must have.
+    Choice { field: Option<String>, values: Vec<String> },
+    /// Any text.
+    Text,
+    /// JSON.
+    Json,
+}
+
+impl Form {
+    fn of(schema: &Value) -> Self {
+        match Type::of_schema(schema) {
+            Type::Enum(values) => Self::Choice { field: None, values },
+            Type::String => Self::Text,
+            Type::Record(record) => {
+                let mut needed =
+                    record.fields.iter().filter(|it| !matches!(it.ty, Type::Optional(_)));
+                match (needed.next(), needed.next()) {
+                    (Some(Field { name, ty: Type::Enum(values) }), None) => {
+                        Self::Choice { field: Some(name.clone()), values: values.clone() }
+                    }
+                    _ => Self::Json,
+                }
+            }
+            _ => Self::Json,
+        }
+    }
+}
+
 /// A question as a person sees it.
 fn show(node: &NodeName, question: &Question, paint: Paint) -> String {
     let mut lines = vec![format!("\n{} {node} asks: {}", paint.loud("?"), clean(&question.prompt))];
@@ -113,13 +160,15 @@ fn show(node: &NodeName, question: &Question, paint: Paint) -> String {
         let shown = serde_json::to_string_pretty(&question.show).unwrap_or_default();
         lines.extend(shown.lines().map(|it| format!("  {}", paint.faint(it))));
     }
-    let choices = choices(question);
-    lines.extend(choices.iter().zip(1..).map(|(it, at)| format!("  {at}. {}", clean(it))));
-    lines.push(paint.faint(match (choices.is_empty(), takes_text(question)) {
-        (false, _) => "  a number or one of these texts:",
-        (true, true) => "  a text, in one line:",
-        (true, false) => "  an answer as JSON, in one line:",
-    }));
+    let request = match Form::of(&question.schema) {
+        Form::Choice { values, .. } => {
+            lines.extend(values.iter().zip(1..).map(|(it, at)| format!("  {at}. {}", clean(it))));
+            "  a number or one of these texts:"
+        }
+        Form::Text => "  a text, in one line:",
+        Form::Json => "  an answer as JSON, in one line:",
+    };
+    lines.push(paint.faint(request));
     lines.join("\n")
 }
 
@@ -132,37 +181,38 @@ fn read_line() -> io::Result<Option<String>> {
 
 /// The choice a person means by a number, or else what they typed.
 fn choice(question: &Question, typed: &str) -> String {
-    let choices = choices(question);
     let number = typed.trim().parse::<usize>().ok().and_then(|it| it.checked_sub(1));
-    number.and_then(|it| choices.get(it)).map_or_else(|| typed.to_owned(), |it| (*it).to_owned())
+    match (Form::of(&question.schema), number) {
+        (Form::Choice { values, .. }, Some(at)) if at < values.len() => values[at].clone(),
+        _ => typed.to_owned(),
+    }
 }
 
-/// Reads a text as an answer: as JSON, or as it stands where a text fits.
+/// Reads a text as an answer: as JSON, or as it stands where a text is wanted.
 fn read_answer(question: &Question, text: &str) -> Result<Value, Vec<String>> {
-    let parsed = serde_json::from_str::<Value>(text);
-    let problems = match parsed {
+    let problems = match serde_json::from_str::<Value>(text) {
         Ok(value) => match question.check(&value) {
             Ok(()) => return Ok(value),
             Err(problems) => problems,
         },
         Err(error) => vec![format!("an answer is JSON, and this is none: {error}")],
     };
-    if takes_text(question) {
-        let value = Value::from(text.trim());
-        return question.check(&value).map(|()| value);
+    let value = match Form::of(&question.schema) {
+        Form::Choice { field, values } if values.iter().any(|it| it == text.trim()) => {
+            chosen(field.as_deref(), text.trim())
+        }
+        Form::Choice { field: None, .. } | Form::Text => Value::from(text.trim()),
+        Form::Choice { field: Some(_), .. } | Form::Json => return Err(problems),
+    };
+    question.check(&value).map(|()| value)
+}
+
+/// The answer that makes a choice.
+fn chosen(field: Option<&str>, value: &str) -> Value {
+    match field {
+        Some(field) => json!({ field: value }),
+        None => Value::from(value),
     }
-    Err(problems)
-}
-
-/// The texts to choose from, if the schema lists them.
-fn choices(question: &Question) -> Vec<&str> {
-    let listed = question.schema.get("enum").and_then(Value::as_array);
-    listed.into_iter().flatten().filter_map(Value::as_str).collect()
-}
-
-fn takes_text(question: &Question) -> bool {
-    let is_text = question.schema.get("type").and_then(Value::as_str) == Some("string");
-    is_text || !choices(question).is_empty()
 }
 
 fn unknown(key: &str, open: &[(NodeName, Question)]) -> String {
@@ -177,9 +227,19 @@ fn unknown(key: &str, open: &[(NodeName, Question)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    /// As the schema of a Rust type says it: a choice, and a comment that may be left out.
+    fn decision() -> Value {
+        json!({
+            "type": "object",
+            "required": ["choice"],
+            "properties": {"choice": {"$ref": "#/$defs/Choice"}, "comment": {"type": ["string", "null"]}},
+            "$defs": {"Choice": {"oneOf": [
+                {"const": "go_on", "description": "On."}, {"const": "stop", "description": "Stop."},
+            ]}},
+        })
+    }
 
     fn open() -> Vec<(NodeName, Question)> {
         let question = |key: &str, schema: Value| {
@@ -190,6 +250,7 @@ mod tests {
             question("go", json!({"enum": ["go_on", "stop"]})),
             question("why", json!({"type": "string"})),
             question("plan", json!({"type": "object", "required": ["steps"]})),
+            question("decision", decision()),
         ]
     }
 
@@ -205,6 +266,10 @@ mod tests {
         let answers = read_flags(&["go=go_on", "why=it is 5 = 5", r#"plan={"steps": 1}"#]);
         let expected = json!({"go": "go_on", "why": "it is 5 = 5", "plan": {"steps": 1}});
         assert_eq!(answers.unwrap(), expected);
+        let decided = json!({"decision": {"choice": "stop"}});
+        assert_eq!(read_flags(&["decision=stop"]).unwrap(), decided);
+        assert_eq!(read_flags(&[r#"decision={"choice": "stop"}"#]).unwrap(), decided);
+        assert!(read_flags(&["decision=perhaps"]).is_err());
         assert_eq!(
             read_flags(&[r#"go="stop""#, "why=5"]).unwrap(),
             json!({"go": "stop", "why": "5"})
@@ -225,6 +290,12 @@ mod tests {
         {
             assert_eq!(choice(question, typed), meant);
         }
+    }
+
+    #[test]
+    fn an_example_fits_the_question_as_far_as_the_schema_tells() {
+        let examples: Vec<String> = open().iter().map(|(_, it)| example(&it.schema)).collect();
+        assert_eq!(examples, [r#""go_on""#, r#""TEXT""#, "JSON", r#"{"choice":"go_on"}"#]);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::{
+    answer::example,
     database::Database,
-    report::{QuestionLine, RunReport},
+    report::RunReport,
     terminal::Paint,
     words::{clean, cost, count, duration, shell_word, table, tokens},
 };
@@ -17,11 +18,14 @@ const ARTIFACTS_MAX: usize = 20;
 pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> String {
     let mut text = headline(report, paint);
     let mut rows = Vec::new();
-    if let Some(folder) = folder(&report.artifacts) {
-        rows.push(row(paint, "folder", clean(&folder)));
+    let folder = folder(&report.artifacts);
+    if let Some(folder) = folder {
+        rows.push(row(paint, "folder", clean(&folder.display().to_string())));
     }
     for (at, path) in report.artifacts.iter().take(ARTIFACTS_MAX).enumerate() {
-        rows.push(row(paint, if at == 0 { "wrote" } else { "" }, clean(path)));
+        let inside = folder.and_then(|it| Path::new(path).strip_prefix(it).ok());
+        let path = inside.map_or_else(|| path.clone(), |it| it.display().to_string());
+        rows.push(row(paint, if at == 0 { "wrote" } else { "" }, clean(&path)));
     }
     if report.artifacts.len() > ARTIFACTS_MAX {
         let more = format!("… and {} more", report.artifacts.len() - ARTIFACTS_MAX);
@@ -72,24 +76,12 @@ pub(super) fn draw_questions(report: &RunReport, paint: Paint) -> String {
         let (node, prompt) = (&question.node, clean(&question.prompt));
         lines.push(format!("{} {node} asks: {prompt}\n", paint.loud("?")));
         if let Some(command) = &report.resume {
-            let answer = format!("{}={}", question.key, example(question));
+            let answer = format!("{}={}", question.key, example(&question.schema));
             let command = format!("{command} --answer {}", shell_word(&answer));
             lines.push(format!("  answer it with: {}\n", paint.command(&command)));
         }
     }
     lines.concat()
-}
-
-/// An answer that fits, as far as the schema tells.
-fn example(question: &QuestionLine) -> String {
-    let schema = &question.schema;
-    let first = schema.get("enum").and_then(|it| it.get(0));
-    match (first, schema.get("type").and_then(serde_json::Value::as_str)) {
-        (Some(value), _) => value.to_string(),
-        (None, Some("string")) => r#""TEXT""#.to_owned(),
-        (None, Some("boolean")) => "true".to_owned(),
-        _ => "JSON".to_owned(),
-    }
 }
 
 fn headline(report: &RunReport, paint: Paint) -> String {
@@ -109,12 +101,12 @@ fn took(spent: &Spent) -> String {
 }
 
 /// The folder that holds all the artifacts.
-fn folder(artifacts: &[String]) -> Option<String> {
+fn folder(artifacts: &[String]) -> Option<&Path> {
     let mut folder = Path::new(artifacts.first()?).parent()?;
     while !artifacts.iter().all(|it| Path::new(it).starts_with(folder)) {
         folder = folder.parent()?;
     }
-    (!folder.as_os_str().is_empty()).then(|| folder.display().to_string())
+    (!folder.as_os_str().is_empty()).then_some(folder)
 }
 
 #[cfg(test)]
@@ -157,8 +149,8 @@ mod tests {
     #[test]
     fn the_folder_is_the_one_around_all_files() {
         let paths = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        assert_eq!(folder(&paths(&["/o/a/x", "/o/a/b/y"])).unwrap(), "/o/a");
-        assert_eq!(folder(&paths(&["/o/ab/x", "/o/a/y"])).unwrap(), "/o");
+        assert_eq!(folder(&paths(&["/o/a/x", "/o/a/b/y"])).unwrap(), Path::new("/o/a"));
+        assert_eq!(folder(&paths(&["/o/ab/x", "/o/a/y"])).unwrap(), Path::new("/o"));
         assert_eq!(folder(&paths(&["x"])), None);
         assert_eq!(folder(&[]), None);
     }

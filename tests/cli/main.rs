@@ -4,19 +4,16 @@ mod program;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::Write,
     net::TcpListener,
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::program::{Place, keys, workflow};
+use self::program::{Place, Running, keys, workflow};
 
 #[test]
 fn help_answers_at_once() {
@@ -79,6 +76,29 @@ fn a_missing_key_is_exit_5_and_starts_nothing() {
         assert!(ended.stderr.contains(part), "{part} is missing in: {}", ended.stderr);
     }
     assert!(place.is_empty());
+}
+
+#[test]
+fn a_recording_that_is_none_is_exit_2_and_starts_nothing() {
+    let place = Place::new();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "nowhere.jsonl"];
+    let ended = place.run(args);
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
+    assert!(ended.stderr.contains("nowhere.jsonl"), "{ended}");
+    assert!(place.is_empty());
+}
+
+#[test]
+fn a_recording_answers_without_a_key() {
+    let place = Place::new();
+    let entry = json!({"v": 1, "node": "write", "when": {"contains": ["Answer this: x"]},
+        "reply": {"text": "42", "usage": {"input_tokens": 3, "output_tokens": 4}}});
+    fs::write(place.path("run.jsonl"), format!("{entry}\n")).unwrap();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "run.jsonl"];
+    let ended = place.run([&args[..], &["--output", "json"]].concat());
+    assert_eq!((ended.code, &ended.json()["state"]), (0, &json!({"answer": "42"})), "{ended}");
+    let usage = json!({"input_tokens": 3, "output_tokens": 4, "calls": 1, "cost_usd": null});
+    assert_eq!(ended.json()["usage"], usage);
 }
 
 #[test]
@@ -221,6 +241,8 @@ fn a_second_run_under_the_same_id_is_exit_2() {
         refused.code == 2 && refused.stderr.contains("there is a run `mine` already"),
         "{refused}"
     );
+    // The refused one was never saved, so there is nothing to go on with.
+    assert!(!refused.stderr.contains("graphrun resume"), "{refused}");
 }
 
 #[test]
@@ -276,7 +298,7 @@ fn a_graph_is_drawn_for_terminals_and_for_markdown() {
     let ascii = place.run(["graph", &workflow("two_steps")]);
     assert!(ascii.code == 0 && ascii.stdout.contains("second"), "{ascii}");
     let mermaid = place.run(["graph", &workflow("two_steps"), "--format", "mermaid"]);
-    assert!(mermaid.stdout.starts_with("flowchart"), "{mermaid}");
+    assert!(mermaid.stdout.contains("flowchart TD\n"), "{mermaid}");
 }
 
 #[test]
@@ -318,39 +340,40 @@ fn a_reader_that_went_away_is_no_error() {
 }
 
 #[test]
-fn a_signal_leaves_a_run_that_can_go_on() {
+fn the_first_signal_lets_what_runs_finish() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::new();
+    let mut run = Running::start(&place, &provider);
+    // The call is there before the signal, and the answer comes after it.
+    let (mut call, _) = provider.accept().unwrap();
+    run.signal(Signal::SIGINT);
+    run.wait_for("nothing new starts");
+    let body = json!({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]});
+    let body = body.to_string();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+    write!(call, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let (code, object) = run.end();
+    assert_eq!(object["trace"][0]["outcome"], "finished", "what ran was dropped");
+    assert_eq!((code, &object["state"]["answer"]), (Some(0), &json!("42")));
+}
+
+#[test]
+fn the_second_signal_leaves_a_run_that_can_go_on() {
     // A provider that takes the call and never answers.
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", provider.local_addr().unwrap());
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let place = Place::new();
-        let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
-        let mut child = place
-            .command(args)
-            .env("OPENAI_BASE_URL", &url)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut wait_for = |text: &str| {
-            let found = lines.by_ref().map(Result::unwrap).find(|it| it.contains(text));
-            assert!(found.is_some(), "`{text}` never came");
-        };
-        wait_for("write started");
-        kill(process, signal).unwrap();
-        wait_for("nothing new starts");
-        kill(process, signal).unwrap();
-        wait_for("graphrun resume");
-        let mut result = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut result).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
-        let object: Value = serde_json::from_str(&result).unwrap();
-        assert_eq!(object["status"], "interrupted");
-        let name = object["name"].as_str().unwrap();
-        let without_key = place.run(["resume", name]);
-        assert_eq!(without_key.code, 5, "{without_key}");
+        let mut run = Running::start(&place, &provider);
+        run.wait_for("write started");
+        run.signal(signal);
+        run.wait_for("nothing new starts");
+        run.signal(signal);
+        run.wait_for("graphrun resume");
+        let (ended, object) = run.end();
+        assert_eq!((ended, &object["status"]), (Some(code), &json!("interrupted")));
+        // It is found, and what it needs is looked for: a key, which is not there any more.
+        let resumed = place.run(["resume", object["name"].as_str().unwrap()]);
+        assert!(resumed.code == 5 && resumed.stderr.contains("OPENAI_API_KEY"), "{resumed}");
     }
 }
 

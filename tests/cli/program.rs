@@ -3,15 +3,27 @@
 use std::{
     ffi::OsStr,
     fmt, fs,
+    io::{self, BufRead, BufReader, Lines},
+    net::TcpListener,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Child, ChildStderr, Command, Stdio},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// A folder that programs are run in.
 pub(crate) struct Place(TempDir);
+
+/// A run of the workflow `agent` that waits for its provider.
+pub(crate) struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStderr>>,
+}
 
 /// What a program did.
 pub(crate) struct Ended {
@@ -72,6 +84,48 @@ impl Place {
         let ended = self.run(args);
         assert_eq!(ended.code, 0, "{ended}");
         ended.json()["name"].as_str().expect("a run has a name").to_owned()
+    }
+}
+
+impl Running {
+    /// Starts the run, with a provider of the test's own.
+    pub(crate) fn start(place: &Place, provider: &TcpListener) -> Self {
+        let address = provider.local_addr().expect("the provider listens");
+        let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
+        let mut command = place.command(args);
+        command.env("OPENAI_BASE_URL", format!("http://{address}/v1"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let stderr = child.stderr.take().expect("stderr is a pipe");
+        Self { child, lines: BufReader::new(stderr).lines() }
+    }
+
+    /// Reads progress until a line has this text.
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let mut lines = self.lines.by_ref().map_while(Result::ok);
+        assert!(lines.any(|it| it.contains(text)), "`{text}` never came");
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let process = i32::try_from(self.child.id()).expect("ids of processes are small");
+        kill(Pid::from_raw(process), signal).expect("the program runs");
+    }
+
+    /// Waits for the end, and gives back the exit code and the result.
+    pub(crate) fn end(mut self) -> (Option<i32>, Value) {
+        let stdout = self.child.stdout.take().expect("stdout is a pipe");
+        let result = io::read_to_string(stdout).expect("the program writes UTF-8");
+        let status = self.child.wait().expect("the program ends");
+        let result = serde_json::from_str(&result);
+        (status.code(), result.expect("the result is JSON"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A test that failed on the way leaves no program that waits for ever.
+        drop(self.child.kill());
     }
 }
 
