@@ -32,6 +32,12 @@ impl Lowering<'_> {
     pub(super) fn read_policies(&mut self, name: &NodeName, section: &Section<'_>) -> Policies {
         let asks = section.get("ask").is_some();
         let timeout = section.get("timeout").and_then(|it| self.report.duration(it, "`timeout`"));
+        if let (Some(key), true) = (section.key("timeout"), asks) {
+            let message =
+                "this version sets people no deadline: a question waits until it is answered";
+            let place = self.report.place(&key.range);
+            self.report.push(Diagnostic::error("GR004", message).at(place, "not yet"));
+        }
         let max_visits =
             section.get("max_visits").and_then(|it| self.report.count(it, "`max_visits`", 1));
         let exhausted = section.get("exhausted").and_then(|it| self.read_target(it, "`exhausted`"));
@@ -50,7 +56,7 @@ impl Lowering<'_> {
         let catch = section.get("catch").map(|it| self.read_catch(it)).unwrap_or_default();
         Policies {
             retry: retry.unwrap_or_else(|| self.defaults.retry.clone()),
-            timeout: timeout.or(self.defaults.timeout.filter(|_| !asks)),
+            timeout: timeout.or(self.defaults.timeout).filter(|_| !asks),
             max_visits,
             exhausted,
             resets,

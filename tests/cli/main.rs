@@ -2,13 +2,7 @@
 
 mod program;
 
-use std::{
-    fs,
-    io::Write,
-    net::TcpListener,
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::{fs, io::Write, net::TcpListener, process::Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -16,19 +10,12 @@ use serde_json::{Value, json};
 use self::program::{Place, Running, keys, workflow};
 
 #[test]
-fn help_and_the_check_of_fifty_nodes_answer_at_once() {
+fn help_and_the_check_of_fifty_nodes_say_nothing_on_stderr() {
     let place = Place::new();
     fs::write(place.path("fifty.yaml"), chain(50)).unwrap();
     for args in [&["--help"][..], &["validate", "fifty.yaml"]] {
-        let run = || {
-            let began = Instant::now();
-            let ended = place.run(args);
-            assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended}");
-            began.elapsed()
-        };
-        // The best of several: the machine may have other things to do.
-        let best = (0..10).map(|_| run()).min().unwrap();
-        assert!(best < Duration::from_millis(50), "{args:?}: {best:?}");
+        let ended = place.run(args);
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended}");
     }
 }
 
