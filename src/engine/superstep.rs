@@ -43,6 +43,8 @@ pub struct Machine {
     tasks: Vec<TaskState>,
     /// The tasks whose records are not final.
     open: usize,
+    /// The tasks that run or sleep. Counted, because a step may have ten thousand.
+    busy: usize,
 }
 
 /// How a task of the current step stands.
@@ -68,6 +70,12 @@ enum Phase {
     Failed(String),
     /// Its record is final.
     Settled,
+}
+
+impl Phase {
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Running | Self::Sleeping)
+    }
 }
 
 impl TaskState {
@@ -185,7 +193,7 @@ impl Machine {
             }
             Event::Answered { answer, .. } => self.answer(index, answer),
             Event::Woke { .. } => {
-                self.tasks[index].phase = Phase::Running;
+                self.set_phase(index, Phase::Running);
                 vec![Action::Run(Box::new(self.task(index)))]
             }
         }
@@ -229,8 +237,9 @@ impl Machine {
     fn at(graph: CompiledGraph, limits: Limits, run: RunId, checkpoint: Checkpoint) -> Self {
         let Checkpoint { position, state } = checkpoint;
         let tasks = vec![TaskState { attempt: 1, ..TaskState::default() }; position.frontier.len()];
-        let (open, visits) = (tasks.len(), Arc::new(position.visits.clone()));
-        Self { graph, limits, run, position, state: Arc::new(state), visits, tasks, open }
+        let (open, busy) = (tasks.len(), tasks.len());
+        let visits = Arc::new(position.visits.clone());
+        Self { graph, limits, run, position, state: Arc::new(state), visits, tasks, open, busy }
     }
 
     fn id(&self, index: usize) -> TaskId {
@@ -272,28 +281,34 @@ impl Machine {
 
     /// Puts a saved record back in its place.
     fn recall(&mut self, index: usize, record: TaskRecord) {
-        let task = &mut self.tasks[index];
+        let Took { ms, spent } = self.tasks[index].took;
+        let took = match &record.outcome {
+            Outcome::Answered { .. } => Took { ms, spent },
+            _ => Took { ms: record.ms, spent: record.spent },
+        };
+        self.tasks[index].took = took;
         match &record.outcome {
             Outcome::Finished { .. } | Outcome::Caught { .. } => {
-                if task.phase != Phase::Settled {
-                    self.open -= 1;
-                }
-                task.phase = Phase::Settled;
-                task.record = Some(record);
+                self.set_phase(index, Phase::Settled);
+                self.tasks[index].record = Some(record);
             }
-            Outcome::Failed { .. } => {
-                task.took = Took { ms: record.ms, spent: record.spent };
-                task.phase = Phase::Running;
-            }
+            Outcome::Failed { .. } => self.set_phase(index, Phase::Running),
             Outcome::Asked { question } => {
-                task.took = Took { ms: record.ms, spent: record.spent };
-                task.phase = Phase::Waiting(question.clone());
+                self.set_phase(index, Phase::Waiting(question.clone()));
             }
             Outcome::Answered { key, answer } => {
-                task.answers.insert(key.clone(), answer.clone());
-                task.phase = Phase::Running;
+                self.tasks[index].answers.insert(key.clone(), answer.clone());
+                self.set_phase(index, Phase::Running);
             }
         }
+    }
+
+    fn set_phase(&mut self, index: usize, phase: Phase) {
+        let is_settled = phase == Phase::Settled;
+        let is_busy = phase.is_busy();
+        let before = std::mem::replace(&mut self.tasks[index].phase, phase);
+        self.open = self.open + usize::from(before == Phase::Settled) - usize::from(is_settled);
+        self.busy = self.busy + usize::from(is_busy) - usize::from(before.is_busy());
     }
 
     /// Runs the frontier, or rests if it is empty or a limit stands before it.
@@ -316,8 +331,7 @@ impl Machine {
         if self.open == 0 {
             return self.commit();
         }
-        let busy = |it: &TaskState| matches!(it.phase, Phase::Running | Phase::Sleeping);
-        if self.tasks.iter().any(busy) {
+        if self.busy > 0 {
             return Vec::new();
         }
         let failed = self.tasks.iter().find_map(|it| match &it.phase {
@@ -364,7 +378,7 @@ impl Machine {
         self.visits = Arc::new(self.position.visits.clone());
         self.tasks =
             vec![TaskState { attempt: 1, ..TaskState::default() }; self.position.frontier.len()];
-        self.open = self.tasks.len();
+        (self.open, self.busy) = (self.tasks.len(), self.tasks.len());
 
         let commit = Commit { position: self.position.clone(), changes };
         let mut actions = vec![Action::Commit(commit)];

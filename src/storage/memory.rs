@@ -14,7 +14,7 @@ use crate::{
         CheckpointError, Checkpointer, Commit, Position, RunInfo, RunSummary, SavedRun, TaskRecord,
     },
     event::{Stamped, Status},
-    id::{ChannelName, RunId, Step},
+    id::{ChannelName, RunId, Step, TaskId},
     state::Change,
 };
 
@@ -36,6 +36,8 @@ struct Run {
     /// Never empty.
     steps: Vec<Commit>,
     records: Vec<TaskRecord>,
+    /// The tasks of the step that is not committed yet whose records are final.
+    finished: BTreeSet<TaskId>,
     events: BTreeMap<u64, Stamped>,
 }
 
@@ -92,6 +94,7 @@ impl Checkpointer for MemoryStorage {
             reason: None,
             steps: Vec::new(),
             records: Vec::new(),
+            finished: BTreeSet::new(),
             events: BTreeMap::new(),
         };
         check_changes(&commit.changes)
@@ -112,11 +115,13 @@ impl Checkpointer for MemoryStorage {
         let action = || format!("save the outcome of task {} of run `{run}`", record.task);
         self.write(run, action, |run| {
             Refusal::unless_next(run.position().step, record.task.step)?;
-            let finished = |it: &TaskRecord| it.task == record.task && it.outcome.is_final();
-            if record.outcome.is_final() && run.records.iter().any(finished) {
+            if record.outcome.is_final() && run.finished.contains(&record.task) {
                 return Err(Refusal::FinishedTwice(record.task));
             }
             run.check_events(events)?;
+            if record.outcome.is_final() {
+                run.finished.insert(record.task);
+            }
             run.records.push(record.clone());
             run.add_events(events);
             Ok(())
@@ -135,6 +140,7 @@ impl Checkpointer for MemoryStorage {
             check_changes(&commit.changes)?;
             run.check_events(events)?;
             run.steps.push(commit.clone());
+            run.finished.clear();
             run.add_events(events);
             Ok(())
         })

@@ -43,9 +43,8 @@ impl Machine {
         let policies = self.policies(&node);
         if failure.transient && attempt < policies.retry.attempts_max {
             let ms = self.wait_ms(&policies.retry, task, attempt, failure.retry_after_ms);
-            let state = &mut self.tasks[index];
-            state.attempt += 1;
-            state.phase = Phase::Sleeping;
+            self.tasks[index].attempt += 1;
+            self.set_phase(index, Phase::Sleeping);
             return vec![Action::Sleep { task, node, attempt, failure, ms }];
         }
         let catch = policies.catch.iter().find(|it| it.takes(failure.kind));
@@ -53,38 +52,39 @@ impl Machine {
             let hops = vec![Hop::To(catch.to.clone())];
             return self.settle(index, Outcome::Caught { failure, hops });
         }
-        let state = &mut self.tasks[index];
-        state.phase = Phase::Failed(format!("`{node}` failed: {}", failure.message));
-        let record = record(task, node, state, Outcome::Failed { failure });
+        self.set_phase(index, Phase::Failed(format!("`{node}` failed: {}", failure.message)));
+        let record = record(task, node, &self.tasks[index], Outcome::Failed { failure });
         self.then_go_on(record)
     }
 
     /// A node asked a person: the task waits.
     pub(super) fn wait_for(&mut self, index: usize, question: Question) -> Vec<Action> {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
-        let state = &mut self.tasks[index];
-        state.phase = Phase::Waiting(question.clone());
-        let record = record(task, node, state, Outcome::Asked { question });
+        self.set_phase(index, Phase::Waiting(question.clone()));
+        let record = record(task, node, &self.tasks[index], Outcome::Asked { question });
         self.then_go_on(record)
     }
 
     /// A person answered: the node runs again, and finds the answer.
     pub(super) fn answer(&mut self, index: usize, answer: Value) -> Vec<Action> {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
+        let Phase::Waiting(Question { key, .. }) = &self.tasks[index].phase else {
+            return Vec::new();
+        };
+        let key = key.clone();
+        self.set_phase(index, Phase::Running);
         let state = &mut self.tasks[index];
-        let Phase::Waiting(question) = std::mem::take(&mut state.phase) else { return Vec::new() };
-        state.answers.insert(question.key.clone(), answer.clone());
-        let record = record(task, node, state, Outcome::Answered { key: question.key, answer });
+        state.answers.insert(key.clone(), answer.clone());
+        let record = record(task, node, state, Outcome::Answered { key, answer });
         vec![Action::Record(record), Action::Run(Box::new(self.task(index)))]
     }
 
     fn settle(&mut self, index: usize, outcome: Outcome) -> Vec<Action> {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
+        self.set_phase(index, Phase::Settled);
         let state = &mut self.tasks[index];
-        state.phase = Phase::Settled;
         let record = record(task, node, state, outcome);
         state.record = Some(record.clone());
-        self.open -= 1;
         self.then_go_on(record)
     }
 
