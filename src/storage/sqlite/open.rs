@@ -8,7 +8,8 @@ use std::{
     io::{self, ErrorKind, Read},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{self, Path},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
@@ -21,6 +22,9 @@ const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
 
 /// How long a transaction waits for those of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause between tries of what SQLite does not wait for itself.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a SQLite file begins with: <https://sqlite.org/fileformat.html#the_database_header>.
 const HEADER_LENGTH: usize = 100;
@@ -125,14 +129,33 @@ fn make_ready(path: &Path, connection: Connection) -> Result<Connection, Checkpo
     let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
     check_marks(path, found)?;
     configure(&connection).map_err(|error| unopened(path, error.into()))?;
-    let journal: String = connection
-        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
-        .map_err(|error| unopened(path, error.into()))?;
+    let journal = turn_on_log(&connection).map_err(|error| unopened(path, error.into()))?;
     if journal != "wal" {
         let reason = "its file system does not take a write-ahead log; use one on a local disk";
         return Err(unusable(path, reason));
     }
     Ok(connection)
+}
+
+/// Turns the write-ahead log on and gives the mode there is then.
+///
+/// The switch needs the file for itself, and SQLite does not wait for that as it waits for locks:
+/// of several processes that open a new database at once, one would fail.
+fn turn_on_log(connection: &Connection) -> rusqlite::Result<String> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let mode =
+            connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0));
+        match mode {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                thread::sleep(BUSY_PAUSE);
+            }
+            mode => return mode,
+        }
+    }
 }
 
 /// With a write-ahead log, `synchronous=FULL` is what keeps committed steps through a power cut;
