@@ -23,19 +23,14 @@ use nix::{
     unistd::Pid,
 };
 use program::{
-    Ended, Home, RUN,
+    Ended, Home, RUN, Said,
     processes::{self, Process},
     provider::Provider,
     send, timeless,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::Child,
-    sync::Semaphore,
-    time::sleep,
-};
+use tokio::{sync::Semaphore, time::sleep};
 
 /// How many programs run at a time, over all tests of this file.
 static PLACES: Semaphore = Semaphore::const_new(3);
@@ -205,7 +200,14 @@ async fn kill_once(recording: &str, moment: Moment, usual: &Usual) -> Option<Kil
 async fn kill_program(home: &Home, recording: &str, moment: Moment) -> Option<Vec<Process>> {
     let provider = Provider::start(recording).await;
     let mut program = home.execute(&provider.base_url).spawn().unwrap();
-    wait_for(&mut program, moment).await;
+    let mut said = Said::by(&mut program);
+    match moment {
+        Moment::At(wait) => sleep(wait).await,
+        Moment::After(words, wait) => {
+            said.until(words).await;
+            sleep(wait).await;
+        }
+    }
     // Stopped first: what is below it is known only while it can neither start a process nor lose one.
     send(&program, Signal::SIGSTOP);
     let id = program.id().expect("it has not been waited for");
@@ -217,22 +219,6 @@ async fn kill_program(home: &Home, recording: &str, moment: Moment) -> Option<Ve
     let below = processes::below(id);
     program.kill().await.unwrap();
     Some(below)
-}
-
-async fn wait_for(program: &mut Child, moment: Moment) {
-    let wait = match moment {
-        Moment::At(wait) => wait,
-        Moment::After(words, wait) => {
-            let mut lines = BufReader::new(program.stderr.as_mut().unwrap()).lines();
-            while let Some(line) = lines.next_line().await.unwrap() {
-                if line.ends_with(words) {
-                    break;
-                }
-            }
-            wait
-        }
-    };
-    sleep(wait).await;
 }
 
 /// How the run stands and what is recorded of it; none if there is no run yet.

@@ -19,7 +19,10 @@ use nix::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+};
 
 /// The id of every run here; each has a database of its own.
 pub(crate) const RUN: &str = "run-1";
@@ -111,7 +114,7 @@ pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
-    stdout: String,
+    pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
@@ -142,6 +145,40 @@ impl Ended {
         let report = self.report();
         assert_eq!((self.code, &report["status"]), (Some(0), &"done".into()), "{}", self.stderr);
         report
+    }
+}
+
+/// What a program says on stderr, line by line.
+pub(crate) struct Said {
+    lines: Lines<BufReader<ChildStderr>>,
+    heard: String,
+}
+
+impl Said {
+    pub(crate) fn by(program: &mut Child) -> Self {
+        let stderr = program.stderr.take().expect("nobody listens to it yet");
+        Self { lines: BufReader::new(stderr).lines(), heard: String::new() }
+    }
+
+    /// Waits for a line with these words. Fails if the program ends without it.
+    pub(crate) async fn until(&mut self, words: &str) {
+        while let Some(line) = self.lines.next_line().await.unwrap() {
+            self.heard += &line;
+            self.heard.push('\n');
+            if line.contains(words) {
+                return;
+            }
+        }
+        panic!("it ended and never said `{words}`:\n{}", self.heard);
+    }
+
+    /// All it has said, once it has ended.
+    pub(crate) async fn all(mut self) -> String {
+        while let Some(line) = self.lines.next_line().await.unwrap() {
+            self.heard += &line;
+            self.heard.push('\n');
+        }
+        self.heard
     }
 }
 
