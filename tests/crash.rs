@@ -30,18 +30,24 @@ use program::{
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    time::sleep,
+};
 
 /// How many programs run at a time, over all tests of this file.
 static PLACES: Semaphore = Semaphore::const_new(3);
+
+/// What the shortest of the recorded runs does.
+static RETRY: OnceCell<Usual> = OnceCell::const_new();
 
 /// How often a moment is drawn again when it hits no run.
 const DRAWS_MAX: usize = 20;
 
 #[tokio::test]
 async fn a_killed_run_goes_on_as_if_nothing_had_happened() {
-    let usual = Usual::of("retry").await;
-    let kills = kill("retry", 20, &usual).await;
+    let usual = retry().await;
+    let kills = kill("retry", 20, usual).await;
     let in_tests = kills.iter().filter(|it| it.in_sandbox).count();
     assert!(in_tests > 0, "no kill hit a sandbox, so that none could have stayed");
 }
@@ -55,10 +61,20 @@ async fn a_run_that_was_escalated_goes_on_as_if_nothing_had_happened() {
 }
 
 #[tokio::test]
+async fn what_has_finished_in_a_step_half_done_is_kept() {
+    let usual = retry().await;
+    for (finished, waiting) in [("qc", "ta"), ("ta", "qc")] {
+        let kill = kill_once("retry", Moment::Between { finished, waiting }, usual).await;
+        let finished = kill.expect("it waits for its model until it is killed").finished;
+        assert_eq!(finished, 2, "BA of the step before, and one of two");
+    }
+}
+
+#[tokio::test]
 async fn a_delivery_that_was_killed_is_made_whole() {
-    let usual = Usual::of("retry").await;
+    let usual = retry().await;
     let moments = (0..6).map(|ms| Moment::After("publish started", Duration::from_millis(8 * ms)));
-    let kills = moments.map(|moment| kill_once("retry", moment, &usual));
+    let kills = moments.map(|moment| kill_once("retry", moment, usual));
     let kills = future::join_all(kills).await;
     assert!(kills.iter().any(Option::is_some), "no kill came before the end of the run");
 }
@@ -70,6 +86,10 @@ struct Usual {
     asked: Vec<String>,
     /// How long it takes, from the start of the program to its end.
     length: Duration,
+}
+
+async fn retry() -> &'static Usual {
+    RETRY.get_or_init(|| Usual::of("retry")).await
 }
 
 /// What a run leaves behind, without the times it took.
@@ -89,6 +109,8 @@ enum Moment {
     At(Duration),
     /// That long after it has said something.
     After(&'static str, Duration),
+    /// When one node has finished while another still waits for its model.
+    Between { finished: &'static str, waiting: &'static str },
 }
 
 /// A kill that hit a run, and what was so then.
@@ -198,7 +220,10 @@ async fn kill_once(recording: &str, moment: Moment, usual: &Usual) -> Option<Kil
 
 /// Starts a run and kills the program at a moment. Gives back the processes below it, or nothing if it had ended.
 async fn kill_program(home: &Home, recording: &str, moment: Moment) -> Option<Vec<Process>> {
-    let provider = Provider::start(recording).await;
+    let provider = match moment {
+        Moment::Between { waiting, .. } => Provider::holding(recording, waiting).await,
+        Moment::At(_) | Moment::After(..) => Provider::start(recording).await,
+    };
     let mut program = home.execute(&provider.base_url).spawn().unwrap();
     let mut said = Said::by(&mut program);
     match moment {
@@ -206,6 +231,10 @@ async fn kill_program(home: &Home, recording: &str, moment: Moment) -> Option<Ve
         Moment::After(words, wait) => {
             said.until(words).await;
             sleep(wait).await;
+        }
+        Moment::Between { finished, .. } => {
+            said.until(&format!("{finished} finished")).await;
+            provider.until_held().await;
         }
     }
     // Stopped first: what is below it is known only while it can neither start a process nor lose one.

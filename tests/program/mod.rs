@@ -82,9 +82,14 @@ impl Home {
         self.program(&arguments)
     }
 
-    /// The database of its runs.
+    /// A copy of the database of its runs: to open it would mend what the next process is to find.
     pub(crate) fn storage(&self) -> Result<SqliteStorage, CheckpointError> {
-        SqliteStorage::open_existing(self.0.path().join(".graphrun/runs.db"))
+        let copy = tempfile::tempdir_in(self.0.path()).unwrap().keep();
+        for file in fs::read_dir(self.0.path().join(".graphrun")).into_iter().flatten() {
+            let file = file.unwrap();
+            fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+        SqliteStorage::open_existing(copy.join("runs.db"))
     }
 
     /// Every file that was delivered, with its content.

@@ -20,7 +20,7 @@ use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::sleep};
 use super::recording_path;
 
 /// How long a model takes here, in milliseconds.
-const LATENCY_MS: RangeInclusive<u64> = 5..=60;
+const LATENCY_MS: RangeInclusive<u64> = 5..=120;
 
 /// The server; it stops when it is dropped.
 pub(crate) struct Provider {
