@@ -58,8 +58,9 @@ pub enum WriteError {
 
 /// Writes generated files below `root`, which is made if it does not exist, and returns their paths in order.
 ///
-/// A regular file of the same name is replaced as a whole, so to deliver twice is harmless. What is there and is not
-/// named stays. Symbolic links below `root` are neither followed nor replaced; `root` itself is the caller's word.
+/// A regular file of the same name is replaced as a whole, so to deliver twice is harmless, also when the first time was
+/// cut short by the end of the process. What is there and is not named stays. Symbolic links below `root` are neither
+/// followed nor replaced; `root` itself is the caller's word. Deliveries to one folder wait for each other.
 ///
 /// # Errors
 /// Everything is checked before the first write: unacceptable names deliver nothing.
@@ -67,7 +68,10 @@ pub fn write_files(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, Wr
     check_files(files)?;
     let failed = |source| WriteError::Root { path: root.to_owned(), source };
     fs::create_dir_all(root).map_err(failed)?;
-    let folder = OwnedFd::from(File::open(root).map_err(failed)?);
+    let folder = File::open(root).map_err(failed)?;
+    // Where the file system knows no locks, whoever delivers must see to it that nobody else does.
+    let _ = folder.lock();
+    let folder = OwnedFd::from(folder);
     files.iter().map(|file| write_file(root, &folder, file)).collect()
 }
 
@@ -110,8 +114,11 @@ fn enter(parent: &OwnedFd, name: &str, path: &Path) -> Result<OwnedFd, WriteErro
 
 /// Puts a file with this content in the place of whatever has the name: a reader sees the old file or the new one.
 fn replace(parent: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
-    // The name is one that generated files may not have.
-    let temporary = format!(".graphrun-{}.tmp", ulid::Ulid::new());
+    // The name is one that generated files may not have, and always the same: what a killed process left is found, and
+    // nobody else is at work on it, since the folder is locked.
+    let temporary = temporary_name(name);
+    // Mostly there is nothing; if it cannot be removed, making the new one fails and says why.
+    let _ = unlinkat(parent, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
     let written = open(parent, &temporary, OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY)
         .map_err(io::Error::from)
         .and_then(|descriptor| {
@@ -125,6 +132,11 @@ fn replace(parent: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
         let _ = unlinkat(parent, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
     }
     written
+}
+
+/// What a file is called until it is whole.
+fn temporary_name(name: &str) -> String {
+    format!(".graphrun-{name}.tmp")
 }
 
 fn open(parent: &OwnedFd, name: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
@@ -179,6 +191,44 @@ mod tests {
             .map(|entry| entry.unwrap().file_name())
             .collect();
         assert_eq!(names, ["a.py"], "a temporary file was left");
+    }
+
+    #[test]
+    fn what_a_killed_delivery_left_is_gone_after_the_next() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("src")).unwrap();
+        let left = root.path().join("src").join(temporary_name("a.py"));
+        fs::write(&left, "cut sho").unwrap();
+        write_files(root.path(), &[file("src/a.py", "whole")]).unwrap();
+        assert_eq!(fs::read_to_string(root.path().join("src/a.py")).unwrap(), "whole");
+        assert!(!left.exists());
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_an_unfinished_file_is_removed_and_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let victim = root.path().join("victim");
+        fs::write(&victim, "untouched").unwrap();
+        symlink(&victim, root.path().join(temporary_name("x"))).unwrap();
+        write_files(root.path(), &[file("x", "new")]).unwrap();
+        assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
+        assert_eq!(fs::read_to_string(root.path().join("x")).unwrap(), "new");
+    }
+
+    #[test]
+    fn deliveries_to_one_folder_wait_for_each_other() {
+        let root = tempfile::tempdir().unwrap();
+        let contents = ["1".repeat(100_000), "2".repeat(100_000)];
+        std::thread::scope(|scope| {
+            for content in &contents {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        write_files(root.path(), &[file("x", content)]).unwrap();
+                    }
+                });
+            }
+        });
+        assert!(contents.contains(&fs::read_to_string(root.path().join("x")).unwrap()));
     }
 
     #[test]

@@ -1,0 +1,195 @@
+//! The software team against a model server that others wrote: `@copilotkit/aimock`, pinned in `tests/aimock`.
+//!
+//! It is installed from npm once, into the cache of the tests. Only it decides what a valid request is here.
+
+mod program;
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command as BlockingCommand, Stdio},
+    sync::LazyLock,
+};
+
+use program::{Ended, Home, RUN, in_repository, recording_path, timeless};
+use serde_json::{Value, json};
+use support::cache_dir;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+#[tokio::test]
+async fn the_team_delivers_the_same_as_from_its_recording() {
+    let recorded = Home::new();
+    let expected = Ended::of(recorded.replay("retry")).await.done();
+
+    let (home, server) = (Home::new(), Aimock::start(&team("retry"), None).await);
+    let report = Ended::of(home.execute(&server.base_url())).await.done();
+    assert_eq!(home.delivered(), recorded.delivered());
+    assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
+    assert_eq!(report["usage"], expected["usage"], "tokens are counted as the server counts them");
+
+    let mut asked: Vec<Value> = server.journal().await.iter().map(shape_of).collect();
+    // QC and TA ask at the same time.
+    asked[1..3].sort_by_key(Value::to_string);
+    let nodes = ["ba", "qc", "ta", "sse", "sse", "tl", "qa"];
+    assert_eq!(asked, nodes.map(|node| json!([200, "json_schema", true, node])));
+}
+
+#[tokio::test]
+async fn a_refused_key_is_no_failure_of_the_work_which_goes_on_with_another() {
+    let answer = json!({"text": "Good morning, Ada.", "mood": "warm"});
+    let fixtures = json!([fixture("Greet Ada.", &answer)]);
+    let (home, server) = (Home::new(), Aimock::start(&fixtures, Some("right")).await);
+    let with_key = |key: &str, arguments: &[&str]| {
+        let mut program = home.program(arguments);
+        program.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", key);
+        program
+    };
+    let workflow = in_repository("tests/aimock/greeting.yaml");
+    let execute = ["execute", &workflow, "-i", "guest=Ada", "--run-id", RUN];
+
+    let refused = Ended::of(with_key("wrong", &execute)).await;
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    let report = refused.report();
+    assert_eq!(report["status"], "failed");
+    let reason = "`greet` failed: the provider refuses the credentials: Invalid API key";
+    assert_eq!(report["reason"], reason);
+    assert_eq!(report["trace"][0]["attempt"], 1, "a key does not get better by waiting");
+
+    let resumed = Ended::of(with_key("right", &["resume", RUN])).await.done();
+    assert_eq!(resumed["state"]["greeting"], answer);
+}
+
+#[tokio::test]
+async fn a_refused_key_does_not_send_the_team_to_its_failure_route() {
+    let (home, server) = (Home::new(), Aimock::start(&team("retry"), Some("right")).await);
+    let mut program = home.execute(&server.base_url());
+    program.env("OPENAI_API_KEY", "wrong");
+    let ended = Ended::of(program).await;
+    // `catch: { any: flush }` would end the run for good, and another key could not mend it.
+    assert_eq!(ended.code, Some(5), "{}", ended.stderr);
+    let trace = ended.report()["trace"].as_array().unwrap().clone();
+    let ran: Vec<&str> = trace.iter().filter_map(|it| it["node"].as_str()).collect();
+    assert_eq!(ran, ["ba"]);
+}
+
+/// The answers of a recorded run as fixtures. The system message tells agents apart, and the first words that an entry
+/// asks for tell the attempts of one.
+fn team(recording: &str) -> Value {
+    let lines = fs::read_to_string(recording_path(recording)).unwrap();
+    let fixtures = lines.lines().map(|line| {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        let node = entry["node"].as_str().unwrap();
+        let system = in_repository(&format!("prompts/dev_team/{node}.system.md"));
+        let system = fs::read_to_string(system).unwrap();
+        let reply = &entry["reply"];
+        let mut fixture = fixture(entry["when"]["contains"][0].as_str().unwrap(), &reply["json"]);
+        fixture["match"]["systemMessage"] = system.lines().next().into();
+        fixture["response"]["usage"] = json!({
+            "prompt_tokens": reply["usage"]["input_tokens"],
+            "completion_tokens": reply["usage"]["output_tokens"],
+        });
+        fixture
+    });
+    fixtures.collect()
+}
+
+/// An answer for whoever asks with these words for structured output.
+fn fixture(words: &str, answer: &Value) -> Value {
+    json!({
+        "match": {"userMessage": words, "responseFormat": "json_schema"},
+        "response": {"content": answer.to_string()},
+    })
+}
+
+/// What matters of a request in the journal: how it was answered, and what form the answer was to have.
+fn shape_of(entry: &Value) -> Value {
+    let format = &entry["body"]["response_format"];
+    let schema = &format["json_schema"];
+    json!([entry["response"]["status"], format["type"], schema["strict"], schema["name"]])
+}
+
+/// The folder that aimock is installed in; its name changes with what is pinned.
+static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
+    let source = PathBuf::from(in_repository("tests/aimock"));
+    let lock = fs::read(source.join("package-lock.json")).unwrap();
+    let cache = cache_dir();
+    let folder = cache.join(format!("aimock-{}", &blake3::hash(&lock).to_hex()[..16]));
+    if !folder.exists() {
+        install(&source, &cache, &folder);
+    }
+    folder
+});
+
+/// Installs into a folder beside it and renames that, so that it is there whole or not at all.
+fn install(source: &Path, cache: &Path, folder: &Path) {
+    fs::create_dir_all(cache).unwrap();
+    let unfinished = tempfile::tempdir_in(cache).unwrap();
+    for file in ["package.json", "package-lock.json"] {
+        fs::copy(source.join(file), unfinished.path().join(file)).unwrap();
+    }
+    let installed = BlockingCommand::new("npm")
+        .args(["ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .current_dir(unfinished.path())
+        .output()
+        .unwrap_or_else(|error| panic!("cannot start npm ({error}); see `scripts/setup --tests`"));
+    let said = String::from_utf8_lossy(&installed.stderr);
+    assert!(installed.status.success(), "npm cannot install what tests/aimock names:\n{said}");
+    let renamed = fs::rename(unfinished.keep(), folder);
+    assert!(folder.exists(), "{renamed:?}");
+}
+
+/// The server; it ends when it is dropped.
+struct Aimock {
+    address: String,
+    _server: Child,
+    _fixtures: TempDir,
+}
+
+impl Aimock {
+    /// Starts it with these fixtures, for whoever has the key if there is one.
+    async fn start(fixtures: &Value, key: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("team.json"), json!({"fixtures": fixtures}).to_string())
+            .unwrap();
+        let mut server = Command::new(INSTALLED.join("node_modules/.bin/llmock"))
+            .args(["--port", "0", "--strict", "--validate-on-load", "--log-level", "info"])
+            .arg("--fixtures")
+            .arg(folder.path())
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .envs(key.map(|key| ("AIMOCK_API_KEYS", key)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start aimock: {error}"));
+        let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if let Some((_, address)) = line.split_once("listening on ") {
+                let address = address.to_owned();
+                return Self { address, _server: server, _fixtures: folder };
+            }
+        }
+        let mut said = String::new();
+        server.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
+        panic!("aimock does not start; is Node.js 20.15 or newer installed?\n{said}");
+    }
+
+    fn base_url(&self) -> String {
+        format!("{}/v1", self.address)
+    }
+
+    /// What it was asked, as it tells.
+    async fn journal(&self) -> Vec<Value> {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let journal = client.get(format!("{}/__aimock/journal", self.address));
+        let text = journal.send().await.unwrap().text().await.unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+}

@@ -1,0 +1,219 @@
+//! The program as a shell starts it: a child in a folder of its own, with a model server in the place of a provider.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+pub(crate) mod processes;
+pub(crate) mod provider;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+    process::{Output, Stdio},
+};
+
+use graphrun::{checkpoint::CheckpointError, storage::SqliteStorage};
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+};
+
+/// The id of every run here; each has a database of its own.
+pub(crate) const RUN: &str = "run-1";
+
+/// Where a run is told to put its files, in its folder.
+const OUT: &str = "out";
+
+/// A folder in which the program runs, with its database and the files it delivers.
+pub(crate) struct Home(TempDir);
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// The program with these arguments, not started yet. It sees no keys and no databases of whoever runs the tests.
+    pub(crate) fn program(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_graphrun"));
+        command
+            .args(arguments)
+            .args(["--output", "json", "--progress", "plain"])
+            .current_dir(self.0.path())
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        for kept in ["PATH", "HOME", "XDG_CACHE_HOME"] {
+            command.envs(std::env::var_os(kept).map(|value| (kept, value)));
+        }
+        command
+    }
+
+    /// The program that runs the software team, with models at this address.
+    pub(crate) fn execute(&self, base_url: &str) -> Command {
+        let mut command = self.team(&["--model", "openai/stand-in"]);
+        command.env("OPENAI_BASE_URL", base_url);
+        command
+    }
+
+    /// The program that runs the software team from a recording, without any model server.
+    pub(crate) fn replay(&self, recording: &str) -> Command {
+        self.team(&["--replay", &recording_path(recording)])
+    }
+
+    /// The program that goes on with the run, with models at this address.
+    pub(crate) fn resume(&self, base_url: &str) -> Command {
+        let mut command = self.program(&["resume", RUN]);
+        command.env("OPENAI_BASE_URL", base_url);
+        command
+    }
+
+    fn team(&self, models: &[&str]) -> Command {
+        let (workflow, brief) = (in_repository("graphs/dev_team.yaml"), brief());
+        let mut arguments = vec!["execute", &workflow, "-i", &brief, "--out", OUT, "--run-id", RUN];
+        arguments.extend(models);
+        self.program(&arguments)
+    }
+
+    /// A copy of the database of its runs: to open it would mend what the next process is to find.
+    pub(crate) fn storage(&self) -> Result<SqliteStorage, CheckpointError> {
+        let copy = tempfile::tempdir_in(self.0.path()).unwrap().keep();
+        for file in fs::read_dir(self.0.path().join(".graphrun")).into_iter().flatten() {
+            let file = file.unwrap();
+            fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+        SqliteStorage::open_existing(copy.join("runs.db"))
+    }
+
+    /// Every file that was delivered, with its content.
+    pub(crate) fn delivered(&self) -> BTreeMap<PathBuf, String> {
+        let root = self.0.path().join(OUT);
+        let mut files = BTreeMap::new();
+        let mut open = vec![root.clone()];
+        while let Some(folder) = open.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    let name = path.strip_prefix(&root).unwrap().to_owned();
+                    files.insert(name, fs::read_to_string(path).unwrap());
+                }
+            }
+        }
+        files
+    }
+}
+
+/// How the program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its exit code; none if a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            signal: output.status.signal(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ended {
+    /// Runs the program to its end.
+    pub(crate) async fn of(mut program: Command) -> Self {
+        program.output().await.unwrap().into()
+    }
+
+    /// The object it printed. Says what else it said if it printed none.
+    pub(crate) fn report(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The object it printed, of a run that must be done.
+    pub(crate) fn done(&self) -> Value {
+        let report = self.report();
+        assert_eq!((self.code, &report["status"]), (Some(0), &"done".into()), "{}", self.stderr);
+        report
+    }
+}
+
+/// What a program says on stderr, line by line.
+pub(crate) struct Said {
+    lines: Lines<BufReader<ChildStderr>>,
+    heard: String,
+}
+
+impl Said {
+    pub(crate) fn by(program: &mut Child) -> Self {
+        let stderr = program.stderr.take().expect("nobody listens to it yet");
+        Self { lines: BufReader::new(stderr).lines(), heard: String::new() }
+    }
+
+    /// Waits for a line with these words. Fails if the program ends without it.
+    pub(crate) async fn until(&mut self, words: &str) {
+        while let Some(line) = self.lines.next_line().await.unwrap() {
+            self.heard += &line;
+            self.heard.push('\n');
+            if line.contains(words) {
+                return;
+            }
+        }
+        panic!("it ended and never said `{words}`:\n{}", self.heard);
+    }
+
+    /// All it has said, once it has ended.
+    pub(crate) async fn all(mut self) -> String {
+        while let Some(line) = self.lines.next_line().await.unwrap() {
+            self.heard += &line;
+            self.heard.push('\n');
+        }
+        self.heard
+    }
+}
+
+/// Sends a signal to a program that is still running.
+pub(crate) fn send(program: &Child, signal: Signal) {
+    let id = program.id().expect("the program has not been waited for");
+    signal::kill(Pid::from_raw(i32::try_from(id).unwrap()), signal).unwrap();
+}
+
+/// A value in which times that tests took, which differ from run to run, are left out.
+pub(crate) fn timeless(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| name != "duration_seconds");
+            fields.values_mut().for_each(|it| *it = timeless(it.take()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|it| *it = timeless(it.take())),
+        _ => (),
+    }
+    value
+}
+
+pub(crate) fn recording_path(recording: &str) -> String {
+    in_repository(&format!("tests/recordings/dev_team/{recording}.jsonl"))
+}
+
+pub(crate) fn in_repository(path: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path).to_str().unwrap().to_owned()
+}
+
+fn brief() -> String {
+    format!("brief=@{}", in_repository("tests/recordings/dev_team/brief.md"))
+}
