@@ -41,6 +41,16 @@ pub(crate) async fn until_below(program: &Child, name: &str) {
     assert!(is_there, "no {name} comes to life: {:?}", below(program));
 }
 
+/// Waits until code that a model might have written runs: Python, started by the script inside the sandbox.
+pub(crate) async fn until_code_runs_below(program: &Child) {
+    let runs_python = |bash: &Process| {
+        let mut inside = children(bash.id).into_iter().filter_map(Process::find);
+        bash.name == "bash" && inside.any(|it| it.name == "python3")
+    };
+    let runs = until(|| below(program).iter().any(runs_python)).await;
+    assert!(runs, "no code comes to run: {:?}", below(program));
+}
+
 /// Waits until all of them are gone. Fails with those that stay.
 pub(crate) async fn assert_gone(mut processes: Vec<Process>) {
     let are_gone = until(|| {
