@@ -1,5 +1,5 @@
-//! Asks the program to stop while a model is slow, or code is tested. One signal lets running work finish, a second one drops it; either
-//! way the run goes on later, and what had finished is not done again.
+//! Asks the program to stop while a model is slow, or code is tested. One signal lets running work finish, a second one
+//! drops it; either way the run goes on later, and what had finished is not done again.
 
 mod program;
 
