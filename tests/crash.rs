@@ -15,15 +15,12 @@ use graphrun::{
     event::Status,
     id::RunId,
 };
-use nix::{
-    sys::{
-        signal::Signal,
-        wait::{Id, WaitPidFlag, WaitStatus, waitid},
-    },
-    unistd::Pid,
+use nix::sys::{
+    signal::Signal,
+    wait::{Id, WaitPidFlag, WaitStatus, waitid},
 };
 use program::{
-    Ended, Home, RUN, Said,
+    Ended, Home, RUN, Said, in_repository, pid_of,
     processes::{self, Process},
     provider::Provider,
     send, timeless,
@@ -31,6 +28,7 @@ use program::{
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
 use tokio::{
+    process::Child,
     sync::{OnceCell, Semaphore},
     time::sleep,
 };
@@ -86,6 +84,19 @@ struct Usual {
     asked: Vec<String>,
     /// How long it takes, from the start of the program to its end.
     length: Duration,
+}
+
+#[tokio::test]
+async fn code_that_never_ends_dies_with_the_program() {
+    let _place = PLACES.acquire().await.unwrap();
+    let home = Home::new();
+    let workflow = in_repository("tests/crash/endless.yaml");
+    let input = format!("@{}", in_repository("tests/crash/endless.json"));
+    let execute = ["execute", &workflow, "-i", &input, "--run-id", RUN];
+    let mut program = home.program(&execute).spawn().unwrap();
+    processes::until_code_runs_below(&program).await;
+    let below = kill_and_list(&mut program).await.expect("what it runs never ends");
+    processes::assert_gone(below).await;
 }
 
 async fn retry() -> &'static Usual {
@@ -237,15 +248,18 @@ async fn kill_program(home: &Home, recording: &str, moment: Moment) -> Option<Ve
             provider.until_held().await;
         }
     }
+    kill_and_list(&mut program).await
+}
+
+/// Kills a program. Gives back the processes that were below it, or nothing if it had ended.
+async fn kill_and_list(program: &mut Child) -> Option<Vec<Process>> {
     // Stopped first: what is below it is known only while it can neither start a process nor lose one.
-    send(&program, Signal::SIGSTOP);
-    let id = program.id().expect("it has not been waited for");
-    let pid = Pid::from_raw(i32::try_from(id).unwrap());
+    send(program, Signal::SIGSTOP);
     let states = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-    if !matches!(waitid(Id::Pid(pid), states).unwrap(), WaitStatus::Stopped(..)) {
+    if !matches!(waitid(Id::Pid(pid_of(program)), states).unwrap(), WaitStatus::Stopped(..)) {
         return None;
     }
-    let below = processes::below(id);
+    let below = processes::below(program);
     program.kill().await.unwrap();
     Some(below)
 }

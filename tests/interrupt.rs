@@ -1,10 +1,14 @@
-//! Asks the program to stop while a model is slow. One signal lets running work finish, a second one drops it; either
-//! way the run goes on later, and what had finished is not done again.
+//! Asks the program to stop while a model is slow, or code is tested. One signal lets running work finish, a second one
+//! drops it; either way the run goes on later, and what had finished is not done again.
 
 mod program;
 
-use nix::sys::signal::Signal::{self, SIGINT, SIGTERM};
-use program::{Ended, Home, Said, provider::Provider, send};
+use futures_util::future;
+use nix::sys::signal::{
+    Signal::{self, SIGINT, SIGTERM},
+    killpg,
+};
+use program::{Ended, Home, Said, pid_of, processes, provider::Provider, send};
 use tokio::process::Child;
 
 /// The requests that come after the design, which is the second step.
@@ -44,7 +48,28 @@ async fn the_second_signal_ends_it_though_the_model_never_answers() {
     }
 }
 
-/// A run whose QC has finished, and whose TA waits for its model.
+#[tokio::test]
+async fn ctrl_c_in_a_terminal_spares_the_tests_of_the_code() {
+    // Whatever is at work for them: what finds out about the sandbox, Python on the host, and what is inside.
+    let at_work = ["bwrap", "python3", "bash"];
+    future::join_all(at_work.map(|name| async move {
+        let (home, provider) = (Home::new(), Provider::start("retry").await);
+        let mut program = home.execute(&provider.base_url).process_group(0).spawn().unwrap();
+        let mut said = Said::by(&mut program);
+        said.until("unit_tests started").await;
+        processes::until_below(&program, name).await;
+        killpg(pid_of(&program), SIGINT).unwrap();
+        let stopped = Run { home, provider, program, said }.ends().await;
+
+        let Stopped { ended, .. } = &stopped;
+        assert_eq!(ended.code, Some(130), "{}", ended.stderr);
+        assert!(ended.stderr.contains("21 of 24 tests passed"), "{name}: {}", ended.stderr);
+        assert_eq!(stopped.asked_until_done().await, AFTER_DESIGN[1..]);
+    }))
+    .await;
+}
+
+/// A run under way.
 struct Run {
     home: Home,
     provider: Provider,
@@ -58,6 +83,7 @@ struct Stopped {
 }
 
 impl Run {
+    /// A run whose QC has finished, and whose TA waits for its model.
     async fn held_at_the_design() -> Self {
         let (home, provider) = (Home::new(), Provider::holding("retry", "ta").await);
         let mut program = home.execute(&provider.base_url).spawn().unwrap();

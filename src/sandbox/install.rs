@@ -115,8 +115,9 @@ pub(super) async fn run_tool(
     attempt: &'static str,
     mut command: Command,
 ) -> Result<String, PythonError> {
-    // The environment is inherited on purpose: it says where pip finds packages.
-    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    // The environment is inherited on purpose: it says where pip finds packages. Not so the process group, which a
+    // terminal sends Ctrl-C to: a tool that ends then would be taken for one that does not work.
+    let running = command.process_group(0).stdin(Stdio::null()).kill_on_drop(true).output();
     let output = tokio::time::timeout(STEP_TIME_MAX, running)
         .await
         .map_err(|_| PythonError::Tool { attempt, detail: "it took too long".to_owned() })?

@@ -96,6 +96,8 @@ impl Launch {
             .args(self.arguments(&mut descriptors)?)
             .env_clear()
             .current_dir("/")
+            // A terminal sends Ctrl-C to everybody in the group, and whether a run of tests ends then is not its choice.
+            .process_group(0)
             .stdin(Stdio::from(go_inside))
             .stdout(Stdio::from(output_inside.try_clone()?))
             .stderr(Stdio::from(output_inside));

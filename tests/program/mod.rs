@@ -187,10 +187,15 @@ impl Said {
     }
 }
 
-/// Sends a signal to a program that is still running.
+/// Sends a signal to a program that has not been waited for.
 pub(crate) fn send(program: &Child, signal: Signal) {
-    let id = program.id().expect("the program has not been waited for");
-    signal::kill(Pid::from_raw(i32::try_from(id).unwrap()), signal).unwrap();
+    signal::kill(pid_of(program), signal).unwrap();
+}
+
+/// The id of a program that has not been waited for.
+pub(crate) fn pid_of(program: &Child) -> Pid {
+    let id = program.id().expect("it has not been waited for");
+    Pid::from_raw(i32::try_from(id).unwrap())
 }
 
 /// A value in which times that tests took, which differ from run to run, are left out.

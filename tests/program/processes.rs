@@ -2,23 +2,31 @@
 
 use std::{fs, time::Duration};
 
-use tokio::time::{sleep, timeout};
+use nix::unistd::Pid;
+use tokio::{
+    process::Child,
+    time::{sleep, timeout},
+};
 
-/// How long the kernel may take to end the processes of a killed program.
-const END_MAX: Duration = Duration::from_secs(20);
+use super::pid_of;
+
+/// How long processes may take to come to life or to end, on a machine with much else to do.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// How often they are looked for: nobody tells of a process that is no child.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A process that was there once.
 #[derive(Debug)]
 pub(crate) struct Process {
-    id: u32,
+    id: Pid,
     /// The tick of the clock at which it began: another process with the same number began at another.
     began: u64,
     pub(crate) name: String,
 }
 
-/// Every process below this one.
-pub(crate) fn below(process: u32) -> Vec<Process> {
-    let mut found = children(process);
+/// Every process below a program.
+pub(crate) fn below(program: &Child) -> Vec<Process> {
+    let mut found = children(pid_of(program));
     let mut next = 0;
     while let Some(&id) = found.get(next) {
         found.extend(children(id));
@@ -27,24 +35,44 @@ pub(crate) fn below(process: u32) -> Vec<Process> {
     found.into_iter().filter_map(Process::find).collect()
 }
 
+/// Waits until a process of that name is below a program.
+pub(crate) async fn until_below(program: &Child, name: &str) {
+    let is_there = until(|| below(program).iter().any(|it| it.name == name)).await;
+    assert!(is_there, "no {name} comes to life: {:?}", below(program));
+}
+
+/// Waits until code that a model might have written runs: Python, started by the script inside the sandbox.
+pub(crate) async fn until_code_runs_below(program: &Child) {
+    let runs_python = |bash: &Process| {
+        let mut inside = children(bash.id).into_iter().filter_map(Process::find);
+        bash.name == "bash" && inside.any(|it| it.name == "python3")
+    };
+    let runs = until(|| below(program).iter().any(runs_python)).await;
+    assert!(runs, "no code comes to run: {:?}", below(program));
+}
+
 /// Waits until all of them are gone. Fails with those that stay.
 pub(crate) async fn assert_gone(mut processes: Vec<Process>) {
-    let gone = timeout(END_MAX, async {
-        loop {
-            processes.retain(Process::is_alive);
-            if processes.is_empty() {
-                break;
-            }
-            // Nobody tells of the end of a process that is no child.
-            sleep(Duration::from_millis(10)).await;
+    let are_gone = until(|| {
+        processes.retain(Process::is_alive);
+        processes.is_empty()
+    });
+    let are_gone = are_gone.await;
+    assert!(are_gone, "these outlive the program that started them: {processes:?}");
+}
+
+/// Looks until it is so, and says whether it came to that.
+async fn until(mut is_so: impl FnMut() -> bool) -> bool {
+    let looked = timeout(WAIT_MAX, async {
+        while !is_so() {
+            sleep(LOOK_INTERVAL).await;
         }
     });
-    let is_gone = gone.await.is_ok();
-    assert!(is_gone, "these outlive the program that started them: {processes:?}");
+    looked.await.is_ok()
 }
 
 impl Process {
-    fn find(id: u32) -> Option<Self> {
+    fn find(id: Pid) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         // The name is in brackets and may contain anything, brackets too.
         let (begin, rest) = stat.rsplit_once(") ")?;
@@ -64,10 +92,9 @@ impl Process {
 }
 
 /// The children of all threads of a process; none if it is gone.
-fn children(process: u32) -> Vec<u32> {
+fn children(process: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     let lists = threads.filter_map(|it| fs::read_to_string(it.ok()?.path().join("children")).ok());
-    lists
-        .flat_map(|it| it.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<_>>())
-        .collect()
+    let ids = |list: String| list.split_whitespace().map(str::parse).collect::<Vec<_>>();
+    lists.flat_map(ids).map(|id| Pid::from_raw(id.unwrap())).collect()
 }
