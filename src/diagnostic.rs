@@ -3,7 +3,11 @@
 //! A check never stops at its first finding; it adds to a [`Diagnostics`] and goes on. Drawing
 //! them is the business of whoever prints.
 
+mod codes;
+
 use std::{fmt, ops::Range, sync::Arc};
+
+pub use self::codes::{CODES, Code};
 
 /// A text that places point into: a workflow, a prompt.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,9 +28,21 @@ pub struct Place {
 }
 
 impl Place {
-    /// The line and the column of the first byte, both counted from one.
+    /// The line and the column of the first byte, both counted from one; columns are characters.
     pub fn line_and_column(&self) -> (usize, usize) {
-        let before = self.file.text.get(..self.range.start).unwrap_or(&self.file.text);
+        self.position(self.range.start)
+    }
+
+    /// The line and the column behind the last character that is no white space.
+    ///
+    /// A YAML block ends where the next one begins, which may be lines below.
+    pub fn end_line_and_column(&self) -> (usize, usize) {
+        let marked = self.file.text.get(self.range.clone()).unwrap_or_default();
+        self.position(self.range.start + marked.trim_end().len())
+    }
+
+    fn position(&self, at: usize) -> (usize, usize) {
+        let before = self.file.text.get(..at).unwrap_or(&self.file.text);
         let line = before.matches('\n').count() + 1;
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         (line, before[line_start..].chars().count() + 1)
@@ -211,6 +227,17 @@ mod tests {
           help: mend it
         ");
         assert_eq!(findings.counts(), (1, 1));
+    }
+
+    #[test]
+    fn a_place_ends_where_its_text_does() {
+        let file =
+            Arc::new(SourceFile { name: "w.yaml".into(), text: "a:\n  é: 2\n\nb: 1".into() });
+        let end = |range| Place { file: Arc::clone(&file), range }.end_line_and_column();
+        assert_eq!(end(0..1), (1, 2));
+        assert_eq!(end(5..12), (2, 7), "not at `b`, where the block ends for YAML");
+        assert_eq!(end(5..5), (2, 3));
+        assert_eq!(end(13..99), (4, 2), "a range that is no text ends where it begins");
     }
 
     #[test]

@@ -1,6 +1,14 @@
 //! Draws findings: the source line with a marker, the other places, what to do; or as JSON.
+//!
+//! For programs of others there are `sarif` and `github`.
 
-use std::{fmt, path::Path};
+pub(super) mod github;
+pub(super) mod sarif;
+
+use std::{
+    fmt,
+    path::{Component, MAIN_SEPARATOR_STR, Path, PathBuf},
+};
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use serde::Serialize;
@@ -10,6 +18,15 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity};
 
 /// Drawings wider than this are harder to read, not easier.
 const COLUMNS_MAX: usize = 120;
+
+/// What was found in a workflow.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// The workflow.
+    pub(super) workflow: PathBuf,
+    /// The findings, about its prompts as well.
+    pub(super) findings: Diagnostics,
+}
 
 /// Draws every finding in the order of its place; nothing if there is none.
 pub(super) fn draw(findings: &Diagnostics, paint: Paint, columns: usize) -> String {
@@ -34,6 +51,47 @@ pub(super) fn draw(findings: &Diagnostics, paint: Paint, columns: usize) -> Stri
     text
 }
 
+/// Where to read more about findings, if there are any.
+pub(super) fn hint<'a>(findings: impl IntoIterator<Item = &'a Diagnostics>) -> Option<String> {
+    let first = findings.into_iter().flat_map(Diagnostics::in_order).next()?;
+    Some(format!("every code is explained: `graphrun explain {}`", first.code))
+}
+
+/// Draws the findings that do not keep a workflow from running, for stderr.
+pub(super) fn draw_warnings(
+    warnings: &Diagnostics,
+    paint: Paint,
+    columns: usize,
+) -> Option<String> {
+    let hint = hint([warnings])?;
+    Some(format!("{}{} {hint}", draw(warnings, paint, columns), paint.command("help:")))
+}
+
+/// What is wrong and what to do about it, a line each.
+pub(super) fn advice(finding: &Diagnostic) -> String {
+    let lines: Vec<String> = [Some(&finding.message), finding.help.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|it| clean(it))
+        .collect();
+    lines.join("\n")
+}
+
+/// The path of a file as it is seen from a folder, with `/` between its parts; a file elsewhere
+/// has its whole path.
+pub(super) fn seen_from(folder: &Path, file: &Path) -> String {
+    let mut whole = PathBuf::new();
+    for part in folder.join(file).components() {
+        match part {
+            Component::CurDir => (),
+            Component::ParentDir => drop(whole.pop()),
+            _ => whole.push(part),
+        }
+    }
+    let path = whole.strip_prefix(folder).unwrap_or(&whole);
+    path.display().to_string().replace(MAIN_SEPARATOR_STR, "/")
+}
+
 /// One finding as a program reads it.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
@@ -47,9 +105,12 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Every finding of a file, in the order of its place.
-    pub(super) fn all(findings: &Diagnostics, path: &Path) -> Vec<Self> {
-        findings.in_order().into_iter().map(|it| Self::new(it, path)).collect()
+    /// Every finding, those of each workflow in the order of their places.
+    pub(super) fn all(checked: &[Checked]) -> Vec<Self> {
+        let findings = checked.iter().flat_map(|Checked { workflow, findings }| {
+            findings.in_order().into_iter().map(|it| Self::new(it, workflow))
+        });
+        findings.collect()
     }
 
     fn new(finding: &Diagnostic, path: &Path) -> Self {
@@ -142,6 +203,11 @@ mod tests {
     use super::*;
     use crate::diagnostic::SourceFile;
 
+    /// Findings of both kinds, with places in two files and without any.
+    pub(super) fn checked() -> Checked {
+        Checked { workflow: "team.yaml".into(), findings: findings() }
+    }
+
     fn findings() -> Diagnostics {
         let text = "nodes:\n  qa:\n    then: publsh\n  publish: {}\n";
         let file = Arc::new(SourceFile { name: "team.yaml".into(), text: text.into() });
@@ -152,8 +218,8 @@ mod tests {
         let mut findings = Diagnostics::default();
         findings.push(
             Diagnostic::error("GR010", "there is no node `publsh`")
-                .at(at(&file, 24..30), "leads nowhere")
-                .at(at(&file, 33..40), "this one is near")
+                .at(at(&file, 23..29), "leads nowhere")
+                .at(at(&file, 32..39), "this one is near")
                 .at(at(&prompt, 0..5), "the prompt")
                 .help("did you mean `publish`?"),
         );
@@ -186,8 +252,25 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_seen_from_the_folder_it_is_below() {
+        let cases = [
+            ("team.yaml", "team.yaml"),
+            ("./graphs//team.yaml", "graphs/team.yaml"),
+            ("graphs/../prompts/qa.md", "prompts/qa.md"),
+            ("/repo/graphs/team.yaml", "graphs/team.yaml"),
+            ("../repo/team.yaml", "team.yaml"),
+            ("../other/team.yaml", "/other/team.yaml"),
+            ("/repository/team.yaml", "/repository/team.yaml"),
+        ];
+        for (file, expected) in cases {
+            assert_eq!(seen_from(Path::new("/repo"), Path::new(file)), expected, "{file}");
+        }
+        assert_eq!(seen_from(Path::new(""), Path::new("./team.yaml")), "team.yaml");
+    }
+
+    #[test]
     fn programs_read_findings_with_their_places() {
-        let list = Finding::all(&findings(), Path::new("team.yaml"));
+        let list = Finding::all(&[checked()]);
         insta::assert_snapshot!(serde_json::to_string_pretty(&list).unwrap());
     }
 }

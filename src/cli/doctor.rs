@@ -57,7 +57,9 @@ pub(super) fn run(globals: &Globals) -> Result<Exit, CliError> {
         ];
         let text = match globals.output {
             Output::Json => to_json(&checks)?,
-            Output::Text | Output::Jsonl => draw(&checks, globals.stdout),
+            Output::Text | Output::Jsonl | Output::Sarif | Output::Github => {
+                draw(&checks, globals.stdout)
+            }
         };
         print_result(&text).map_err(CliError::write)?;
         Ok(if checks.iter().all(|it| it.ok) { Exit::Done } else { Exit::Unusable })

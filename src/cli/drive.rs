@@ -197,8 +197,9 @@ pub(super) fn print_report(
     let text = match globals.output {
         Output::Text => summary::draw(report, database, globals.stdout),
         Output::Json => to_json(report)?,
-        // The events were the result; the last one said how the run ended.
-        Output::Jsonl => return Ok(()),
+        // The events were the result; the last one said how the run ended. No run has the forms of
+        // findings; they were refused before it began.
+        Output::Jsonl | Output::Sarif | Output::Github => return Ok(()),
     };
     print_result(&text).map_err(CliError::write)
 }

@@ -52,7 +52,9 @@ impl CliError {
         let (errors, _) = findings.counts();
         let what = if errors == 1 { "an error".to_owned() } else { format!("{errors} errors") };
         let message = format!("`{}` has {what}; nothing was started", path.display());
-        Self { findings, ..Self::usage(message) }
+        let hint = diagnostics::hint([&findings]);
+        let invalid = Self { findings, ..Self::usage(message) };
+        hint.into_iter().fold(invalid, Self::with_help)
     }
 
     /// Says what it was caused by.

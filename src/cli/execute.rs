@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use ulid::Ulid;
 
 use super::{
-    diagnostics,
+    diagnostics::draw_warnings,
     drive::{Begin, Run, block_on},
     error::CliError,
     exit::Exit,
@@ -60,8 +60,8 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
         let origin = Origin::new(&args.workflow, &out, output, args.options)?;
         let (graph, warnings) = loaded.compile(models, &origin.out)?;
-        if !warnings.is_empty() {
-            say(diagnostics::draw(&warnings, globals.stderr, columns()).trim_end());
+        if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
+            say(&text);
         }
         let id = args.run_id.map_or_else(new_id, Ok)?;
         let info = RunInfo {

@@ -44,6 +44,10 @@ pub(super) enum Output {
     Json,
     /// One JSON object a line: the events, as they happen.
     Jsonl,
+    /// Findings as a SARIF 2.1.0 log, for code scanning (`validate`).
+    Sarif,
+    /// Findings as workflow commands of GitHub Actions (`validate`).
+    Github,
 }
 
 /// How progress is to be shown.
@@ -157,6 +161,8 @@ impl Output {
             Self::Text => "text",
             Self::Json => "json",
             Self::Jsonl => "jsonl",
+            Self::Sarif => "sarif",
+            Self::Github => "github",
         }
     }
 }

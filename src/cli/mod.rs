@@ -6,6 +6,7 @@
 mod completions;
 mod doctor;
 mod execute;
+mod explain;
 mod graph;
 mod resume;
 mod runs;
@@ -60,6 +61,8 @@ enum Command {
     Resume(resume::Args),
     /// Check workflows and report all findings at once
     Validate(validate::Args),
+    /// Say what the code of a finding means, with an example of wrong and of right
+    Explain(explain::Args),
     /// Draw a workflow
     Graph(graph::Args),
     /// Look at runs
@@ -93,6 +96,7 @@ impl Command {
             Self::Execute(args) => execute::run(args, globals),
             Self::Resume(args) => resume::run(args, globals),
             Self::Validate(args) => validate::run(&args, globals),
+            Self::Explain(args) => explain::run(&args, globals),
             Self::Graph(args) => graph::run(&args, globals),
             Self::Runs(args) => runs::run(args, globals),
             Self::Doctor => doctor::run(globals),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     answer::{self, AnswerFlag},
-    diagnostics,
+    diagnostics::draw_warnings,
     drive::{Begin, Run, block_on},
     error::CliError,
     exit::Exit,
@@ -46,8 +46,8 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with_options(&origin.options);
         let models = loaded.connect(&origin.options)?;
         let (graph, warnings) = loaded.compile(models, &origin.out).map_err(broken)?;
-        if !warnings.is_empty() {
-            say(diagnostics::draw(&warnings, globals.stderr, columns()).trim_end());
+        if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
+            say(&text);
         }
         let engine = Engine::new(graph, checkpointer.clone());
         let (id, name) = (info.id, info.name);

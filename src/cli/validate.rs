@@ -1,15 +1,15 @@
 //! `graphrun validate WORKFLOW…`.
 
-use std::path::PathBuf;
+use std::{env, path::PathBuf};
 
 use super::{
-    diagnostics::{Finding, draw},
+    diagnostics::{Checked, Finding, draw, github, hint, sarif},
     drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     prepare::{check, refuse},
-    terminal::{columns, print_result},
+    terminal::{columns, print_result, say},
     words::count,
 };
 use crate::{diagnostic::Diagnostics, workflow::LoadError};
@@ -26,30 +26,47 @@ pub(super) struct Args {
 
 /// Makes every static check of every workflow; a broken one does not hide the next.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("validate", &[Output::Text, Output::Json])?;
-    let mut exit = Exit::Done;
-    let mut list = Vec::new();
-    let mut text = String::new();
+    let forms = [Output::Text, Output::Json, Output::Sarif, Output::Github];
+    globals.expect_output("validate", &forms)?;
+    let mut checked = Vec::new();
     for path in &args.workflows {
         let findings = match check(path) {
             Ok((_, warnings)) => warnings,
             Err(LoadError::Invalid(findings)) => findings,
             Err(unreadable) => {
                 super::report(&refuse(path, unreadable), globals.stderr);
-                exit = Exit::Usage;
                 continue;
             }
         };
-        if findings.has_errors() || (args.strict && !findings.is_empty()) {
-            exit = Exit::Usage;
-        }
-        text += &draw(&findings, globals.stdout, columns());
-        text.extend([path.display().to_string(), ": ".into(), verdict(&findings), "\n".into()]);
-        list.extend(Finding::all(&findings, path));
+        checked.push(Checked { workflow: path.clone(), findings });
     }
-    let result = if globals.output == Output::Json { to_json(&list)? } else { text };
+    let are_read = checked.len() == args.workflows.len();
+    // Without a current folder paths stay as they were given.
+    let folder = env::current_dir().unwrap_or_default();
+    let result = match globals.output {
+        Output::Json => to_json(&Finding::all(&checked))?,
+        Output::Sarif => to_json(&sarif::log(&checked, &folder, are_read))?,
+        Output::Github => github::commands(&checked, &folder),
+        Output::Text | Output::Jsonl => drawn(&checked, globals),
+    };
     print_result(&result).map_err(CliError::write)?;
-    Ok(exit)
+    if let (Output::Text, Some(hint)) =
+        (globals.output, hint(checked.iter().map(|it| &it.findings)))
+    {
+        say(&format!("{} {hint}", globals.stderr.command("help:")));
+    }
+    let refused = |it: &Checked| it.findings.has_errors() || args.strict && !it.findings.is_empty();
+    let is_fine = are_read && !checked.iter().any(refused);
+    Ok(if is_fine { Exit::Done } else { Exit::Usage })
+}
+
+fn drawn(checked: &[Checked], globals: &Globals) -> String {
+    let mut text = String::new();
+    for Checked { workflow, findings } in checked {
+        text += &draw(findings, globals.stdout, columns());
+        text.extend([workflow.display().to_string(), ": ".into(), verdict(findings), "\n".into()]);
+    }
+    text
 }
 
 fn verdict(findings: &Diagnostics) -> String {

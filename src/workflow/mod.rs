@@ -4,7 +4,6 @@
 //! Start with [`load`]. The way of a file: `reader` → `lower` (with `heads` and `flow`, which say
 //! what may be pointed to and what may be written) → [`Workflow`] → a [`Graph`](crate::graph::Graph).
 
-mod codes;
 mod definition;
 mod expression;
 mod flow;
@@ -34,7 +33,6 @@ use thiserror::Error;
 
 use self::report::Report;
 pub use self::{
-    codes::{CODES, Code, title},
     definition::{
         AgentNode, AskNode, Defaults, NodeDefinition, NodeFactory, NodeKind, RunTestsNode, Runner,
         SandboxSettings, SetNode, TestOutput, Workflow, WriteFilesNode,

@@ -20,13 +20,14 @@ pub(super) struct Args {
 
 /// Prints the events in their order, as lines for people or as they are.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("runs events", &[Output::Text, Output::Json, Output::Jsonl])?;
     let database = globals.database()?;
     let checkpointer = database.open_for(&args.run)?;
     let info = checkpointer.find(&args.run).await?.info;
     let events = checkpointer.events(&info.id, args.after).await?;
     let text = match globals.output {
         Output::Json => to_json(&events)?,
-        Output::Text => {
+        Output::Text | Output::Sarif | Output::Github => {
             let resume = database.command("resume", &info.name);
             let caption = Caption { name: info.name, resume };
             events.iter().map(|it| line(it, &caption) + "\n").collect()

@@ -1,0 +1,120 @@
+//! The codes of findings: each one is used, explained, and shown by an example that is checked.
+//!
+//! A code is a page in `docs/codes` and a line in `diagnostic/codes.rs`. After a change of the pages
+//! `UPDATE=1 cargo test --test codes` writes their list anew.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use graphrun::{
+    compile::compile,
+    diagnostic::{CODES, Code, Diagnostics, Severity, SourceFile},
+    nodes::{Services, factory, registry},
+    workflow::parse,
+};
+
+const PAGES: &str = "docs/codes";
+
+/// Every finding about a workflow, of loading and of compiling it.
+fn findings(text: &str) -> Diagnostics {
+    let file = Arc::new(SourceFile { name: "example.yaml".into(), text: text.to_owned() });
+    let (workflow, mut warnings) = match parse(file, Path::new(PAGES), &registry()) {
+        Ok(loaded) => loaded,
+        Err(findings) => return findings,
+    };
+    let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry()));
+    warnings.extend(missing);
+    match compile((graph, warnings)) {
+        Ok((_, warnings)) => warnings,
+        Err(findings) => findings,
+    }
+}
+
+/// The codes that stand in a text.
+fn codes_in(text: &str) -> BTreeSet<&str> {
+    let code = |at: usize| text.get(at..at + 5).filter(|it| it[2..].parse::<u16>().is_ok());
+    text.match_indices("GR").filter_map(|(at, _)| code(at)).collect()
+}
+
+/// The files below a folder whose names end in this way.
+fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+    let (mut found, mut open) = (Vec::new(), vec![PathBuf::from(folder)]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.to_string_lossy().ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_code_in_the_source_is_in_the_table_and_every_code_of_the_table_is_in_the_source() {
+    let is_table = |it: &PathBuf| it.ends_with("diagnostic/codes.rs");
+    let is_test = |it: &PathBuf| it.ends_with("tests.rs");
+    let sources = files("src", ".rs").into_iter().filter(|it| !is_table(it) && !is_test(it));
+    let mut used = BTreeSet::new();
+    for source in sources {
+        let text = fs::read_to_string(source).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let lines = code.lines().filter(|it| !it.trim_start().starts_with("//"));
+        used.extend(lines.flat_map(codes_in).map(str::to_owned));
+    }
+    let table: BTreeSet<String> = CODES.iter().map(|it| it.as_str().to_owned()).collect();
+    assert_eq!(used, table);
+}
+
+#[test]
+fn every_wrong_example_has_its_mistake_and_no_other() {
+    for code in CODES {
+        let name = code.as_str();
+        let findings = findings(code.wrong());
+        let found: BTreeSet<&str> = findings.in_order().iter().map(|it| it.code).collect();
+        assert_eq!(found, BTreeSet::from([name]), "the wrong example of {name}:\n{findings}");
+        for finding in findings.in_order() {
+            assert!(!finding.labels.is_empty(), "{name} has no place: {findings}");
+            assert_eq!(finding.severity == Severity::Warning, name == "GR018", "{findings}");
+        }
+    }
+}
+
+#[test]
+fn every_right_example_is_another_and_has_no_findings() {
+    for code in CODES {
+        let (name, right) = (code.as_str(), code.right());
+        let findings = findings(right);
+        assert!(findings.is_empty(), "the right example of {name}:\n{findings}");
+        assert_ne!(right, code.wrong(), "{name}");
+    }
+}
+
+#[test]
+fn the_pages_are_those_of_the_table_and_their_list_is_up_to_date() {
+    let mut list = "# The codes of findings\n\n\
+        Each is explained on its page; `graphrun explain GR010` prints the same text. A code never \
+        changes its meaning.\n\n| code | what is wrong |\n|---|---|\n"
+        .to_owned();
+    for code in CODES {
+        let (name, title) = (code.as_str(), code.title());
+        writeln!(list, "| [{name}]({name}.md) | {title} |").unwrap();
+    }
+    let path = Path::new(PAGES).join("README.md");
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, &list).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(written, list, "`UPDATE=1 cargo test --test codes` writes {}", path.display());
+    for page in files(PAGES, ".md").iter().filter(|it| **it != path) {
+        let name = page.file_stem().unwrap().to_str().unwrap();
+        assert!(Code::find(name).is_some(), "{} is not in the table", page.display());
+    }
+}
