@@ -319,6 +319,61 @@ fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
     assert_eq!(hand.rest, Some((Status::Done, None)));
 }
 
+/// What a run that stopped in the middle of a step is told by a graph that it was not saved by.
+fn restored_by(hand: &Hand, graph: CompiledGraph) -> String {
+    let position = hand.saved.position.clone();
+    let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
+    let records = hand.records.clone();
+    let restored = Machine::restore(graph, Limits::default(), run_id(), checkpoint, records);
+    restored.map(drop).expect_err("the graph has changed").to_string()
+}
+
+#[test]
+fn what_was_decided_for_nodes_that_are_gone_is_refused_before_anything_runs() {
+    let graph = |last: &str| {
+        compiled(
+            GraphBuilder::new::<Team>("changed")
+                .node("a", Decided)
+                .node("b", Decided)
+                .node(last, Decided)
+                .entry("a")
+                .entry("b")
+                .then("a", last)
+                .then("b", "end"),
+        )
+    };
+    let mut hand = Hand::start(&graph("report"));
+    let a = hand.open.pop_front().unwrap();
+    hand.finish(&a, noting(&a));
+    let refused = restored_by(&hand, graph("summary"));
+    assert_eq!(refused, "node `report` is to run next, and the workflow has no such node");
+}
+
+#[test]
+fn a_node_that_has_arrived_at_a_join_that_is_gone_is_refused() {
+    let graph = |joins: &str| {
+        compiled(
+            GraphBuilder::new::<Team>("changed")
+                .node("a", Decided)
+                .node("b", Decided)
+                .node("slow", Decided)
+                .node(joins, Decided)
+                .entry("a")
+                .entry("b")
+                .then("b", "slow")
+                .join(["a", "slow"], joins),
+        )
+    };
+    // In the open step the arrival is in a record, after it in the position.
+    let mut hand = Hand::start(&graph("sse"));
+    for _ in 0..2 {
+        let task = hand.open.pop_front().unwrap();
+        hand.finish(&task, noting(&task));
+        let refused = restored_by(&hand, graph("dev"));
+        assert_eq!(refused, "`a` has arrived at `sse`, which does not wait for it");
+    }
+}
+
 #[test]
 fn a_limit_is_routed_once_and_else_rests_the_run() {
     let counting = |limits: Limits| {
