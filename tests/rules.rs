@@ -402,6 +402,76 @@ fn a_limit_is_routed_once_and_else_rests_the_run() {
 }
 
 #[test]
+fn a_limit_takes_back_one_visit_of_a_node_however_often_it_was_sent_to() {
+    let limits =
+        Limits { steps: 3, exhausted: Some(Target::Node(name("flush"))), ..Limits::default() };
+    let graph = compiled(
+        GraphBuilder::new::<Team>("map")
+            .node_with("split", Decided, bounded(9, "fail"))
+            .node("work", Decided)
+            .node("flush", Decided)
+            .entry("split")
+            .route("split", ["work"], |_: &Team| {
+                let to = |input: u32| Dispatch { node: name("work"), input: json!(input) };
+                vec![to(1), to(2), to(3)]
+            })
+            .then("work", "split")
+            .then("flush", "end")
+            .limits(limits),
+    );
+    let visits = std::cell::RefCell::new(BTreeMap::new());
+    Hand::start(&graph).run(
+        |_| 0,
+        |task| {
+            visits.replace(task.visits.as_ref().clone());
+            Ok(noting(task))
+        },
+    );
+    // The second round of work was due when the limit was reached.
+    assert_eq!(visits.into_inner()[&name("work")], 1);
+}
+
+#[test]
+fn what_a_reducer_refuses_is_the_failure_of_its_node_and_can_be_caught() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Book {
+        #[serde(default)]
+        #[schemars(extend("x-merge" = "merge"))]
+        facts: BTreeMap<String, u32>,
+        #[serde(default)]
+        #[schemars(extend("x-merge" = "sum"))]
+        total: u8,
+    }
+    let catch = vec![Catch { kind: None, to: Target::Node(name("repair")) }];
+    let graph = compiled(
+        GraphBuilder::new::<Book>("book")
+            .node_with("write", Decided, Policies { catch, ..Policies::default() })
+            .node("repair", Decided)
+            .entry("write"),
+    );
+    for (field, value) in
+        [("facts", json!([1])), ("facts", json!({"a": "b"})), ("total", json!(200))]
+    {
+        let (state, (status, reason)) = Hand::start(&graph).run(
+            |_| 0,
+            |task| {
+                let update = Update::default();
+                Ok(match task.node.as_str() {
+                    // Twice, as no single write of a sum is too large.
+                    "write" => update
+                        .write(channel(field), value.clone())
+                        .write(channel(field), value.clone())
+                        .into(),
+                    _ => update.write(channel("facts"), json!({"repaired": 1})).into(),
+                })
+            },
+        );
+        assert_eq!((status, reason), (Status::Done, None), "{field}: {value}");
+        assert_eq!(state.get("facts"), Some(&json!({"repaired": 1})), "{field}: {value}");
+    }
+}
+
+#[test]
 fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
     #[derive(Deserialize, JsonSchema)]
     struct Ready {
