@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, RunInfo},
     compile::{CompiledGraph, compile},
@@ -141,6 +142,27 @@ async fn a_node_that_hangs_is_timed_out_tried_again_and_caught() {
     let end = engine(compiled(graph)).run(&()).await.unwrap();
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["late".to_owned()]));
     assert_eq!(calls.load(Ordering::Relaxed), 2);
+}
+
+/// A node that panics before there is a future to poll, as one written without `async fn` may.
+struct PanicsAtOnce;
+
+impl Node for PanicsAtOnce {
+    fn run<'s, 'f>(&'s self, _: NodeContext) -> BoxFuture<'f, Result<Command, NodeError>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        panic!("not even a future")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_before_the_first_await_is_the_failure_of_its_node_too() {
+    let graph = GraphBuilder::new::<Team>("eager").node("eager", PanicsAtOnce).entry("eager");
+    let end = engine(compiled(graph)).run(&()).await.unwrap();
+    let reason = "`eager` failed: the node panicked: not even a future";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some(reason)));
 }
 
 #[tokio::test]
