@@ -496,3 +496,38 @@ async fn a_command_may_go_only_where_it_was_declared_to() {
     let reason = end.reason.unwrap();
     assert!(reason.contains("`here`, which is not declared with `may_go`"), "{reason}");
 }
+#[tokio::test]
+async fn what_is_said_for_a_task_that_is_over_is_not_put_into_the_mouth_of_another() {
+    let (hand_over, reporter) = tokio::sync::oneshot::channel();
+    let hand_over = std::sync::Mutex::new(Some(hand_over));
+    let first = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let hand_over = hand_over.lock().unwrap().take().unwrap();
+        assert!(hand_over.send(ctx.reporter).is_ok());
+        async { noted("first") }
+    });
+    let reporter = tokio::sync::Mutex::new(Some(reporter));
+    let reporter = Arc::new(reporter);
+    let second = node_fn(move |_: Nothing, _| {
+        let reporter = Arc::clone(&reporter);
+        async move {
+            let late = reporter.lock().await.take().unwrap().await.unwrap();
+            late.report(Report::Note { message: "late".into() }).await;
+            noted("second")
+        }
+    });
+    let graph = GraphBuilder::new::<Team>("late")
+        .node("first", first)
+        .node("second", second)
+        .entry("first")
+        .then("first", "second");
+    let mut sink = EventSink::default();
+    let mut told = sink.subscribe();
+    let info = RunInfo::new("late");
+    let stop = Stop::default();
+    engine(compiled(graph)).start(info, Update::default(), sink, &stop).await.unwrap();
+    while let Some(stamped) = told.recv().await {
+        let is_report = matches!(stamped.event, Event::TaskReported { .. });
+        assert!(!is_report, "{stamped:?}");
+    }
+}
+

@@ -229,10 +229,8 @@ impl<'a> Driver<'a> {
     }
 
     async fn tell_report(&mut self, task: TaskId, report: Report) {
-        let index = usize::try_from(task.index).unwrap_or(usize::MAX);
-        let position = self.machine.position();
-        if let Some(activation) = position.frontier.get(index) {
-            let node = activation.node.clone();
+        // A node may have left something behind that still talks once its step is over.
+        if let Some(node) = self.machine.node_of(task).cloned() {
             self.log.tell(Event::TaskReported { task, node, report }).await;
         }
     }

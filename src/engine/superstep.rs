@@ -209,6 +209,11 @@ impl Machine {
         &self.graph
     }
 
+    /// The node of a task of the current step.
+    pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
+        self.index(task).map(|index| &self.position.frontier[index].node)
+    }
+
     /// The questions that wait for an answer, each with a key of its own.
     pub fn open_questions(&self) -> Vec<OpenQuestion> {
         let asked = self.tasks.iter().enumerate().filter_map(|(index, it)| match &it.phase {
