@@ -249,6 +249,41 @@ async fn a_drain_lets_running_nodes_finish_and_starts_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_drained_before_it_starts_starts_no_node() {
+    let engine = engine(team(0, 0));
+    let stop = Stop::default();
+    stop.drain();
+    let info = RunInfo::new("team");
+    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    assert_eq!((end.status, notes(&end.state).len()), (Status::Interrupted, 0));
+}
+
+#[tokio::test]
+async fn what_has_finished_when_the_run_is_stopped_at_once_is_kept() {
+    let (stop, ledger) = (Stop::default(), Ledger::default());
+    let (asked, book) = (stop.clone(), ledger.clone());
+    let stops = node_fn(move |_: Nothing, ctx: NodeContext| {
+        book.done(&ctx);
+        asked.now();
+        async { noted("finished") }
+    });
+    let graph = GraphBuilder::new::<Team>("now")
+        .node("stops", stops)
+        .node("waits", waits(60_000))
+        .entry("stops")
+        .entry("waits");
+    let engine = engine(compiled(graph));
+    let info = RunInfo::new("now");
+    let run = info.id.clone();
+    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    assert_eq!(end.status, Status::Interrupted);
+    let asked_again = Stop::default();
+    asked_again.drain();
+    engine.resume(&run, BTreeMap::new(), EventSink::default(), &asked_again).await.unwrap();
+    assert_eq!(ledger.counts().into_values().collect::<Vec<_>>(), [1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_outlasts_the_grace_is_dropped_and_runs_again() {
     let stop = Stop::default();
     let asked = stop.clone();
@@ -463,40 +498,6 @@ async fn defaults_are_saved_with_the_input_and_survive_a_resume() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_done_cannot_be_resumed() {
-    let engine = engine(team(0, 0));
-    let info = RunInfo::new("team");
-    let run = info.id.clone();
-    engine.start(info, Update::default(), EventSink::default(), &Stop::default()).await.unwrap();
-    let error = resume(&engine, &run, BTreeMap::new()).await.unwrap_err();
-    assert_eq!(error.to_string(), "the run is done already");
-}
-
-#[tokio::test]
-async fn a_command_may_go_only_where_it_was_declared_to() {
-    let goes = |to: &'static str| {
-        node_fn(move |_: Nothing, _| async move {
-            let hop = graphrun::graph::Hop::To(Target::Node(name(to)));
-            let goto = graphrun::graph::Goto::Instead(vec![hop]);
-            Ok::<_, NodeError>(Command { update: Noted { notes: vec!["goes".into()] }, goto })
-        })
-    };
-    let graph = |to: &'static str| {
-        GraphBuilder::new::<Team>("goto")
-            .node("goes", goes(to))
-            .node("here", waits(0))
-            .node("there", waits(0))
-            .entry("goes")
-            .then("goes", "here")
-            .may_go("goes", ["there"])
-    };
-    let end = engine(compiled(graph("there"))).run(&()).await.unwrap();
-    assert_eq!(notes(&end.state), ["goes", "there"]);
-    let end = engine(compiled(graph("here"))).run(&()).await.unwrap();
-    let reason = end.reason.unwrap();
-    assert!(reason.contains("`here`, which is not declared with `may_go`"), "{reason}");
-}
-#[tokio::test]
 async fn what_is_said_for_a_task_that_is_over_is_not_put_into_the_mouth_of_another() {
     let (hand_over, reporter) = tokio::sync::oneshot::channel();
     let hand_over = std::sync::Mutex::new(Some(hand_over));
@@ -531,3 +532,37 @@ async fn what_is_said_for_a_task_that_is_over_is_not_put_into_the_mouth_of_anoth
     }
 }
 
+#[tokio::test]
+async fn a_run_that_is_done_cannot_be_resumed() {
+    let engine = engine(team(0, 0));
+    let info = RunInfo::new("team");
+    let run = info.id.clone();
+    engine.start(info, Update::default(), EventSink::default(), &Stop::default()).await.unwrap();
+    let error = resume(&engine, &run, BTreeMap::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the run is done already");
+}
+
+#[tokio::test]
+async fn a_command_may_go_only_where_it_was_declared_to() {
+    let goes = |to: &'static str| {
+        node_fn(move |_: Nothing, _| async move {
+            let hop = graphrun::graph::Hop::To(Target::Node(name(to)));
+            let goto = graphrun::graph::Goto::Instead(vec![hop]);
+            Ok::<_, NodeError>(Command { update: Noted { notes: vec!["goes".into()] }, goto })
+        })
+    };
+    let graph = |to: &'static str| {
+        GraphBuilder::new::<Team>("goto")
+            .node("goes", goes(to))
+            .node("here", waits(0))
+            .node("there", waits(0))
+            .entry("goes")
+            .then("goes", "here")
+            .may_go("goes", ["there"])
+    };
+    let end = engine(compiled(graph("there"))).run(&()).await.unwrap();
+    assert_eq!(notes(&end.state), ["goes", "there"]);
+    let end = engine(compiled(graph("here"))).run(&()).await.unwrap();
+    let reason = end.reason.unwrap();
+    assert!(reason.contains("`here`, which is not declared with `may_go`"), "{reason}");
+}

@@ -60,7 +60,11 @@ fn check_node(graph: &CompiledGraph, name: &NodeName) -> Result<(), RestoreError
     }
 }
 
-fn check_arrival(graph: &CompiledGraph, from: &NodeName, to: &NodeName) -> Result<(), RestoreError> {
+fn check_arrival(
+    graph: &CompiledGraph,
+    from: &NodeName,
+    to: &NodeName,
+) -> Result<(), RestoreError> {
     if graph.awaited_by(to).contains(from) {
         return Ok(());
     }
