@@ -258,7 +258,7 @@ async fn a_run_that_is_drained_before_it_starts_starts_no_node() {
     assert_eq!((end.status, notes(&end.state).len()), (Status::Interrupted, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_has_finished_when_the_run_is_stopped_at_once_is_kept() {
     let (stop, ledger) = (Stop::default(), Ledger::default());
     let (asked, book) = (stop.clone(), ledger.clone());
@@ -277,9 +277,8 @@ async fn what_has_finished_when_the_run_is_stopped_at_once_is_kept() {
     let run = info.id.clone();
     let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
     assert_eq!(end.status, Status::Interrupted);
-    let asked_again = Stop::default();
-    asked_again.drain();
-    engine.resume(&run, BTreeMap::new(), EventSink::default(), &asked_again).await.unwrap();
+    let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
+    assert_eq!(notes(&end.state), ["finished", "waits"]);
     assert_eq!(ledger.counts().into_values().collect::<Vec<_>>(), [1]);
 }
 
