@@ -426,4 +426,5 @@ fn a_workflow_that_is_gone_cannot_be_resumed() {
     fs::remove_file(copy).unwrap();
     let ended = place.run(["resume", asked.json()["name"].as_str().unwrap()]);
     assert!(ended.code == 6 && ended.stderr.contains("asks.yaml"), "{ended}");
+    assert!(ended.stderr.contains("with the file as it was, it goes on"), "{ended}");
 }
