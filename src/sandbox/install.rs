@@ -116,7 +116,8 @@ pub(super) async fn run_tool(
     mut command: Command,
 ) -> Result<String, PythonError> {
     // The environment is inherited on purpose: it says where pip finds packages.
-    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    // It is a group of its own, so that Ctrl-C, which is for whoever waits for it, does not look like its failure.
+    let running = command.stdin(Stdio::null()).process_group(0).kill_on_drop(true).output();
     let output = tokio::time::timeout(STEP_TIME_MAX, running)
         .await
         .map_err(|_| PythonError::Tool { attempt, detail: "it took too long".to_owned() })?

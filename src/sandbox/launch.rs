@@ -94,6 +94,8 @@ impl Launch {
         let mut command = Command::new(&self.launcher.bwrap);
         command
             .args(self.arguments(&mut descriptors)?)
+            // Ctrl-C is for whoever runs the sandbox. Here it would end the program, and look like its failure.
+            .process_group(0)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(go_inside))
