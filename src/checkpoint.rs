@@ -294,6 +294,14 @@ pub enum CheckpointError {
         /// Why, and what to do.
         reason: String,
     },
+    /// What comes before is not what this process saved: another one has gone on with the run.
+    #[error("could not {action}")]
+    Overtaken {
+        /// What was tried, such as "save step 3".
+        action: String,
+        /// Where the two met.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// The storage underneath failed.
     #[error("could not {action}")]
     Storage {

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, RunInfo},
     compile::{CompiledGraph, compile},
@@ -143,6 +144,27 @@ async fn a_node_that_hangs_is_timed_out_tried_again_and_caught() {
     assert_eq!(calls.load(Ordering::Relaxed), 2);
 }
 
+/// A node that panics before there is a future to poll, as one written without `async fn` may.
+struct PanicsAtOnce;
+
+impl Node for PanicsAtOnce {
+    fn run<'s, 'f>(&'s self, _: NodeContext) -> BoxFuture<'f, Result<Command, NodeError>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        panic!("not even a future")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_before_the_first_await_is_the_failure_of_its_node_too() {
+    let graph = GraphBuilder::new::<Team>("eager").node("eager", PanicsAtOnce).entry("eager");
+    let end = engine(compiled(graph)).run(&()).await.unwrap();
+    let reason = "`eager` failed: the node panicked: not even a future";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some(reason)));
+}
+
 #[tokio::test]
 async fn a_panic_is_the_failure_of_its_node_and_siblings_are_kept() {
     let panics = node_fn(|_: Nothing, ctx: NodeContext| async move {
@@ -224,6 +246,40 @@ async fn a_drain_lets_running_nodes_finish_and_starts_no_other() {
 
     let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
     assert_eq!(notes(&end.state), ["finished all the same", "after"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_drained_before_it_starts_starts_no_node() {
+    let engine = engine(team(0, 0));
+    let stop = Stop::default();
+    stop.drain();
+    let info = RunInfo::new("team");
+    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    assert_eq!((end.status, notes(&end.state).len()), (Status::Interrupted, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_finished_when_the_run_is_stopped_at_once_is_kept() {
+    let (stop, ledger) = (Stop::default(), Ledger::default());
+    let (asked, book) = (stop.clone(), ledger.clone());
+    let stops = node_fn(move |_: Nothing, ctx: NodeContext| {
+        book.done(&ctx);
+        asked.now();
+        async { noted("finished") }
+    });
+    let graph = GraphBuilder::new::<Team>("now")
+        .node("stops", stops)
+        .node("waits", waits(60_000))
+        .entry("stops")
+        .entry("waits");
+    let engine = engine(compiled(graph));
+    let info = RunInfo::new("now");
+    let run = info.id.clone();
+    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    assert_eq!(end.status, Status::Interrupted);
+    let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
+    assert_eq!(notes(&end.state), ["finished", "waits"]);
+    assert_eq!(ledger.counts().into_values().collect::<Vec<_>>(), [1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -438,6 +494,41 @@ async fn defaults_are_saved_with_the_input_and_survive_a_resume() {
     let answers = BTreeMap::from([("more".to_owned(), json!("answered"))]);
     let end = resume(&engine, &run, answers).await.unwrap();
     assert_eq!(notes(&end.state), ["seed", "given", "answered"]);
+}
+
+#[tokio::test]
+async fn what_is_said_for_a_task_that_is_over_is_not_put_into_the_mouth_of_another() {
+    let (hand_over, reporter) = tokio::sync::oneshot::channel();
+    let hand_over = std::sync::Mutex::new(Some(hand_over));
+    let first = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let hand_over = hand_over.lock().unwrap().take().unwrap();
+        assert!(hand_over.send(ctx.reporter).is_ok());
+        async { noted("first") }
+    });
+    let reporter = tokio::sync::Mutex::new(Some(reporter));
+    let reporter = Arc::new(reporter);
+    let second = node_fn(move |_: Nothing, _| {
+        let reporter = Arc::clone(&reporter);
+        async move {
+            let late = reporter.lock().await.take().unwrap().await.unwrap();
+            late.report(Report::Note { message: "late".into() }).await;
+            noted("second")
+        }
+    });
+    let graph = GraphBuilder::new::<Team>("late")
+        .node("first", first)
+        .node("second", second)
+        .entry("first")
+        .then("first", "second");
+    let mut sink = EventSink::default();
+    let mut told = sink.subscribe();
+    let info = RunInfo::new("late");
+    let stop = Stop::default();
+    engine(compiled(graph)).start(info, Update::default(), sink, &stop).await.unwrap();
+    while let Some(stamped) = told.recv().await {
+        let is_report = matches!(stamped.event, Event::TaskReported { .. });
+        assert!(!is_report, "{stamped:?}");
+    }
 }
 
 #[tokio::test]

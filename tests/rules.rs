@@ -319,6 +319,61 @@ fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
     assert_eq!(hand.rest, Some((Status::Done, None)));
 }
 
+/// What a run that stopped in the middle of a step is told by a graph that it was not saved by.
+fn restored_by(hand: &Hand, graph: CompiledGraph) -> String {
+    let position = hand.saved.position.clone();
+    let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
+    let records = hand.records.clone();
+    let restored = Machine::restore(graph, Limits::default(), run_id(), checkpoint, records);
+    restored.map(drop).expect_err("the graph has changed").to_string()
+}
+
+#[test]
+fn what_was_decided_for_nodes_that_are_gone_is_refused_before_anything_runs() {
+    let graph = |last: &str| {
+        compiled(
+            GraphBuilder::new::<Team>("changed")
+                .node("a", Decided)
+                .node("b", Decided)
+                .node(last, Decided)
+                .entry("a")
+                .entry("b")
+                .then("a", last)
+                .then("b", "end"),
+        )
+    };
+    let mut hand = Hand::start(&graph("report"));
+    let a = hand.open.pop_front().unwrap();
+    hand.finish(&a, noting(&a));
+    let refused = restored_by(&hand, graph("summary"));
+    assert_eq!(refused, "node `report` is to run next, and the workflow has no such node");
+}
+
+#[test]
+fn a_node_that_has_arrived_at_a_join_that_is_gone_is_refused() {
+    let graph = |joins: &str| {
+        compiled(
+            GraphBuilder::new::<Team>("changed")
+                .node("a", Decided)
+                .node("b", Decided)
+                .node("slow", Decided)
+                .node(joins, Decided)
+                .entry("a")
+                .entry("b")
+                .then("b", "slow")
+                .join(["a", "slow"], joins),
+        )
+    };
+    // In the open step the arrival is in a record, after it in the position.
+    let mut hand = Hand::start(&graph("sse"));
+    for _ in 0..2 {
+        let task = hand.open.pop_front().unwrap();
+        hand.finish(&task, noting(&task));
+        let refused = restored_by(&hand, graph("dev"));
+        assert_eq!(refused, "`a` has arrived at `sse`, which does not wait for it");
+    }
+}
+
 #[test]
 fn a_limit_is_routed_once_and_else_rests_the_run() {
     let counting = |limits: Limits| {
@@ -344,6 +399,76 @@ fn a_limit_is_routed_once_and_else_rests_the_run() {
     assert_eq!(notes(&state)[4..], ["count", "flush"]);
     let reason = "`flush` ended the run: the limit of 5 steps is reached";
     assert_eq!(rest, (Status::Failed, Some(reason.into())));
+}
+
+#[test]
+fn a_limit_takes_back_one_visit_of_a_node_however_often_it_was_sent_to() {
+    let limits =
+        Limits { steps: 3, exhausted: Some(Target::Node(name("flush"))), ..Limits::default() };
+    let graph = compiled(
+        GraphBuilder::new::<Team>("map")
+            .node_with("split", Decided, bounded(9, "fail"))
+            .node("work", Decided)
+            .node("flush", Decided)
+            .entry("split")
+            .route("split", ["work"], |_: &Team| {
+                let to = |input: u32| Dispatch { node: name("work"), input: json!(input) };
+                vec![to(1), to(2), to(3)]
+            })
+            .then("work", "split")
+            .then("flush", "end")
+            .limits(limits),
+    );
+    let visits = std::cell::RefCell::new(BTreeMap::new());
+    Hand::start(&graph).run(
+        |_| 0,
+        |task| {
+            visits.replace(task.visits.as_ref().clone());
+            Ok(noting(task))
+        },
+    );
+    // The second round of work was due when the limit was reached.
+    assert_eq!(visits.into_inner()[&name("work")], 1);
+}
+
+#[test]
+fn what_a_reducer_refuses_is_the_failure_of_its_node_and_can_be_caught() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Book {
+        #[serde(default)]
+        #[schemars(extend("x-merge" = "merge"))]
+        facts: BTreeMap<String, u32>,
+        #[serde(default)]
+        #[schemars(extend("x-merge" = "sum"))]
+        total: u8,
+    }
+    let catch = vec![Catch { kind: None, to: Target::Node(name("repair")) }];
+    let graph = compiled(
+        GraphBuilder::new::<Book>("book")
+            .node_with("write", Decided, Policies { catch, ..Policies::default() })
+            .node("repair", Decided)
+            .entry("write"),
+    );
+    for (field, value) in
+        [("facts", json!([1])), ("facts", json!({"a": "b"})), ("total", json!(200))]
+    {
+        let (state, (status, reason)) = Hand::start(&graph).run(
+            |_| 0,
+            |task| {
+                let update = Update::default();
+                Ok(match task.node.as_str() {
+                    // Twice, as no single write of a sum is too large.
+                    "write" => update
+                        .write(channel(field), value.clone())
+                        .write(channel(field), value.clone())
+                        .into(),
+                    _ => update.write(channel("facts"), json!({"repaired": 1})).into(),
+                })
+            },
+        );
+        assert_eq!((status, reason), (Status::Done, None), "{field}: {value}");
+        assert_eq!(state.get("facts"), Some(&json!({"repaired": 1})), "{field}: {value}");
+    }
 }
 
 #[test]

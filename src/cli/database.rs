@@ -122,20 +122,25 @@ impl Database {
 impl From<CheckpointError> for CliError {
     fn from(error: CheckpointError) -> Self {
         let exit = match &error {
-            CheckpointError::UnknownRun(_) | CheckpointError::Damaged { .. } => Exit::NotResumable,
+            CheckpointError::UnknownRun(_)
+            | CheckpointError::Damaged { .. }
+            | CheckpointError::Overtaken { .. } => Exit::NotResumable,
             CheckpointError::Exists(_) | CheckpointError::UnknownStep { .. } => Exit::Usage,
             CheckpointError::Unusable { .. } | CheckpointError::Storage { .. } => Exit::Unusable,
         };
         let help = match &error {
             CheckpointError::UnknownRun(_) => Some("`graphrun runs list` shows what there is"),
             CheckpointError::Exists(_) => Some("choose another id, or none: graphrun makes one"),
+            CheckpointError::Overtaken { .. } => Some(
+                "another process goes on with this run; `graphrun runs show` tells how far it is",
+            ),
             _ => None,
         };
         let message = error.to_string();
         let wrapped = match error {
-            CheckpointError::Damaged { source, .. } | CheckpointError::Storage { source, .. } => {
-                Self::new(exit, message).because(source)
-            }
+            CheckpointError::Damaged { source, .. }
+            | CheckpointError::Overtaken { source, .. }
+            | CheckpointError::Storage { source, .. } => Self::new(exit, message).because(source),
             _ => Self::new(exit, message),
         };
         help.into_iter().fold(wrapped, Self::with_help)

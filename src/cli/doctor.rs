@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    error::Error,
     net::{TcpStream, ToSocketAddrs},
     path::Path,
     time::Duration,
@@ -22,6 +23,7 @@ use super::{
     words::{clean, table},
 };
 use crate::{
+    graph::{ErrorKind, Failure},
     llm::{PROVIDERS, Provider},
     sandbox::{Job, Outcome, PythonEnvironment, Sandbox},
 };
@@ -89,9 +91,13 @@ fn sandbox(probed: &Result<Sandbox, crate::sandbox::SandboxError>) -> Check {
 
 /// Makes an environment and runs its interpreter where generated code would run.
 async fn python(sandbox: &Sandbox) -> Check {
-    let environment = match PythonEnvironment::prepare(&[], &cache_dir()).await {
+    let cache = cache_dir();
+    let environment = match PythonEnvironment::prepare(&[], &cache).await {
         Ok(environment) => environment,
-        Err(error) => return Check::bad("python", error.to_string()).help(error.hint()),
+        Err(error) => {
+            let problem = format!("{} (the cache is `{}`)", causes(&error), cache.display());
+            return Check::bad("python", problem).help(error.hint());
+        }
     };
     let job = Job {
         argv: vec![environment.python().to_owned(), "--version".to_owned()],
@@ -103,8 +109,13 @@ async fn python(sandbox: &Sandbox) -> Check {
             Check::good("python", format!("{} in the sandbox", finished.output.trim()))
         }
         Ok(finished) => Check::bad("python", format!("it does not start: {}", finished.output)),
-        Err(error) => Check::bad("python", error.to_string()).help(error.hint()),
+        Err(error) => Check::bad("python", causes(&error)).help(error.hint()),
     }
+}
+
+/// An error with all of its causes, in one line.
+fn causes(error: &dyn Error) -> String {
+    Failure::of(ErrorKind::Sandbox, error).message
 }
 
 /// Which providers have a key, and which servers of this machine take calls. Keys are never shown.
@@ -179,6 +190,7 @@ fn draw(checks: &[Check], paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::SandboxError;
 
     #[test]
     fn a_problem_is_shown_with_its_remedy() {
@@ -191,6 +203,13 @@ mod tests {
         models   missing  no key
         help: models: set OPENAI_API_KEY
         ");
+    }
+
+    #[test]
+    fn a_problem_is_shown_with_its_causes() {
+        let source = std::io::Error::other("permission denied");
+        let error = SandboxError::Io { attempt: "make the cache", source };
+        assert_eq!(causes(&error), "the sandbox failed to make the cache: permission denied");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::{
     terminal::{print_result, say},
 };
 use crate::{
-    checkpoint::{Checkpointer, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, RunInfo},
     engine::{Engine, RunEnd, RunError, Stop},
     event::{EventSink, Status},
     id::RunId,
@@ -176,7 +176,12 @@ impl Run<'_> {
 
     /// An error of the engine, with the way back to the run.
     fn failure(&self, error: RunError) -> CliError {
+        let is_overtaken =
+            matches!(&error, RunError::Checkpoint(CheckpointError::Overtaken { .. }));
         let failure = CliError::from(error);
+        if is_overtaken {
+            return failure;
+        }
         match self.database.command("resume", &self.name) {
             Some(command) => failure.with_help(format!("what was saved can go on: {command}")),
             None => failure,

@@ -105,7 +105,9 @@ impl CliError {
         let mut next = self.source.as_deref().map(|it| it as &dyn Error);
         while let Some(cause) = next.filter(|_| causes.len() < CAUSES_MAX) {
             let text = cause.to_string();
-            if causes.last() != Some(&text) && text != self.message {
+            // SQLite and others say the same again, behind a number.
+            let last = causes.last().unwrap_or(&self.message);
+            if !text.ends_with(last.as_str()) {
                 causes.push(text);
             }
             next = cause.source();
@@ -117,6 +119,25 @@ impl CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_that_says_the_same_again_is_said_once() {
+        let source = io::Error::other("Error code 13: disk is full");
+        let source = Caused { text: "disk is full", source };
+        let error = CliError::usage("cannot save").because(source);
+        assert_eq!(
+            error.draw(Paint::new(false), 80),
+            "error: cannot save\n  because: disk is full"
+        );
+    }
+
+    /// An error with a cause.
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Caused {
+        text: &'static str,
+        source: io::Error,
+    }
 
     #[test]
     fn an_error_shows_its_problems_its_causes_and_a_way_out() {

@@ -66,11 +66,10 @@ pub(super) fn read(
     for flag in flags {
         match flag {
             InputFlag::Text { key, text } => reading.text(key, text),
-            InputFlag::TextFile { key, path } => {
-                if let Some(text) = reading.file(path) {
-                    reading.text(key, &text);
-                }
-            }
+            InputFlag::TextFile { key, path } => match reading.file(path) {
+                Some(text) => reading.text(key, &text),
+                None => reading.unread(key),
+            },
             InputFlag::Fields { path } => reading.fields(path),
         }
     }
@@ -87,6 +86,13 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Notes that a field was given whose value cannot be read.
+    fn unread(&mut self, key: &str) {
+        if let Some(channel) = self.channel(key) {
+            self.put(&channel, None);
+        }
+    }
+
     fn text(&mut self, key: &str, text: &str) {
         let Some(channel) = self.channel(key) else { return };
         let value = read_text(channel.ty(), text)
@@ -261,6 +267,16 @@ mod tests {
             "colour=red",
         ]);
         insta::assert_snapshot!(error.unwrap_err());
+    }
+
+    #[test]
+    fn a_field_whose_file_cannot_be_read_is_not_missing_as_well() {
+        let flags = ["brief=@/no/such/file", "rounds=1", "mode=quick", "tags=[]"];
+        let error = read_flags(&flags).unwrap_err();
+        assert!(
+            error.contains("cannot read `/no/such/file`") && !error.contains("missing"),
+            "{error}"
+        );
     }
 
     #[test]

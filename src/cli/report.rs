@@ -87,12 +87,12 @@ impl RunReport {
         // A task may have several records; among them the order stays.
         records.sort_by_key(|it| it.task);
         let fields = Origin::of(&summary.info).map(|it| it.output).unwrap_or_default();
-        let failed = match summary.status {
-            Status::Failed => records.iter().rev().find_map(|it| failure_kind(&it.outcome)),
-            _ => None,
-        };
+        let is_failed = summary.status == Status::Failed;
+        // A route that led to `fail` leaves nothing to go on with.
+        let is_over = is_failed && position.frontier.is_empty();
+        let resume = database.command("resume", &summary.info.name).filter(|_| !is_over);
         Self {
-            resume: database.command("resume", &summary.info.name),
+            resume,
             run: summary.info.id,
             name: summary.info.name,
             workflow: summary.info.workflow,
@@ -105,7 +105,7 @@ impl RunReport {
             questions: open_questions(&open).into_iter().map(QuestionLine::from).collect(),
             artifacts: artifacts(events),
             by_node: spent_by_node(events),
-            failure: failed,
+            failure: if is_failed { failure_kind(&open) } else { None },
         }
     }
 
@@ -181,11 +181,14 @@ pub(super) fn open_questions(records: &[TaskRecord]) -> Vec<(NodeName, Question)
     open.into_values().collect()
 }
 
-fn failure_kind(outcome: &Outcome) -> Option<ErrorKind> {
-    match outcome {
+/// The kind of the failure that a step rests with: that of its first task whose last word it is.
+fn failure_kind(records: &[TaskRecord]) -> Option<ErrorKind> {
+    let last: BTreeMap<TaskId, &Outcome> =
+        records.iter().map(|it| (it.task, &it.outcome)).collect();
+    last.into_values().find_map(|outcome| match outcome {
         Outcome::Failed { failure } => Some(failure.kind),
         _ => None,
-    }
+    })
 }
 
 /// The named fields that hold a value, in their order; all of them if none is named.
@@ -233,6 +236,13 @@ fn spent_by_node(events: &[Stamped]) -> Vec<(NodeName, Spent)> {
 /// A saved run for the tests of whatever shows one.
 #[cfg(test)]
 pub(super) fn sample(status: &str) -> RunReport {
+    let (saved, records, events) = saved_sample(status);
+    RunReport::new(saved, records, &events, &Database::default())
+}
+
+/// What was saved of a run: one task of it lacked a key before it was given one.
+#[cfg(test)]
+fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
     use serde_json::json;
 
     let task = |step: u64, index: u32| json!({"step": step, "index": index});
@@ -246,7 +256,16 @@ pub(super) fn sample(status: &str) -> RunReport {
     let failed = |kind: &str| json!({"outcome": "failed", "failure": {"kind": kind, "message": "no", "transient": true}});
     let asked = json!({"outcome": "asked", "question": {"key": "help", "prompt": "Go on?",
         "schema": {"enum": ["go_on", "stop"]}}});
-    let open = vec![record(3, 0, "help", 1, 1, asked)];
+    let open = match status {
+        "paused" => vec![record(3, 0, "help", 1, 1, asked)],
+        "failed" => vec![record(3, 0, "qa", 1, 1, failed("rate_limit"))],
+        _ => Vec::new(),
+    };
+    let next = open.iter().map(|it| crate::checkpoint::Activation {
+        node: it.node.clone(),
+        input: crate::graph::Input::State,
+        via: crate::graph::Via::Then { node: NodeName::parse("sse").unwrap() },
+    });
     // In the order they were made, which is not the order in which they were applied.
     let mut records = vec![
         record(1, 1, "ta", 2, 9_100, finished()),
@@ -306,6 +325,7 @@ pub(super) fn sample(status: &str) -> RunReport {
         },
         position: crate::checkpoint::Position {
             step: crate::id::Step(2),
+            frontier: next.collect(),
             spent: serde_json::from_value(
                 json!({"input_tokens": 3000, "output_tokens": 1500, "calls": 3, "cost_usd": null}),
             )
@@ -319,10 +339,10 @@ pub(super) fn sample(status: &str) -> RunReport {
         ]
         .map(|(name, value)| (ChannelName::parse(name).unwrap(), value))
         .into(),
-        records: if status == Status::Paused { open } else { Vec::new() },
+        records: open,
         last_seq: 6,
     };
-    RunReport::new(saved, records, &events, &Database::default())
+    (saved, records, events.into())
 }
 
 #[cfg(test)]
@@ -355,6 +375,18 @@ mod tests {
         assert_eq!(sample("failed").exit(), Exit::Unusable);
         assert_eq!(sample("limit").exit(), Exit::Limit);
         assert_eq!(sample("done").exit(), Exit::Done);
+    }
+
+    #[test]
+    fn a_run_that_a_route_ended_has_failed_and_promises_no_resumption() {
+        let (mut saved, mut records, events) = saved_sample("failed");
+        // The key that was missing once is there; the run went on, to a route that leads to `fail`.
+        saved.position.frontier.clear();
+        saved.records.clear();
+        records.pop();
+        let report = RunReport::new(saved, records, &events, &Database::default());
+        assert_eq!((report.exit(), report.resume), (Exit::Failed, None));
+        assert!(sample("failed").resume.is_some());
     }
 
     #[test]

@@ -42,7 +42,11 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             answer::read(&args.answer, &open_questions(&saved.records))?
         };
         // A workflow that does not load any more is no wrong usage of `resume`.
-        let broken = |error: CliError| error.with_exit(Exit::NotResumable);
+        let broken = |error: CliError| {
+            error.with_exit(Exit::NotResumable).with_help(
+                "the run was started from this file; with the file as it was, it goes on",
+            )
+        };
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with_options(&origin.options);
         let models = loaded.connect(&origin.options)?;
         let (graph, warnings) = loaded.compile(models, &origin.out).map_err(broken)?;

@@ -111,14 +111,23 @@ impl<'a> Driver<'a> {
                     self.queue.clear();
                     self.interrupted_if_idle()
                 }
-                Signal::Now => {
-                    self.tasks.shutdown().await;
-                    Some(interrupted())
-                }
+                Signal::Now => self.stop_at_once().await?,
             };
         }
         let (status, reason) = rest.unwrap_or((Status::Interrupted, None));
         self.finish(status, reason).await
+    }
+
+    /// Drops the running tasks, and keeps what the others have done.
+    async fn stop_at_once(&mut self) -> Result<Option<Rest>, RunError> {
+        while let Some(ended) = self.tasks.try_join_next() {
+            let Ok(event) = ended else { continue };
+            if let Some(rest) = self.take(event).await? {
+                return Ok(Some(rest));
+            }
+        }
+        self.tasks.shutdown().await;
+        Ok(Some(interrupted()))
     }
 
     /// Performs actions in their order, each durable before the next.
@@ -159,6 +168,10 @@ impl<'a> Driver<'a> {
 
     async fn start_queued(&mut self) {
         while self.running < self.engine.limits.concurrency.max(1) {
+            // The signal of a stop comes by and by; from now on nothing starts.
+            if self.stop.drain.is_cancelled() {
+                break;
+            }
             let Some(task) = self.queue.pop_front() else { break };
             let graph = self.machine.graph();
             let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
@@ -229,10 +242,8 @@ impl<'a> Driver<'a> {
     }
 
     async fn tell_report(&mut self, task: TaskId, report: Report) {
-        let index = usize::try_from(task.index).unwrap_or(usize::MAX);
-        let position = self.machine.position();
-        if let Some(activation) = position.frontier.get(index) {
-            let node = activation.node.clone();
+        // A node may have left something behind that still talks once its step is over.
+        if let Some(node) = self.machine.node_of(task).cloned() {
             self.log.tell(Event::TaskReported { task, node, report }).await;
         }
     }

@@ -4,6 +4,7 @@
 //! order, each durable before the next, and tells it what happened; the order in which results
 //! of one step come in makes no difference.
 
+mod fit;
 mod frontier;
 mod protocol;
 mod settle;
@@ -135,10 +136,7 @@ impl Machine {
         checkpoint: Checkpoint,
         records: Vec<TaskRecord>,
     ) -> Result<(Self, Vec<Action>), RestoreError> {
-        let strange = checkpoint.position.frontier.iter().find(|it| graph.node(&it.node).is_none());
-        if let Some(activation) = strange {
-            return Err(RestoreError::Node(activation.node.clone()));
-        }
+        fit::check(&graph, &checkpoint.position, &records)?;
         let mut machine = Self::at(graph, limits, run, checkpoint);
         for record in records {
             let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;
@@ -217,6 +215,11 @@ impl Machine {
     /// The graph it runs.
     pub fn graph(&self) -> &CompiledGraph {
         &self.graph
+    }
+
+    /// The node of a task of the current step.
+    pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
+        self.index(task).map(|index| &self.position.frontier[index].node)
     }
 
     /// The questions that wait for an answer, each with a key of its own.

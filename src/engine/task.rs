@@ -53,7 +53,8 @@ pub(super) async fn attempt(
 
 /// Runs the node within its timeout; a panic becomes its failure.
 async fn guarded(spec: &NodeSpec, ctx: NodeContext) -> Result<crate::graph::Command, NodeError> {
-    let work = AssertUnwindSafe(spec.node.run(ctx)).catch_unwind();
+    // Within a future of ours, so that a node that panics before it makes its own is caught, too.
+    let work = AssertUnwindSafe(async { spec.node.run(ctx).await }).catch_unwind();
     let finished = match spec.policies.timeout {
         Some(timeout) => tokio::time::timeout(timeout, work).await.map_err(|_| {
             let message = format!("not finished within {timeout:?}");

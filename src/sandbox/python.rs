@@ -109,7 +109,10 @@ impl PythonError {
             Self::Cache { .. } => Some(
                 "root's sandboxes run as `nobody`: use a cache that everybody can read, such as /var/cache/graphrun",
             ),
-            Self::Requirement(_) | Self::Tool { .. } | Self::Io { .. } => None,
+            Self::Io { .. } => Some(
+                "check that this user can write the cache; XDG_CACHE_HOME names another place for it",
+            ),
+            Self::Requirement(_) | Self::Tool { .. } => None,
         }
     }
 }

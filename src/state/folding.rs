@@ -128,10 +128,10 @@ impl Folding {
     }
 }
 
-/// Checks a value whose writes were parts of it.
+/// Checks a value whose writes fit, or could not be checked, and which may not fit as a whole.
 fn check_whole(channel: &Channel, value: &Value) -> Result<(), StateError> {
     match channel.reducer() {
-        Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => channel
+        Reducer::Sum | Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => channel
             .validate(value)
             .map_err(|problems| StateError::Value { channel: channel.name().clone(), problems }),
         _ => Ok(()),

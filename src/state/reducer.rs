@@ -79,6 +79,11 @@ impl Reducer {
         !matches!(self, Self::Replace)
     }
 
+    /// Whether a write of the right type may still not go together with the value before it.
+    pub fn may_refuse(&self) -> bool {
+        !matches!(self, Self::Replace | Self::Append | Self::Best { .. })
+    }
+
     /// Folds one write that is not a list of items into the value before it.
     ///
     /// # Errors

@@ -59,6 +59,15 @@ impl Update {
         self
     }
 
+    /// What of it concerns some of the channels.
+    #[must_use]
+    pub fn limited_to(&self, includes: impl Fn(&ChannelName) -> bool) -> Self {
+        Self {
+            clears: self.clears.iter().filter(|it| includes(it)).cloned().collect(),
+            writes: self.writes.iter().filter(|(it, _)| includes(it)).cloned().collect(),
+        }
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.clears.is_empty() && self.writes.is_empty()

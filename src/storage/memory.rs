@@ -67,7 +67,7 @@ impl MemoryStorage {
         let mut runs = self.runs();
         let run = runs.iter_mut().find(|it| it.info.id == *id);
         let run = run.ok_or_else(|| CheckpointError::UnknownRun(id.to_string()))?;
-        change(run).map_err(|refusal| refused(action(), refusal))
+        change(run).map_err(|refusal| refusal.explain(action()))
     }
 }
 
@@ -99,7 +99,7 @@ impl Checkpointer for MemoryStorage {
         };
         check_changes(&commit.changes)
             .and_then(|()| run.check_events(events))
-            .map_err(|refusal| refused(format!("accept run `{}`", info.id), refusal))?;
+            .map_err(|refusal| refusal.explain(format!("accept run `{}`", info.id)))?;
         run.steps.push(commit.clone());
         run.add_events(events);
         runs.push(run);
@@ -277,8 +277,4 @@ fn check_changes(changes: &[Change]) -> Result<(), Refusal> {
         Some(again) => Err(Refusal::ChangedTwice(again.channel.clone())),
         None => Ok(()),
     }
-}
-
-fn refused(action: String, refusal: Refusal) -> CheckpointError {
-    CheckpointError::Storage { action, source: refusal.into() }
 }

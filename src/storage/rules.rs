@@ -34,6 +34,16 @@ pub(super) enum Refusal {
 pub(super) struct NoList(ChannelName);
 
 impl Refusal {
+    /// The error for the caller who tried `action`.
+    pub(super) fn explain(self, action: String) -> CheckpointError {
+        match self {
+            Self::OutOfTurn { .. } | Self::FinishedTwice(_) | Self::EventTwice(_) => {
+                CheckpointError::Overtaken { action, source: self.into() }
+            }
+            Self::ChangedTwice(_) => CheckpointError::Storage { action, source: self.into() },
+        }
+    }
+
     /// Checks that something belongs to the step that comes next.
     pub(super) fn unless_next(last: Step, given: Step) -> Result<(), Self> {
         let next = last.next();

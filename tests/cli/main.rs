@@ -2,7 +2,12 @@
 
 mod program;
 
-use std::{fs, io::Write, net::TcpListener, process::Stdio};
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Stdio,
+};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -390,6 +395,22 @@ fn a_reader_that_went_away_is_no_error() {
     }
 }
 
+/// Reads the call of a model to its end, as a client takes no answer before that, and answers it.
+fn answer(call: &mut TcpStream) {
+    let mut request = BufReader::new(&*call);
+    let mut length = 0;
+    for line in request.by_ref().lines().map(Result::unwrap).take_while(|it| !it.is_empty()) {
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    io::copy(&mut request.take(length), &mut io::sink()).unwrap();
+    let body = json!({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]});
+    let body = body.to_string();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+    write!(call, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+}
+
 #[test]
 fn the_first_signal_lets_what_runs_finish() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -399,10 +420,7 @@ fn the_first_signal_lets_what_runs_finish() {
     let (mut call, _) = provider.accept().unwrap();
     run.signal(Signal::SIGINT);
     run.wait_for("nothing new starts");
-    let body = json!({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]});
-    let body = body.to_string();
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-    write!(call, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    answer(&mut call);
     let (code, object) = run.end();
     assert_eq!(object["trace"][0]["outcome"], "finished", "what ran was dropped");
     assert_eq!((code, &object["state"]["answer"]), (Some(0), &json!("42")));
@@ -429,6 +447,23 @@ fn the_second_signal_leaves_a_run_that_can_go_on() {
 }
 
 #[test]
+fn of_two_processes_that_go_on_with_one_run_the_second_to_save_is_told_so() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::new();
+    let mut first = Running::start(&place, &provider);
+    let (mut call, _) = provider.accept().unwrap();
+    let listed = place.run(["runs", "list", "--output", "json"]);
+    let name = listed.json()[0]["name"].as_str().unwrap().to_owned();
+    // The other process has begun when it finds that the recording has no answer.
+    let other = place.run(["resume", &name, "--replay", "/dev/null"]);
+    assert_eq!(other.code, 5, "{other}");
+    answer(&mut call);
+    first.wait_for("error: could not save");
+    first.wait_for("help: another process goes on with this run");
+    assert_eq!(first.code(), Some(6));
+}
+
+#[test]
 fn every_shell_gets_its_completions() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
@@ -447,6 +482,7 @@ fn a_workflow_that_is_gone_cannot_be_resumed() {
     fs::remove_file(copy).unwrap();
     let ended = place.run(["resume", asked.json()["name"].as_str().unwrap()]);
     assert!(ended.code == 6 && ended.stderr.contains("asks.yaml"), "{ended}");
+    assert!(ended.stderr.contains("with the file as it was, it goes on"), "{ended}");
 }
 
 /// A workflow of so many nodes, one after the other.

@@ -112,6 +112,11 @@ impl Running {
         kill(Pid::from_raw(process), signal).expect("the program runs");
     }
 
+    /// Waits for the end of a program that has no result, and gives back the exit code.
+    pub(crate) fn code(mut self) -> Option<i32> {
+        self.child.wait().expect("the program ends").code()
+    }
+
     /// Waits for the end, and gives back the exit code and the result.
     pub(crate) fn end(mut self) -> (Option<i32>, Value) {
         let stdout = self.child.stdout.take().expect("stdout is a pipe");

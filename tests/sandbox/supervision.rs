@@ -70,6 +70,28 @@ async fn cancelling_ends_every_process_before_it_returns() {
     assert_eq!(leftovers(&marker), [""; 0]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_typed_at_the_terminal_interrupts_nothing_of_a_run() {
+    let marker = marker("group");
+    let sandbox = Sandbox::probe().unwrap();
+    let cancel = CancellationToken::new();
+    let (job, token) = (sleeper(&marker), cancel.clone());
+    let running = tokio::spawn(async move { sandbox.run(&job, &token).await });
+    tokio::task::block_in_place(|| eventually("the program starts", || is_asleep(&marker)));
+    // Ctrl-C goes to the process group in the foreground, which is ours.
+    let ours = nix::unistd::getpgrp();
+    let in_our_group: Vec<String> = leftovers(&marker)
+        .into_iter()
+        .filter(|process| {
+            let id = process.split(' ').next().unwrap().parse().unwrap();
+            nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(id))) == Ok(ours)
+        })
+        .collect();
+    cancel.cancel();
+    assert!(matches!(running.await.unwrap(), Err(SandboxError::Cancelled)));
+    assert_eq!(in_our_group, [""; 0]);
+}
+
 #[tokio::test]
 async fn a_run_that_is_cancelled_before_it_starts_leaves_nothing() {
     let marker = marker("cancelled");

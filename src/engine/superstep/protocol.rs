@@ -128,6 +128,14 @@ pub enum RestoreError {
     /// A node that is to run is not there.
     #[error("node `{0}` is to run next, and the workflow has no such node")]
     Node(NodeName),
+    /// A node has arrived where nothing waits for it.
+    #[error("`{from}` has arrived at `{to}`, which does not wait for it")]
+    Arrival {
+        /// The node that finished.
+        from: NodeName,
+        /// The node that is to wait for it.
+        to: NodeName,
+    },
     /// A value does not fit the state.
     #[error("the saved state does not fit")]
     State(#[from] StateError),

@@ -11,8 +11,8 @@ use crate::{
         Backoff, Command, Edge, ErrorKind, Failure, Goto, Hop, Question, Route, RouteError,
         RouteView, Target,
     },
-    id::{NodeName, TaskId},
-    state::Update,
+    id::{ChannelName, NodeName, TaskId},
+    state::{StateError, Update},
 };
 
 /// The longest wait that a provider can ask for and get.
@@ -28,6 +28,7 @@ impl Machine {
             .graph
             .schema()
             .check(&update)
+            .and_then(|()| self.try_fold(&update))
             .map_err(|error| Failure::of(ErrorKind::Other, &error))
             .and_then(|()| self.decide(&node, &update, goto));
         match decided {
@@ -94,6 +95,18 @@ impl Machine {
         actions
     }
 
+    /// Folds what a reducer may refuse. Refused here, it is the failure of this node, which can be
+    /// caught or tried again; refused with the whole step, it would be a run that never goes on.
+    fn try_fold(&self, update: &Update) -> Result<(), StateError> {
+        let schema = self.graph.schema();
+        let may_refuse = |name: &ChannelName| {
+            schema.channel(name.as_str()).is_some_and(|it| it.reducer().may_refuse())
+        };
+        let own = update.limited_to(may_refuse);
+        let folded = schema.apply(self.state.as_ref().clone(), [&own]);
+        folded.map(drop).map_err(|refused| refused.error)
+    }
+
     /// Where a finished task leads, by its edges and by its own choice.
     fn decide(&self, node: &NodeName, update: &Update, goto: Goto) -> Result<Vec<Hop>, Failure> {
         let (by_edges, chosen) = match goto {
@@ -128,11 +141,7 @@ impl Machine {
 
     /// A route sees the state of the step with the writes of its own task, never of siblings.
     fn ask_route(&self, route: &dyn Route, update: &Update) -> Result<Vec<Hop>, RouteError> {
-        let looks_at = |name| route.reads().is_none_or(|reads| reads.contains(name));
-        let own = Update {
-            clears: update.clears.iter().filter(|it| looks_at(it)).cloned().collect(),
-            writes: update.writes.iter().filter(|(it, _)| looks_at(it)).cloned().collect(),
-        };
+        let own = update.limited_to(|it| route.reads().is_none_or(|reads| reads.contains(it)));
         let visits = &self.visits;
         if own.is_empty() {
             return route.decide(&RouteView { state: &self.state, visits });

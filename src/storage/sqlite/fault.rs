@@ -35,7 +35,7 @@ impl Fault {
     pub(super) fn explain(self, path: &Path, action: String) -> CheckpointError {
         match self {
             Self::Known(error) => error,
-            Self::Refused(refusal) => CheckpointError::Storage { action, source: refusal.into() },
+            Self::Refused(refusal) => refusal.explain(action),
             Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },
             Self::Damaged(how) => damaged(path, &how),
             Self::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),

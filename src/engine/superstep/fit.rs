@@ -1,0 +1,72 @@
+//! Whether what was saved still fits the graph, which may have changed since.
+//!
+//! What was decided before the run stopped is followed without asking again, so every name in it
+//! must still mean something: a run that cannot go on is refused before anything is done.
+
+use super::RestoreError;
+use crate::{
+    checkpoint::{Outcome, Position, TaskRecord},
+    compile::CompiledGraph,
+    graph::{Hop, Target},
+    id::NodeName,
+};
+
+/// Checks what comes next, and what the open step has done so far.
+pub(super) fn check(
+    graph: &CompiledGraph,
+    position: &Position,
+    records: &[TaskRecord],
+) -> Result<(), RestoreError> {
+    for activation in &position.frontier {
+        check_node(graph, &activation.node)?;
+    }
+    for (to, arrived) in &position.joins {
+        arrived.iter().try_for_each(|from| check_arrival(graph, from, to))?;
+    }
+    records.iter().try_for_each(|record| check_record(graph, position, record))
+}
+
+fn check_record(
+    graph: &CompiledGraph,
+    position: &Position,
+    record: &TaskRecord,
+) -> Result<(), RestoreError> {
+    let index = usize::try_from(record.task.index).ok();
+    let activation = index.and_then(|it| position.frontier.get(it));
+    let is_of_the_step = record.task.step == position.step.next();
+    if !is_of_the_step || activation.is_none_or(|it| it.node != record.node) {
+        return Err(RestoreError::Record(record.task));
+    }
+    let hops = match &record.outcome {
+        Outcome::Finished { update, hops } => {
+            graph.schema().check(update)?;
+            hops
+        }
+        Outcome::Caught { hops, .. } => hops,
+        Outcome::Failed { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => return Ok(()),
+    };
+    hops.iter().try_for_each(|hop| match hop {
+        Hop::To(Target::End | Target::Fail) => Ok(()),
+        Hop::To(Target::Node(name)) => check_node(graph, name),
+        Hop::Dispatch(dispatch) => check_node(graph, &dispatch.node),
+        Hop::Join(to) => check_arrival(graph, &record.node, to),
+    })
+}
+
+fn check_node(graph: &CompiledGraph, name: &NodeName) -> Result<(), RestoreError> {
+    match graph.node(name) {
+        Some(_) => Ok(()),
+        None => Err(RestoreError::Node(name.clone())),
+    }
+}
+
+fn check_arrival(
+    graph: &CompiledGraph,
+    from: &NodeName,
+    to: &NodeName,
+) -> Result<(), RestoreError> {
+    if graph.awaited_by(to).contains(from) {
+        return Ok(());
+    }
+    Err(RestoreError::Arrival { from: from.clone(), to: to.clone() })
+}
