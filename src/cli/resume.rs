@@ -49,6 +49,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         };
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with_options(&origin.options);
         let models = loaded.connect(&origin.options)?;
+        loaded.check_out(&origin.out)?;
         let (graph, warnings) = loaded.compile(models, &origin.out).map_err(broken)?;
         if !warnings.is_empty() {
             say(diagnostics::draw(&warnings, globals.stderr, columns()).trim_end());
