@@ -232,6 +232,16 @@ fn a_failed_run_is_exit_1() {
 }
 
 #[test]
+fn a_recording_that_cannot_be_written_is_told_with_its_cause() {
+    let place = Place::new();
+    fs::write(place.path("notes.md"), "the last line has no end").unwrap();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--record", "notes.md"];
+    let refused = place.run_with(args, [("OPENAI_API_KEY", "sk-test")]);
+    assert_eq!(refused.code, 5, "{refused}");
+    assert!(refused.stderr.contains("something else than a recording"), "{refused}");
+}
+
+#[test]
 fn a_run_that_could_not_deliver_is_not_started() {
     let place = Place::new();
     fs::write(place.path("in_the_way"), "").unwrap();
