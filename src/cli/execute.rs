@@ -59,6 +59,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let name = free_name(checkpointer.as_ref()).await?;
         let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
         let origin = Origin::new(&args.workflow, &out, output, args.options)?;
+        loaded.check_out(&origin.out)?;
         let (graph, warnings) = loaded.compile(models, &origin.out)?;
         if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
             say(&text);

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{error::CliError, exit::Exit, origin::RunOptions};
 use crate::{
+    graph::{ErrorKind, Failure},
     id::NodeName,
     llm::{self, ChatModel, ConfigError, ModelError, Recorder, Replay},
     nodes::ModelSource,
@@ -67,7 +68,7 @@ impl Providers {
             None => Ok(Arc::new(client)),
             Some(path) => Recorder::wrap(Arc::new(client), path)
                 .map(|it| Arc::new(it) as Arc<dyn ChatModel>)
-                .map_err(|error| error.to_string()),
+                .map_err(|error| Failure::of(ErrorKind::Recording, &error).message),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! From a path to something that can run: load, check, connect.
 
 use std::{
-    env,
+    env, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+use nix::unistd::{AccessFlags, access};
 
 use super::{error::CliError, exit::Exit, models, origin::RunOptions};
 use crate::{
@@ -12,7 +14,7 @@ use crate::{
     diagnostic::Diagnostics,
     nodes::{self, ModelSource, Services},
     sandbox::{Sandbox, default_cache_dir},
-    workflow::{self, LoadError, NodeKind, Workflow},
+    workflow::{self, LoadError, NodeDefinition, NodeKind, Workflow},
 };
 
 /// A workflow that was read, with the findings that do not keep it from running.
@@ -89,6 +91,30 @@ impl Loaded {
             _ => None,
         });
         models::connect(agents, options)
+    }
+
+    /// Looks, before anything is paid for, whether what the run delivers has a place.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the workflow delivers files and the folder for them cannot be made or written.
+    pub(super) fn check_out(&self, out: &Path) -> Result<(), CliError> {
+        let delivers = |it: &NodeDefinition| matches!(it.kind, NodeKind::WriteFiles(_));
+        if !self.workflow.nodes.values().any(delivers) {
+            return Ok(());
+        }
+        let nearest = out.ancestors().find(|it| it.exists()).unwrap_or(Path::new("/"));
+        let problem = if nearest.is_dir() {
+            access(nearest, AccessFlags::W_OK | AccessFlags::X_OK).err().map(io::Error::from)
+        } else {
+            Some(io::Error::from(io::ErrorKind::NotADirectory))
+        };
+        let Some(problem) = problem else { return Ok(()) };
+        let message =
+            format!("the run writes files, and `{}` cannot be written", nearest.display());
+        Err(CliError::new(Exit::Unusable, message)
+            .because(problem)
+            .with_help("name another folder with `--out`, or mend this one; nothing was started"))
     }
 
     /// Makes the remaining checks; gives the warnings of all of them as well.

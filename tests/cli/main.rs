@@ -227,6 +227,31 @@ fn a_failed_run_is_exit_1() {
 }
 
 #[test]
+fn a_recording_that_cannot_be_written_is_told_with_its_cause() {
+    let place = Place::new();
+    fs::write(place.path("notes.md"), "the last line has no end").unwrap();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--record", "notes.md"];
+    let refused = place.run_with(args, [("OPENAI_API_KEY", "sk-test")]);
+    assert_eq!(refused.code, 5, "{refused}");
+    assert!(refused.stderr.contains("something else than a recording"), "{refused}");
+}
+
+#[test]
+fn a_run_that_could_not_deliver_is_not_started() {
+    let place = Place::new();
+    fs::write(place.path("in_the_way"), "").unwrap();
+    let execute =
+        |out: &str| place.run(["execute", &workflow("delivers"), "-i", "brief=x", "--out", out]);
+    let refused = execute("in_the_way/out");
+    assert_eq!((refused.code, refused.stdout.as_str()), (5, ""), "{refused}");
+    assert!(refused.stderr.contains("in_the_way` cannot be written"), "{refused}");
+    assert!(refused.stderr.contains("`--out`"), "{refused}");
+    let delivered = execute("new/out");
+    assert_eq!(delivered.code, 0, "{delivered}");
+    assert_eq!(fs::read_to_string(place.path("new/out/brief.json")).unwrap(), "\"x\"\n");
+}
+
+#[test]
 fn a_second_run_under_the_same_id_is_exit_2() {
     let place = Place::new();
     let args = ["execute", &workflow("two_steps"), "-i", "brief=x", "--run-id", "mine"];

@@ -304,3 +304,15 @@ fn messages_are_read_as_they_are_written() {
     let message: Message = serde_json::from_value(line.clone()).unwrap();
     assert_eq!(serde_json::to_value(message).unwrap(), line);
 }
+
+#[tokio::test]
+async fn a_file_of_something_else_is_not_recorded_to_and_stays_as_it_is() {
+    let notes = ["# notes\nthe last line has no end", "one line", "{\n  \"a\": 1\n}", "{}x\n"];
+    let model: Arc<dyn ChatModel> = Arc::new(File::new(&[]).load());
+    for text in notes {
+        let file = File::of_text(text);
+        let refused = Recorder::wrap(Arc::clone(&model), &file.path).map(drop);
+        assert!(matches!(refused, Err(RecordingError::Open { .. })), "{text}");
+        assert_eq!(file.text(), text);
+    }
+}

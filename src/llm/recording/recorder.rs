@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use serde_json::{Map, Value};
 
 use super::entry::{RecordingError, write_line};
 use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError, Secret, scrub};
@@ -79,9 +80,13 @@ fn open(path: &Path) -> io::Result<File> {
     }
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
+    if !looks_like_a_recording(&text) {
+        let reason = "it holds something else than a recording, and is left as it is";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let tail = &text[whole..];
-    if serde_json::from_slice::<serde_json::Value>(tail).is_ok() {
+    if serde_json::from_slice::<Value>(tail).is_ok() {
         // A complete line without its end, as editors leave it.
         file.write_all(b"\n")?;
     } else if !tail.is_empty() {
@@ -89,4 +94,13 @@ fn open(path: &Path) -> io::Result<File> {
         file.seek(SeekFrom::End(0))?;
     }
     Ok(file)
+}
+
+/// Whether the first line is an entry, or was cut off in the middle of one.
+fn looks_like_a_recording(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    match text.iter().position(|&byte| byte == b'\n') {
+        Some(end) => serde_json::from_slice::<Map<String, Value>>(&text[..end]).is_ok(),
+        None => text.is_empty() || text.starts_with(b"{\""),
+    }
 }
