@@ -503,6 +503,62 @@ fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
 }
 
 #[test]
+fn a_node_that_was_dispatched_three_times_arrives_at_a_join_once() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("rounds")
+            .node_with(
+                "plan",
+                Decided,
+                Policies { exhausted: Some(Target::End), ..bounded(2, "fail") },
+            )
+            .node("lint", Decided)
+            .node("write", Decided)
+            .node("gather", Decided)
+            .entry("plan")
+            .then("plan", "lint")
+            .route("plan", ["write"], |_: &Team| {
+                let send = |it: u32| Dispatch { node: name("write"), input: json!(it) };
+                (0..3).map(send).collect::<Vec<_>>()
+            })
+            .join(["lint", "write"], "gather")
+            .then("gather", "plan"),
+    );
+    let mut hand = Hand::start(&graph);
+    while hand.rest.is_none() {
+        let task = hand.open.pop_front().unwrap();
+        hand.finish(&task, noting(&task));
+        let left = hand.machine.position().joins.values().flatten().count();
+        assert_eq!(left, 0, "an arrival of this round would count for the next");
+    }
+    assert_eq!(hand.rest.unwrap(), (Status::Done, None));
+    assert_eq!(notes(hand.machine.state()).iter().filter(|it| *it == "gather").count(), 2);
+}
+
+#[test]
+fn a_join_that_nothing_can_complete_any_more_fails_the_run() {
+    let leaves =
+        Policies { catch: vec![Catch { kind: None, to: Target::End }], ..Policies::default() };
+    let graph = compiled(
+        GraphBuilder::new::<Team>("starved")
+            .node("qc", Decided)
+            .node_with("ta", Decided, leaves)
+            .node("sse", Decided)
+            .entry("qc")
+            .entry("ta")
+            .join(["qc", "ta"], "sse"),
+    );
+    let (state, (status, reason)) = Hand::start(&graph).run(
+        |_| 0,
+        |task| match task.node.as_str() {
+            "ta" => Err(Failure::new(ErrorKind::Other, "no luck")),
+            _ => Ok(noting(task)),
+        },
+    );
+    assert_eq!((notes(&state), status), (vec!["qc".to_owned()], Status::Failed));
+    assert_eq!(reason.unwrap(), "`sse` waits for `ta`, and nothing is left to run");
+}
+
+#[test]
 fn a_write_that_does_not_fit_is_the_failure_of_its_node() {
     let graph = compiled(GraphBuilder::new::<Team>("bad").node("bad", Decided).entry("bad"));
     let (_, (status, reason)) = Hand::start(&graph)

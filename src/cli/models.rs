@@ -64,10 +64,11 @@ impl Providers {
 
     fn client(model: &str, options: &RunOptions) -> Result<Arc<dyn ChatModel>, String> {
         let client = llm::from_env(model).map_err(|error: ConfigError| error.to_string())?;
+        let key = client.key().clone();
         match &options.record {
             None => Ok(Arc::new(client)),
             Some(path) => Recorder::wrap(Arc::new(client), path)
-                .map(|it| Arc::new(it) as Arc<dyn ChatModel>)
+                .map(|it| Arc::new(it.hiding(key)) as Arc<dyn ChatModel>)
                 .map_err(|error| Failure::of(ErrorKind::Recording, &error).message),
         }
     }

@@ -113,13 +113,8 @@ impl RunReport {
     pub(super) fn exit(&self) -> Exit {
         match self.failure {
             // The work did not fail: what it needs is not there. Once it is, the run can go on.
-            Some(
-                ErrorKind::Credentials
-                | ErrorKind::Provider
-                | ErrorKind::RateLimit
-                | ErrorKind::Sandbox
-                | ErrorKind::Recording,
-            ) => Exit::Unusable,
+            Some(kind) if kind.is_for_the_operator() => Exit::Unusable,
+            Some(ErrorKind::Provider | ErrorKind::RateLimit) => Exit::Unusable,
             _ => Exit::of(self.status),
         }
     }

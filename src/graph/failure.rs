@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Sandbox,
     /// A recording has no answer to a request, or could not be written.
     Recording,
+    /// Files could not be written where they were to go.
+    Delivery,
     /// The node panicked.
     Panic,
     /// Anything else.
@@ -101,7 +103,7 @@ impl From<Failure> for NodeError {
 
 impl ErrorKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Timeout,
         Self::RateLimit,
         Self::Provider,
@@ -111,6 +113,7 @@ impl ErrorKind {
         Self::Tool,
         Self::Sandbox,
         Self::Recording,
+        Self::Delivery,
         Self::Panic,
         Self::Other,
     ];
@@ -118,9 +121,9 @@ impl ErrorKind {
     /// Whether it is the operator who can mend it, and not the run.
     ///
     /// A route for `any` failure does not catch these: the run rests where it is, and goes on once
-    /// there is a key, a sandbox or a recording that fits.
+    /// there is a key, a sandbox, a recording that fits, or room on the disk.
     pub fn is_for_the_operator(self) -> bool {
-        matches!(self, Self::Credentials | Self::Sandbox | Self::Recording)
+        matches!(self, Self::Credentials | Self::Sandbox | Self::Recording | Self::Delivery)
     }
 
     /// The word a workflow uses for it.
@@ -135,6 +138,7 @@ impl ErrorKind {
             Self::Tool => "tool",
             Self::Sandbox => "sandbox",
             Self::Recording => "recording",
+            Self::Delivery => "delivery",
             Self::Panic => "panic",
             Self::Other => "other",
         }

@@ -132,6 +132,7 @@ pub struct OpenAiCompatible {
     name: String,
     model: String,
     profile: Profile,
+    key: Secret,
     /// The forms of output that were rejected, by model: what to start with from now on.
     learnt: Mutex<BTreeMap<String, OutputMode>>,
 }
@@ -178,8 +179,14 @@ impl OpenAiCompatible {
             name: format!("{}/{model}", profile.provider),
             model,
             profile,
+            key: api_key,
             learnt: Mutex::default(),
         })
+    }
+
+    /// The key it sends, for whoever must keep it out of what they write.
+    pub fn key(&self) -> &Secret {
+        &self.key
     }
 
     /// Makes one request.

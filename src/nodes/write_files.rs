@@ -9,7 +9,7 @@ use super::{Services, expression_view, prompt_view};
 use crate::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
-    sandbox::{self, SourceFile},
+    sandbox::{self, SourceFile, WriteError},
     workflow::WriteFilesNode,
 };
 
@@ -78,7 +78,12 @@ async fn deliver(folder: PathBuf, files: Vec<SourceFile>) -> Result<Vec<PathBuf>
     let written =
         tokio::task::spawn_blocking(move || sandbox::write_files(Path::new(&folder), &files));
     written.await?.map_err(|error| {
-        let failure = Failure::of(ErrorKind::Other, &error);
+        // What a model named wrongly is the work's failure; a folder that cannot be written is not.
+        let kind = match error {
+            WriteError::Refused(_) => ErrorKind::Other,
+            _ => ErrorKind::Delivery,
+        };
+        let failure = Failure::of(kind, &error);
         let message = format!("the files could not be delivered to {shown}: {}", failure.message);
         NodeError::from(Failure { message, ..failure })
     })

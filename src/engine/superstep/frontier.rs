@@ -32,14 +32,21 @@ pub(super) fn next_frontier(
             }
         }
     }
-    let mut next =
-        Next { graph, position: &mut position, reached: BTreeMap::new(), sent: Vec::new() };
+    let mut next = Next {
+        graph,
+        position: &mut position,
+        reached: BTreeMap::new(),
+        sent: Vec::new(),
+        arrived: BTreeMap::new(),
+    };
     for (record, activation) in records.iter().zip(&before.frontier) {
         next.follow(record, activation);
     }
+    next.complete_joins();
     let Next { reached, sent, .. } = next;
     fill(&mut position, reached, sent);
 
+    position.failure = position.failure.take().or_else(|| starved(graph, &position));
     if position.failure.is_some() {
         position.frontier.clear();
     } else if !position.frontier.is_empty() && position.limit.is_none() {
@@ -54,6 +61,8 @@ struct Next<'a> {
     position: &'a mut Position,
     reached: BTreeMap<NodeName, Via>,
     sent: Vec<(Dispatch, Via)>,
+    /// The nodes that wait, by what arrived last in this step.
+    arrived: BTreeMap<NodeName, Via>,
 }
 
 impl Next<'_> {
@@ -95,11 +104,21 @@ impl Next<'_> {
     }
 
     fn arrive(&mut self, name: &NodeName, from: &NodeName, via: &Via) {
-        let arrived = self.position.joins.entry(name.clone()).or_default();
-        arrived.insert(from.clone());
-        if arrived.len() == self.graph.awaited_by(name).len() {
-            self.position.joins.remove(name);
-            self.reach(name.clone(), via.clone());
+        self.position.joins.entry(name.clone()).or_default().insert(from.clone());
+        self.arrived.insert(name.clone(), via.clone());
+    }
+
+    /// Reaches the nodes whose waiting is over.
+    ///
+    /// Only once the whole step has arrived: a node that was dispatched three times arrives three
+    /// times, and what comes after the last one needed must not count for the next round.
+    fn complete_joins(&mut self) {
+        for (name, via) in std::mem::take(&mut self.arrived) {
+            let arrived = self.position.joins.get(&name).map_or(0, BTreeSet::len);
+            if arrived == self.graph.awaited_by(&name).len() {
+                self.position.joins.remove(&name);
+                self.reach(name, via);
+            }
         }
     }
 
@@ -134,6 +153,18 @@ impl Next<'_> {
         };
         self.position.failure.get_or_insert(reason);
     }
+}
+
+/// A run in which nothing is left to do while a node still waits has not done what it was to do.
+fn starved(graph: &CompiledGraph, position: &Position) -> Option<String> {
+    let (name, arrived) = position.joins.iter().next().filter(|_| position.frontier.is_empty())?;
+    let missing: Vec<String> = graph
+        .awaited_by(name)
+        .iter()
+        .filter(|it| !arrived.contains(*it))
+        .map(|it| format!("`{it}`"))
+        .collect();
+    Some(format!("`{name}` waits for {}, and nothing is left to run", missing.join(", ")))
 }
 
 /// Nodes that were reached, once each and by name, then dispatches in the order they were sent.
