@@ -347,6 +347,27 @@ fn a_limit_is_routed_once_and_else_rests_the_run() {
 }
 
 #[test]
+fn what_a_limit_keeps_from_running_was_no_visit_whatever_was_dispatched() {
+    let exhausted = Some(Target::Node(name("flush")));
+    let graph = compiled(
+        GraphBuilder::new::<Team>("spread")
+            .node_with("work", Decided, bounded(9, "fail"))
+            .node("flush", Decided)
+            .entry("work")
+            .route("work", ["work", "end"], |_: &Team| {
+                vec![Dispatch { node: name("work"), input: json!(1) }; 2]
+            })
+            .then("flush", "fail")
+            .limits(Limits { steps: 3, exhausted, ..Limits::default() }),
+    );
+    let mut hand = Hand::start(&graph);
+    while let Some(task) = hand.open.pop_front() {
+        hand.finish(&task, noting(&task));
+    }
+    assert_eq!(hand.machine.position().visits[&name("work")], 3);
+}
+
+#[test]
 fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
     #[derive(Deserialize, JsonSchema)]
     struct Ready {

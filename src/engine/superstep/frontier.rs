@@ -1,6 +1,6 @@
 //! What runs next: hops, joins, bounds and limits make the frontier of the next step.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use crate::{
     checkpoint::{Activation, Outcome, Position, TaskRecord},
@@ -161,9 +161,10 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) 
         return;
     };
     position.limit = Some(error.clone());
-    for activation in std::mem::take(&mut position.frontier) {
-        // It was counted when it was reached, and does not run.
-        let visits = position.visits.entry(activation.node).or_default();
+    let dropped = std::mem::take(&mut position.frontier).into_iter().map(|it| it.node);
+    for node in dropped.collect::<BTreeSet<_>>() {
+        // It was counted when it was reached, once whatever was dispatched, and does not run.
+        let visits = position.visits.entry(node).or_default();
         *visits = visits.saturating_sub(1);
     }
     match target {

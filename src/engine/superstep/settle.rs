@@ -115,6 +115,12 @@ impl Machine {
                 }
             }
         }
+        if !by_edges && chosen.is_empty() && !may.contains(&Target::End) {
+            let message = format!(
+                "`{node}` chose to end its branch, which is not declared with `may_go` to `end`"
+            );
+            return Err(Failure::new(ErrorKind::Other, message));
+        }
         if let Some(hop) = chosen.iter().find(|it| !may.contains(&it.target())) {
             let message = format!(
                 "`{node}` chose to go to `{}`, which is not declared with `may_go`",
