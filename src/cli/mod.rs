@@ -7,6 +7,7 @@ mod completions;
 mod doctor;
 mod execute;
 mod graph;
+mod plan;
 mod resume;
 mod runs;
 mod validate;
@@ -60,6 +61,8 @@ enum Command {
     Resume(resume::Args),
     /// Check workflows and report all findings at once
     Validate(validate::Args),
+    /// Say what a run can take at most, and which bounds say so
+    Plan(plan::Args),
     /// Draw a workflow
     Graph(graph::Args),
     /// Look at runs
@@ -93,6 +96,7 @@ impl Command {
             Self::Execute(args) => execute::run(args, globals),
             Self::Resume(args) => resume::run(args, globals),
             Self::Validate(args) => validate::run(&args, globals),
+            Self::Plan(args) => plan::run(&args, globals),
             Self::Graph(args) => graph::run(&args, globals),
             Self::Runs(args) => runs::run(args, globals),
             Self::Doctor => doctor::run(globals),
@@ -147,6 +151,7 @@ mod tests {
             "graphrun resume",
             "graphrun resume x --answer key",
             "graphrun validate",
+            "graphrun plan",
             "graphrun runs state x@last",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
