@@ -542,6 +542,24 @@ async fn a_run_that_is_done_cannot_be_resumed() {
 }
 
 #[tokio::test]
+async fn a_command_ends_its_branch_only_where_it_was_declared_to() {
+    let ends = || {
+        node_fn(|_: Nothing, _| async {
+            let goto = graphrun::graph::Goto::Instead(Vec::new());
+            Ok::<_, NodeError>(Command { update: Noted { notes: vec!["ends".into()] }, goto })
+        })
+    };
+    let graph = || {
+        GraphBuilder::new::<Team>("goto").node("ends", ends()).entry("ends").then("ends", "fail")
+    };
+    let end = engine(compiled(graph().may_go("ends", ["end"]))).run(&()).await.unwrap();
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["ends".to_owned()]));
+    let end = engine(compiled(graph())).run(&()).await.unwrap();
+    let reason = end.reason.unwrap();
+    assert!(reason.contains("which is not declared with `may_go` to `end`"), "{reason}");
+}
+
+#[tokio::test]
 async fn a_command_may_go_only_where_it_was_declared_to() {
     let goes = |to: &'static str| {
         node_fn(move |_: Nothing, _| async move {

@@ -1,6 +1,9 @@
 //! The rules of a super-step, driven by hand: no runtime, no clock, no storage.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use graphrun::{
     checkpoint::{Checkpoint, Commit, TaskRecord},
@@ -8,8 +11,9 @@ use graphrun::{
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Spent, Status},
     graph::{
-        Backoff, Catch, Command, Dispatch, ErrorKind, Failure, GraphBuilder, Input, Limits, Node,
-        NodeContext, NodeError, Policies, Question, Target, Via,
+        Backoff, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Hop,
+        Input, Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError,
+        RouteView, Spread, Target, Via, Way,
     },
     id::{ChannelName, NodeName, RunId},
     state::{State, Update},
@@ -566,6 +570,111 @@ fn a_write_that_does_not_fit_is_the_failure_of_its_node() {
     assert_eq!(status, Status::Failed);
     let reason = reason.unwrap();
     assert!(reason.starts_with("`bad` failed: `round` does not take this value"), "{reason}");
+}
+
+#[test]
+fn what_a_limit_keeps_from_running_was_no_visit_whatever_was_dispatched() {
+    let exhausted = Some(Target::Node(name("flush")));
+    let graph = compiled(
+        GraphBuilder::new::<Team>("spread")
+            .node_with("work", Decided, bounded(9, "fail"))
+            .node("flush", Decided)
+            .entry("work")
+            .route("work", ["work", "end"], |_: &Team| {
+                vec![Dispatch { node: name("work"), input: json!(1) }; 2]
+            })
+            .then("flush", "fail")
+            .limits(Limits { steps: 3, exhausted, ..Limits::default() }),
+    );
+    let mut hand = Hand::start(&graph);
+    while let Some(task) = hand.open.pop_front() {
+        hand.finish(&task, noting(&task));
+    }
+    assert_eq!(hand.machine.position().visits[&name("work")], 3);
+}
+
+#[test]
+fn only_edges_arrive_at_a_join() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("early")
+            .node("a", Decided)
+            .node("b", Decided)
+            .node("both", Decided)
+            .entry("a")
+            .entry("b")
+            .join(["a", "b"], "both")
+            .may_go("a", ["both"]),
+    );
+    let twice =
+        Command { update: Update::default(), goto: Goto::Also(vec![Hop::Join(name("both"))]) };
+    let (_, (status, reason)) = Hand::start(&graph).run(|_| 0, |_| Ok(twice.clone()));
+    let expected = "`a` failed: `a` chose to go to `both`, which is not declared with `may_go`";
+    assert_eq!((status, reason.as_deref()), (Status::Failed, Some(expected)));
+}
+
+/// A route that declares less than it takes.
+#[derive(Debug)]
+struct Sly {
+    spread: Spread,
+    ways: Vec<Way>,
+    takes: Vec<Hop>,
+}
+
+impl Route for Sly {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(&[])
+    }
+
+    fn spread(&self) -> Spread {
+        self.spread
+    }
+
+    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        Ok(self.takes.clone())
+    }
+}
+
+#[test]
+fn a_route_takes_no_more_than_it_declares() {
+    let (a, b) = (|| Hop::To(Target::Node(name("a"))), || Hop::To(Target::Node(name("b"))));
+    let item = || Hop::Dispatch(Dispatch { node: name("a"), input: json!(1) });
+    let ends = |spread, takes: &[Hop]| {
+        let (mut graph, findings) = GraphBuilder::new::<Team>("sly")
+            .node("start", Decided)
+            .node("a", Decided)
+            .node("b", Decided)
+            .node("c", Decided)
+            .entry("start")
+            .entry("c")
+            .build();
+        let way = |to: &str| Way { to: Target::Node(name(to)), label: None };
+        let route = Sly { spread, ways: vec![way("a"), way("b")], takes: takes.to_vec() };
+        let from = name("start");
+        graph.edges.push(Edge::Route { from, route: Arc::new(route), place: None });
+        let graph = compile((graph, findings)).unwrap().0;
+        Hand::start(&graph).run(|_| 0, |task| Ok(noting(task))).1
+    };
+    let done = (Status::Done, None);
+    assert_eq!(ends(Spread::One, &[b()]), done);
+    assert_eq!(ends(Spread::Several, &[a(), b()]), done);
+    assert_eq!(ends(Spread::Items, &[item(), item(), b()]), done);
+    let c = Hop::To(Target::Node(name("c")));
+    for (spread, takes, chose) in [
+        (Spread::One, vec![a(), b()], "b"),
+        (Spread::One, vec![item()], "a"),
+        (Spread::Several, vec![b(), item()], "a"),
+        (Spread::Items, vec![c], "c"),
+        (Spread::Items, vec![Hop::Join(name("b"))], "b"),
+    ] {
+        let (status, reason) = ends(spread, &takes);
+        let expected =
+            format!("`start` failed: the route chose `{chose}`, which it had not declared");
+        assert_eq!((status, reason), (Status::Failed, Some(expected)));
+    }
 }
 
 proptest! {

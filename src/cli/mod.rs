@@ -8,6 +8,7 @@ mod doctor;
 mod execute;
 mod explain;
 mod graph;
+mod plan;
 mod resume;
 mod runs;
 mod validate;
@@ -63,6 +64,8 @@ enum Command {
     Validate(validate::Args),
     /// Say what the code of a finding means, with an example of wrong and of right
     Explain(explain::Args),
+    /// Say what a run can take at most, and which bounds say so
+    Plan(plan::Args),
     /// Draw a workflow
     Graph(graph::Args),
     /// Look at runs
@@ -97,6 +100,7 @@ impl Command {
             Self::Resume(args) => resume::run(args, globals),
             Self::Validate(args) => validate::run(&args, globals),
             Self::Explain(args) => explain::run(&args, globals),
+            Self::Plan(args) => plan::run(&args, globals),
             Self::Graph(args) => graph::run(&args, globals),
             Self::Runs(args) => runs::run(args, globals),
             Self::Doctor => doctor::run(globals),
@@ -151,6 +155,7 @@ mod tests {
             "graphrun resume",
             "graphrun resume x --answer key",
             "graphrun validate",
+            "graphrun plan",
             "graphrun runs state x@last",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);

@@ -5,12 +5,14 @@
 
 mod bounds;
 mod checks;
+mod envelope;
 mod flow;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use petgraph::graphmap::DiGraphMap;
 
+pub use self::envelope::{Cause, Envelope, NodeEnvelope, Why};
 use crate::{
     diagnostic::Diagnostics,
     graph::{Edge, Graph, NodeSpec, Target},

@@ -25,7 +25,7 @@ pub enum Goto {
     Edges,
     /// They do, and these run as well.
     Also(Vec<Hop>),
-    /// They do not; only these run.
+    /// They do not; only these run. None at all is the same as [`Target::End`], and declared as such.
     Instead(Vec<Hop>),
 }
 

@@ -21,5 +21,5 @@ pub use self::{
     node::{Contract, Node, Read, node_fn},
     policy::{Backoff, Catch, Limits, Policies},
     question::Question,
-    route::{Route, RouteError, RouteView, Way, route_fn},
+    route::{Route, RouteError, RouteView, Spread, Way, route_fn},
 };

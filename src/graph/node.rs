@@ -35,6 +35,13 @@ pub trait Node: Send + Sync {
         Contract::default()
     }
 
+    /// The most calls of models that one attempt makes, so that the worst case is known.
+    ///
+    /// `None` if it does not say, which is not the same as none.
+    fn calls_max(&self) -> Option<u64> {
+        None
+    }
+
     /// The word for this kind of node in drawings and messages.
     fn kind(&self) -> &'static str {
         "node"

@@ -23,6 +23,13 @@ pub trait Route: fmt::Debug + Send + Sync {
     /// The channels it looks at; `None` if it may look at any.
     fn reads(&self) -> Option<&[ChannelName]>;
 
+    /// How many of its ways it takes at once, so that the worst case is known.
+    ///
+    /// The default claims nothing.
+    fn spread(&self) -> Spread {
+        Spread::Items
+    }
+
     /// Decides.
     ///
     /// # Errors
@@ -38,6 +45,17 @@ pub struct Way {
     pub to: Target,
     /// The condition in words, for drawings.
     pub label: Option<String>,
+}
+
+/// How many of its ways a route takes at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spread {
+    /// One at most.
+    One,
+    /// Any of them together, each once.
+    Several,
+    /// Any of them together, each as often as there are items to dispatch.
+    Items,
 }
 
 /// What a route sees.
@@ -59,7 +77,7 @@ pub enum RouteError {
     #[error("the writes before the route cannot be folded")]
     State(#[source] StateError),
     /// The route named something that it had not declared.
-    #[error("the route chose `{0}`, which is not among its targets")]
+    #[error("the route chose `{0}`, which it had not declared")]
     Undeclared(String),
     /// An expression could not be evaluated.
     #[error("the condition `{expression}` failed: {reason}")]
@@ -109,6 +127,10 @@ where
         self.reads.as_deref()
     }
 
+    fn spread(&self) -> Spread {
+        C::SPREAD
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
         (self.choose)(&view.state.read::<S>()?).into_hops(&self.ways)
     }
@@ -122,6 +144,9 @@ impl<F, S, C> fmt::Debug for RouteFn<F, S, C> {
 
 /// What a route function may return.
 pub trait Choice {
+    /// How many ways it takes at once.
+    const SPREAD: Spread = Spread::Items;
+
     /// The hops, each to one of the declared ways.
     ///
     /// # Errors
@@ -131,6 +156,8 @@ pub trait Choice {
 }
 
 impl Choice for &str {
+    const SPREAD: Spread = Spread::One;
+
     fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError> {
         let declared = ways.iter().find(|it| it.to.to_string() == self);
         match declared {
@@ -151,6 +178,11 @@ impl Choice for Dispatch {
 }
 
 impl<C: Choice> Choice for Vec<C> {
+    const SPREAD: Spread = match C::SPREAD {
+        Spread::One => Spread::Several,
+        several => several,
+    };
+
     fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError> {
         let mut hops = Vec::new();
         for choice in self {

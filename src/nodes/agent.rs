@@ -133,6 +133,13 @@ impl Node for Agent {
         Contract { reads: None, writes: Some(self.definition.writes.clone()) }
     }
 
+    /// Every model may be asked, and each may answer its last repair with a failure that the next
+    /// one is to make good.
+    fn calls_max(&self) -> Option<u64> {
+        let models = u64::try_from(self.definition.models.len()).unwrap_or(u64::MAX);
+        Some(models.saturating_mul(1 + u64::from(self.definition.repairs_max)))
+    }
+
     fn kind(&self) -> &'static str {
         "agent"
     }

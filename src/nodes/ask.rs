@@ -55,6 +55,10 @@ impl Node for Ask {
         Contract { reads: None, writes: Some(self.0.writes.iter().cloned().collect()) }
     }
 
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn kind(&self) -> &'static str {
         "ask"
     }

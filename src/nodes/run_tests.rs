@@ -107,6 +107,10 @@ impl Node for RunTests {
         Contract { reads: None, writes: Some(writes) }
     }
 
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn kind(&self) -> &'static str {
         "run_tests"
     }

@@ -35,6 +35,10 @@ impl Node for Set {
         Contract { reads: None, writes: Some(writes) }
     }
 
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn kind(&self) -> &'static str {
         "set"
     }

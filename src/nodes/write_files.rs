@@ -67,6 +67,10 @@ impl Node for WriteFiles {
         Contract { reads: None, writes: Some(Vec::new()) }
     }
 
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn kind(&self) -> &'static str {
         "write_files"
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{EvaluateError, Expression, ExpressionView};
 use crate::{
-    graph::{Hop, Route, RouteError, RouteView, Target, Way},
+    graph::{Hop, Route, RouteError, RouteView, Spread, Target, Way},
     id::ChannelName,
 };
 
@@ -66,6 +66,10 @@ impl Route for Cases {
         Some(&self.reads)
     }
 
+    fn spread(&self) -> Spread {
+        spread(self.tried.iter().map(|it| &it.to))
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
         for case in &self.tried {
             let holds = match &case.when {
@@ -93,6 +97,10 @@ impl Route for Match {
         Some(self.on.reads())
     }
 
+    fn spread(&self) -> Spread {
+        spread(self.arms.values())
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
         let value = evaluated(&self.on, view)?;
         let word = match &value {
@@ -106,6 +114,11 @@ impl Route for Match {
 
 fn ways(to: &[Target], label: &str) -> Vec<Way> {
     to.iter().map(|to| Way { to: to.clone(), label: Some(label.to_owned()) }).collect()
+}
+
+/// One case or arm is taken, with all of its targets.
+fn spread<'a>(mut choices: impl Iterator<Item = &'a Vec<Target>>) -> Spread {
+    if choices.all(|it| it.len() < 2) { Spread::One } else { Spread::Several }
 }
 
 fn hops(to: &[Target]) -> Vec<Hop> {

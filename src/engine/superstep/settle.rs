@@ -9,7 +9,7 @@ use crate::{
     checkpoint::{Outcome, TaskRecord},
     graph::{
         Backoff, Command, Edge, ErrorKind, Failure, Goto, Hop, Question, Route, RouteError,
-        RouteView, Target,
+        RouteView, Spread, Target,
     },
     id::{ChannelName, NodeName, TaskId},
     state::{StateError, Update},
@@ -128,7 +128,15 @@ impl Machine {
                 }
             }
         }
-        if let Some(hop) = chosen.iter().find(|it| !may.contains(&it.target())) {
+        if !by_edges && chosen.is_empty() && !may.contains(&Target::End) {
+            let message = format!(
+                "`{node}` chose to end its branch, which is not declared with `may_go` to `end`"
+            );
+            return Err(Failure::new(ErrorKind::Other, message));
+        }
+        // Only edges lead to a join, so that it waits for each of its nodes.
+        let is_declared = |it: &&Hop| !matches!(it, Hop::Join(_)) && may.contains(&it.target());
+        if let Some(hop) = chosen.iter().find(|it| !is_declared(it)) {
             let message = format!(
                 "`{node}` chose to go to `{}`, which is not declared with `may_go`",
                 hop.target()
@@ -144,14 +152,14 @@ impl Machine {
         let own = update.limited_to(|it| route.reads().is_none_or(|reads| reads.contains(it)));
         let visits = &self.visits;
         if own.is_empty() {
-            return route.decide(&RouteView { state: &self.state, visits });
+            return as_declared(route, route.decide(&RouteView { state: &self.state, visits })?);
         }
         let (state, _) = self
             .graph
             .schema()
             .apply(self.state.as_ref().clone(), [&own])
             .map_err(|refused| RouteError::State(refused.error))?;
-        route.decide(&RouteView { state: &state, visits })
+        as_declared(route, route.decide(&RouteView { state: &state, visits })?)
     }
 
     /// The wait before the next attempt: drawn by a hash, so that the rules stay pure and yet a
@@ -176,6 +184,23 @@ impl Machine {
     fn policies(&self, node: &NodeName) -> &crate::graph::Policies {
         let spec = self.graph.node(node);
         &spec.expect("a frontier names only nodes of the graph").policies
+    }
+}
+
+/// Checks, drawings and the worst case rely on what a route declares.
+fn as_declared(route: &dyn Route, hops: Vec<Hop>) -> Result<Vec<Hop>, RouteError> {
+    let spread = route.spread();
+    let fits = |(at, hop): &(usize, &Hop)| {
+        let has_room = match hop {
+            Hop::To(_) => spread != Spread::One || *at == 0,
+            Hop::Dispatch(_) => spread == Spread::Items,
+            Hop::Join(_) => false,
+        };
+        has_room && route.ways().iter().any(|it| it.to == hop.target())
+    };
+    match hops.iter().enumerate().find(|it| !fits(it)) {
+        Some((_, hop)) => Err(RouteError::Undeclared(hop.target().to_string())),
+        None => Ok(hops),
     }
 }
 

@@ -1,0 +1,102 @@
+//! `graphrun plan`: the worst case of a workflow.
+
+use serde_json::{Value, json};
+
+use super::program::{Place, keys, workflow};
+
+const DEV_TEAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/graphs/dev_team.yaml");
+
+/// By hand:
+/// - `qa` has 4 visits and is never reset. Each may send everything back, so `tl`, which it
+///   resets, has 2 visits in 1 + 4 rounds, and `sse`, which both reset, 3 in 1 + 4 + 10.
+/// - Every code is tested once, so `unit_tests` runs as often as `sse`.
+/// - `revise` comes after `tl` or `qa`. But `qa` is only reached by way of `tl` and `help`, and
+///   each of them goes one way: at most 10 + 1.
+/// - From `qc` and `ta` on, whose join counts once, everything goes one way at a time, and
+///   `publish` leaves the loop: 1.
+/// - `flush` leads to `fail`, which ends the run: 1.
+/// - An attempt is one of 3. A call is one of 1 + 2 repairs of each of the models; of 1 for `sse`,
+///   which has no repairs: 45 × 3 × 2 models = 270.
+/// - Super-steps: the sum of the runs, `qc` and `ta` counted once: 1 + 1 + 45 + 45 + 10 + 1 + 4
+///   + 2 + 1 + 11 + 1 = 122.
+#[test]
+fn the_worst_case_of_the_software_team_is_what_can_be_counted_by_hand() {
+    let ended = Place::new().run(["plan", DEV_TEAM]);
+    insta::assert_snapshot!(ended, @r"
+    exit 0
+    stdout:
+    NODE        RUNS  ATTEMPTS  MODEL CALLS  WHY
+    ba          1     3         9            the start leads to it once
+    qc          1     3         9            after `ba` (1)
+    ta          1     3         18           after `ba` (1)
+    sse         45    135       270          3 visits × 15 rounds: the first, and bought by `qa` (4), `tl` (10)
+    unit_tests  45    135       0            after `sse` (45)
+    tl          10    30        180          2 visits × 5 rounds: the first, and bought by `qa` (4)
+    help        1     3         0            1 visit
+    qa          4     12        72           4 visits
+    architect   2     6         36           2 visits
+    publish     1     3         0            after `qc` (1)
+    revise      11    33        0            after `help` (1), `tl` (10)
+    flush       1     3         0            the run ends with it
+
+    super-steps  122  limit: 90
+    model calls  594
+    tokens       ?    limit: 200.0k tokens
+    cost         ?    limit: $5.00
+    time         ?    limit: 45 min 00 s
+    warning: the worst case is beyond `limits.steps`: after 90 super-steps a run goes on to `flush`
+    stderr:
+    ");
+}
+
+#[test]
+fn a_program_reads_the_same_worst_case_as_json() {
+    let plan = Place::new().run(["plan", DEV_TEAM, "--output", "json"]).json();
+    let expected = [
+        "workflow",
+        "steps_max",
+        "calls_max",
+        "calls_unknown",
+        "tokens_max",
+        "cost_usd_max",
+        "limits",
+        "warnings",
+        "nodes",
+    ];
+    assert_eq!(keys(&plan), expected);
+    assert_eq!((&plan["steps_max"], &plan["calls_max"]), (&json!(122), &json!(594)));
+    assert_eq!((&plan["tokens_max"], &plan["cost_usd_max"]), (&Value::Null, &Value::Null));
+    let sse = plan["nodes"].as_array().unwrap().iter().find(|it| it["node"] == "sse").unwrap();
+    let why = "3 visits × 15 rounds: the first, and bought by `qa` (4), `tl` (10)";
+    let expected = json!({"node": "sse", "kind": "agent", "runs_max": 45, "attempts_max": 135,
+        "calls_max": 270, "is_per_item": false, "why": why});
+    assert_eq!(sse, &expected);
+}
+
+#[test]
+fn within_its_limits_a_workflow_is_planned_without_a_warning_and_leaves_nothing() {
+    let place = Place::new();
+    insta::assert_snapshot!(place.run(["plan", &workflow("agent")]), @r"
+    exit 0
+    stdout:
+    NODE   RUNS  ATTEMPTS  MODEL CALLS  WHY
+    write  1     1         3            the start leads to it once
+
+    super-steps  1  limit: 100
+    model calls  3
+    tokens       ?
+    cost         ?
+    time         ?
+    stderr:
+    ");
+    assert!(place.is_empty());
+}
+
+#[test]
+fn a_workflow_that_does_not_load_has_no_plan() {
+    let place = Place::new();
+    let ended = place.run(["plan", &workflow("wrong")]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
+    assert!(ended.stderr.contains("did you mean `second`"), "{ended}");
+    assert_eq!(place.run(["plan", &workflow("agent"), "--output", "jsonl"]).code, 2);
+}

@@ -1,0 +1,375 @@
+//! The worst case of a graph: no run goes beyond it, and some runs reach it.
+
+#[path = "envelope/calls.rs"]
+mod calls;
+#[path = "envelope/corners.rs"]
+mod corners;
+#[path = "envelope/random.rs"]
+mod random;
+
+use std::collections::BTreeMap;
+
+use graphrun::{
+    compile::{CompiledGraph, Envelope, NodeEnvelope, Why, compile},
+    draw::{Charset, Drawing},
+    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    event::Spent,
+    graph::{
+        Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Hop, Limits, Node,
+        NodeContext, NodeError, Policies, Target,
+    },
+    id::{NodeName, RunId},
+    state::{Schema, Update},
+};
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
+use serde_json::{Value, json};
+
+use self::random::{Dice, recipe};
+
+/// Runs are given up after as many tasks: what they took up to there must fit as well.
+const TASKS_MAX: usize = 2_000;
+
+/// A node whose result the test decides.
+struct Decided;
+
+#[async_trait::async_trait]
+impl Node for Decided {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        unreachable!("these tests run no node")
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(1)
+    }
+}
+
+/// What a run took.
+#[derive(Debug, Default)]
+struct Taken {
+    steps: u64,
+    visits: BTreeMap<NodeName, u64>,
+    attempts: BTreeMap<NodeName, u64>,
+    /// The most tasks of a node in one step.
+    width: BTreeMap<NodeName, u64>,
+}
+
+/// Drives a run by the real rules; dice decide what every node and every route does.
+fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
+    let limits = graph.graph().limits.clone();
+    let id = RunId::parse("r").unwrap();
+    let (mut machine, _, first) =
+        Machine::start(graph.clone(), limits, id, &Update::default()).unwrap();
+    let (mut taken, mut open, mut next) = (Taken::default(), Vec::<Task>::new(), first);
+    taken.count(&machine);
+    for _ in 0..TASKS_MAX {
+        while !next.is_empty() {
+            for action in std::mem::take(&mut next) {
+                match action {
+                    Action::Run(task) => open.push(*task),
+                    Action::Sleep { task, .. } => next.extend(machine.apply(Event::Woke { task })),
+                    Action::Commit(_) => taken.count(&machine),
+                    Action::Record(_) | Action::Rest { .. } => (),
+                }
+            }
+        }
+        if open.is_empty() {
+            break;
+        }
+        let task = open.swap_remove(dice.below(open.len()));
+        *taken.attempts.entry(task.node.clone()).or_default() += 1;
+        next = machine.apply(outcome(graph, &task, dice));
+    }
+    taken
+}
+
+fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
+    let attempt = Attempt { number: task.attempt, ms: 0, spent: Spent::default() };
+    if dice.fails() {
+        let kind = if dice.coin() { ErrorKind::Timeout } else { ErrorKind::Other };
+        let failure = Failure { transient: dice.coin(), ..Failure::new(kind, "no luck") };
+        return Event::Failed { task: task.id, failure, attempt };
+    }
+    let may = graph.leaving(&task.node).filter_map(|edge| match edge {
+        Edge::May { to, .. } => Some(to.clone()),
+        _ => None,
+    });
+    let may: Vec<Target> = may.flatten().collect();
+    let hops: Vec<Hop> = if may.is_empty() { Vec::new() } else { dice.hops(&may, 3) };
+    let goto = match dice.below(3) {
+        1 if !hops.is_empty() => Goto::Instead(hops),
+        2 => Goto::Also(hops),
+        _ => Goto::Edges,
+    };
+    let command = Command { update: Update::default(), goto };
+    Event::Finished { task: task.id, command, attempt }
+}
+
+impl Taken {
+    /// Counts what the next step runs.
+    fn count(&mut self, machine: &Machine) {
+        self.steps = machine.position().step.0;
+        let mut tasks: BTreeMap<&NodeName, u64> = BTreeMap::new();
+        for activation in &machine.position().frontier {
+            *tasks.entry(&activation.node).or_default() += 1;
+        }
+        for (node, many) in tasks {
+            *self.visits.entry(node.clone()).or_default() += 1;
+            let width = self.width.entry(node.clone()).or_default();
+            *width = many.max(*width);
+        }
+    }
+
+    fn of(counts: &BTreeMap<NodeName, u64>, node: &NodeName) -> u64 {
+        counts.get(node).copied().unwrap_or(0)
+    }
+
+    fn fits(&self, envelope: &Envelope) -> Result<(), TestCaseError> {
+        prop_assert!(self.steps <= envelope.steps_max, "{} steps: {envelope:#?}", self.steps);
+        for (node, most) in &envelope.nodes {
+            let (visits, attempts) = (Self::of(&self.visits, node), Self::of(&self.attempts, node));
+            let width = Self::of(&self.width, node).max(1);
+            prop_assert!(visits <= most.visits_max, "{visits} visits of {node}: {most:?}");
+            prop_assert!(width == 1 || most.is_dispatched, "{width} tasks of {node} in a step");
+            let attempts_max = most.attempts_max.saturating_mul(width);
+            prop_assert!(attempts <= attempts_max, "{attempts} attempts of {node}: {most:?}");
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_run_goes_beyond_the_worst_case(recipe in recipe(), seeds in prop::array::uniform8(any::<u64>())) {
+        let dice = Dice::default();
+        let graph = recipe.compiled(&dice);
+        let envelope = Envelope::of(&graph);
+        for seed in seeds {
+            dice.shake(seed);
+            let fits = run(&graph, &dice).fits(&envelope);
+            let drawn = || Drawing::of(graph.graph()).to_listing(Charset::Unicode);
+            fits.map_err(|it| TestCaseError::fail(format!("{it} in\n{}", drawn())))?;
+        }
+    }
+}
+
+/// How often a bound was reached by a run, of how many.
+#[derive(Debug, Default)]
+struct Reached {
+    reached: u32,
+    of: u32,
+}
+
+/// How tight the bounds are, and how rich the graphs: every rule is met, and met exactly.
+#[test]
+fn runs_reach_every_kind_of_bound() {
+    let mut runner = TestRunner::deterministic();
+    let mut kinds: BTreeMap<&str, Reached> = BTreeMap::new();
+    let dice = Dice::default();
+    for _ in 0..400 {
+        let graph = recipe().new_tree(&mut runner).unwrap().current().compiled(&dice);
+        let envelope = Envelope::of(&graph);
+        let taken: Vec<Taken> = (0..64)
+            .map(|seed| {
+                dice.shake(seed);
+                run(&graph, &dice)
+            })
+            .collect();
+        let mut count = |kind, most: u64, taken: u64| {
+            let reached = kinds.entry(kind).or_default();
+            reached.of += 1;
+            reached.reached += u32::from(taken == most);
+        };
+        let most = |of: &dyn Fn(&Taken) -> u64| taken.iter().map(of).max().unwrap_or(0);
+        count("super-steps", envelope.steps_max, most(&|it| it.steps));
+        for (node, NodeEnvelope { visits_max, attempts_max, why, is_dispatched, .. }) in
+            &envelope.nodes
+        {
+            let kind = match why {
+                Why::Last => "last",
+                Why::Rounds { bought, .. } if bought.is_empty() => "one round",
+                Why::Rounds { .. } => "bought rounds",
+                Why::After(causes) if causes.len() == 1 => "after one",
+                Why::After(_) => "after several",
+            };
+            count(kind, *visits_max, most(&|it| Taken::of(&it.visits, node)));
+            if *visits_max < *attempts_max && !is_dispatched {
+                count("attempts", *attempts_max, most(&|it| Taken::of(&it.attempts, node)));
+            }
+        }
+    }
+    // In percent, well below what this sequence of graphs gives.
+    let least = [
+        ("after one", 50),
+        ("after several", 5),
+        ("attempts", 15),
+        ("bought rounds", 5),
+        ("last", 50),
+        ("one round", 50),
+        ("super-steps", 10),
+    ];
+    assert_eq!(kinds.keys().copied().collect::<Vec<_>>(), least.map(|(kind, _)| kind));
+    for (kind, percent) in least {
+        let Reached { reached, of } = kinds[kind];
+        assert!(reached * 100 >= percent * of, "{kind}: {reached} of {of}");
+    }
+}
+
+fn name(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+fn graph() -> GraphBuilder {
+    GraphBuilder::with_schema("test", Ok(Schema::default()))
+}
+
+fn nodes<const N: usize>(names: [&str; N]) -> GraphBuilder {
+    names.into_iter().fold(graph(), |graph, name| graph.node(name, Decided))
+}
+
+fn bounded(max_visits: u32, exhausted: &str, resets: &[&str]) -> Policies {
+    Policies {
+        max_visits: Some(max_visits),
+        exhausted: Some(Target::Node(name(exhausted))),
+        resets: resets.iter().map(|it| name(it)).collect(),
+        ..Policies::default()
+    }
+}
+
+/// A line for each node, and the super-steps.
+fn worst_case(builder: GraphBuilder) -> String {
+    let envelope = Envelope::of(&compile(builder.build()).unwrap().0);
+    let node = |(name, it): (&NodeName, &NodeEnvelope)| {
+        let items = if it.is_dispatched { " × items" } else { "" };
+        format!("{name}: {}{items}, {}\n", it.visits_max, it.why)
+    };
+    let lines: String = envelope.nodes.iter().map(node).collect();
+    format!("{lines}{} steps\n", envelope.steps_max)
+}
+
+#[test]
+fn what_goes_one_way_at_a_time_arrives_once_where_the_ways_meet() {
+    let diamond = nodes(["a", "b", "c", "d"])
+        .entry("a")
+        .route("a", ["b", "c"], |_: &Value| "b")
+        .then("b", "d")
+        .then("c", "d");
+    insta::assert_snapshot!(worst_case(diamond), @r"
+    a: 1, the start leads to it once
+    b: 1, after `a` (1)
+    c: 1, after `a` (1)
+    d: 1, after `a` (1)
+    4 steps
+    ");
+}
+
+#[test]
+fn what_goes_several_ways_at_once_arrives_once_each_unless_it_is_joined() {
+    let both = || nodes(["a", "b", "c", "d"]).entry("a").then("a", "b").then("a", "c");
+    insta::assert_snapshot!(worst_case(both().then("b", "d").then("c", "d")), @r"
+    a: 1, the start leads to it once
+    b: 1, after `a` (1)
+    c: 1, after `a` (1)
+    d: 2, after `b` (1), `c` (1)
+    4 steps
+    ");
+    insta::assert_snapshot!(worst_case(both().join(["b", "c"], "d")), @r"
+    a: 1, the start leads to it once
+    b: 1, after `a` (1)
+    c: 1, after `a` (1)
+    d: 1, after `b` (1)
+    3 steps
+    ");
+}
+
+#[test]
+fn a_join_and_a_direct_way_from_the_same_node_are_two_arrivals() {
+    let late = nodes(["a", "b", "c", "d"])
+        .entry("a")
+        .then("a", "d")
+        .then("a", "b")
+        .then("b", "c")
+        .join(["a", "c"], "d");
+    insta::assert_snapshot!(worst_case(late), @r"
+    a: 1, the start leads to it once
+    b: 1, after `a` (1)
+    c: 1, after `b` (1)
+    d: 2, after `a` (1), `c` (1)
+    5 steps
+    ");
+}
+
+#[test]
+fn rounds_are_bought_by_the_visits_of_those_that_reset() {
+    let team = graph()
+        .node_with("code", Decided, bounded(3, "lead", &[]))
+        .node("test", Decided)
+        .node_with("lead", Decided, bounded(2, "help", &["code"]))
+        .node_with("help", Decided, bounded(4, "flush", &["lead", "code"]))
+        .node("flush", Decided)
+        .node("ship", Decided)
+        .entry("code")
+        .then("code", "test")
+        .route("test", ["code", "ship"], |_: &Value| "ship")
+        .then("lead", "code")
+        .then("help", "code")
+        .then("flush", "fail");
+    insta::assert_snapshot!(worst_case(team), @r"
+    code: 45, 3 visits × 15 rounds: the first, and bought by `help` (4), `lead` (10)
+    flush: 1, the run ends with it
+    help: 4, 4 visits
+    lead: 10, 2 visits × 5 rounds: the first, and bought by `help` (4)
+    ship: 1, the start leads to it once
+    test: 45, after `code` (45)
+    106 steps
+    ");
+}
+
+#[test]
+fn a_limit_leads_once_where_it_says_used_up_or_not() {
+    let exhausted = Some(Target::Node(name("flush")));
+    let limited = graph()
+        .node_with("work", Decided, bounded(3, "flush", &[]))
+        .node_with("flush", Decided, bounded(1, "stop", &[]))
+        .node("stop", Decided)
+        .entry("work")
+        .route("work", ["work", "end"], |_: &Value| "end")
+        .limits(Limits { exhausted, ..Limits::default() });
+    insta::assert_snapshot!(worst_case(limited), @r"
+    flush: 2, 1 visit, and 1 after a limit
+    stop: 2, after the start (1), a limit (1)
+    work: 3, 3 visits
+    7 steps
+    ");
+}
+
+#[test]
+fn what_is_dispatched_is_counted_for_each_item() {
+    let map = nodes(["plan", "write", "sum"])
+        .entry("plan")
+        .route("plan", ["write"], |_: &Value| {
+            vec![Dispatch { node: name("write"), input: json!(1) }]
+        })
+        .join(["write"], "sum");
+    insta::assert_snapshot!(worst_case(map), @r"
+    plan: 1, the start leads to it once
+    sum: 1, after `write` (1)
+    write: 1 × items, after `plan` (1)
+    3 steps
+    ");
+}
+
+#[test]
+fn numbers_beyond_counting_stay_at_the_largest() {
+    let vast = |resets| bounded(u32::MAX, "stop", resets);
+    let graph = graph()
+        .node_with("a", Decided, vast(&["b"]))
+        .node_with("b", Decided, vast(&["c"]))
+        .node_with("c", Decided, vast(&[]))
+        .node("stop", Decided)
+        .entry("a")
+        .route("a", ["a", "b"], |_: &Value| "a")
+        .route("b", ["a", "b", "c"], |_: &Value| "a")
+        .route("c", ["a", "b", "c"], |_: &Value| "a");
+    let envelope = Envelope::of(&compile(graph.build()).unwrap().0);
+    assert_eq!((envelope.nodes[&name("c")].visits_max, envelope.steps_max), (u64::MAX, u64::MAX));
+}

@@ -1,0 +1,104 @@
+//! Graphs in which one rule alone keeps the worst case true, too rare to wait for among random ones.
+
+use graphrun::{
+    compile::{Envelope, compile},
+    graph::{Catch, GraphBuilder, Policies, Spread, Target},
+};
+
+use super::{Decided, Taken, bounded, graph, name, nodes, random::Dice, run};
+
+/// Runs a graph in many ways; gives the most visits of a node and the most super-steps.
+///
+/// # Panics
+///
+/// When a run goes beyond the worst case.
+fn most(builder: GraphBuilder, routes: &[(&str, &[&str], Spread)], node: &str) -> (u64, u64) {
+    let dice = Dice::default();
+    let (mut graph, findings) = builder.build();
+    for (from, ways, spread) in routes {
+        let ways = ways.iter().map(|it| Target::Node(name(it)));
+        graph.edges.push(dice.route(name(from), ways, *spread));
+    }
+    let graph = compile((graph, findings)).unwrap().0;
+    let envelope = Envelope::of(&graph);
+    let (mut visits, mut steps) = (0, 0);
+    for seed in 0..512 {
+        dice.shake(seed);
+        let taken = run(&graph, &dice);
+        taken.fits(&envelope).unwrap();
+        visits = visits.max(Taken::of(&taken.visits, &name(node)));
+        steps = steps.max(taken.steps);
+    }
+    (visits, steps)
+}
+
+#[test]
+fn items_of_one_node_may_each_go_another_way() {
+    let map = nodes(["plan", "write", "mend", "sum"]).entry("plan").then("mend", "sum");
+    let routes: &[(&str, &[&str], Spread)] =
+        &[("plan", &["write"], Spread::Items), ("write", &["mend", "sum"], Spread::One)];
+    assert_eq!(most(map, routes, "sum").0, 2);
+}
+
+#[test]
+fn items_of_one_node_arrive_at_a_join_once() {
+    let map = nodes(["plan", "write", "sum", "stop"])
+        .node_with("tick", Decided, bounded(3, "stop", &[]))
+        .entry("plan")
+        .entry("tick")
+        .then("tick", "tick")
+        .join(["tick", "write"], "sum");
+    // What the later items bring is no arrival for the next round.
+    assert_eq!(most(map, &[("plan", &["write"], Spread::Items)], "sum").0, 1);
+}
+
+#[test]
+fn a_node_that_may_choose_need_not_fail() {
+    let choosing = nodes(["flush"])
+        .node_with("work", Decided, bounded(3, "flush", &[]))
+        .entry("work")
+        .then("work", "work")
+        .then("work", "flush")
+        .then("flush", "fail")
+        .may_go("flush", ["end"]);
+    assert_eq!(most(choosing, &[], "flush").0, 3);
+}
+
+#[test]
+fn a_node_that_is_also_reached_by_a_failure_has_steps_of_its_own() {
+    let catch = vec![Catch { kind: None, to: Target::Node(name("late")) }];
+    let caught = nodes(["plan", "early", "late"])
+        .node_with("check", Decided, Policies { catch, ..Policies::default() })
+        .entry("plan")
+        .then("plan", "early")
+        .then("plan", "late")
+        .then("early", "check");
+    assert_eq!(most(caught, &[], "late"), (2, 4));
+}
+
+#[test]
+fn a_node_that_is_used_up_leaves_its_steps_to_the_others() {
+    let bounded = |max_visits| Policies {
+        max_visits: Some(max_visits),
+        exhausted: Some(Target::End),
+        ..Policies::default()
+    };
+    let spent = nodes(["work"])
+        .node_with("plan", Decided, bounded(3))
+        .node_with("once", Decided, bounded(1))
+        .entry("plan")
+        .then("plan", "once")
+        .then("plan", "work")
+        .then("work", "plan");
+    assert_eq!(most(spent, &[], "work"), (3, 6));
+}
+
+#[test]
+fn a_run_starts_with_a_node_that_may_never_be_visited() {
+    let never = graph()
+        .node_with("never", Decided, bounded(0, "done", &[]))
+        .node("done", Decided)
+        .entry("never")
+        .then("never", "never");
+    assert_eq!(most(never, &[], "never"), (1, 2));
+}

@@ -1,0 +1,303 @@
+//! Random graphs that compile, and the dice that decide what happens in them.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use graphrun::{
+    compile::{CompiledGraph, compile},
+    graph::{
+        Backoff, Catch, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, Hop, NodeSpec, Policies,
+        Route, RouteError, RouteView, Spread, Target, Way,
+    },
+    id::{ChannelName, NodeName},
+    state::Schema,
+};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::Decided;
+
+/// Numbers that look random, the same ones for the same seed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dice(Arc<Mutex<Thrown>>);
+
+#[derive(Debug, Default)]
+struct Thrown {
+    state: u64,
+    /// Of a hundred attempts, how many fail.
+    failing: u64,
+    /// Of a hundred choices, how many avoid to end anything.
+    stubborn: u64,
+}
+
+impl Dice {
+    /// Begins another sequence, in another mood.
+    pub(crate) fn shake(&self, seed: u64) {
+        let mut thrown = self.0.lock().unwrap();
+        thrown.state = seed;
+        thrown.failing = [0, 0, 5, 30][usize::try_from(seed % 4).unwrap()];
+        thrown.stubborn = [0, 60, 95, 100][usize::try_from(seed / 4 % 4).unwrap()];
+    }
+
+    pub(crate) fn below(&self, many: usize) -> usize {
+        let mut thrown = self.0.lock().unwrap();
+        // SplitMix64.
+        thrown.state = thrown.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (thrown.state ^ (thrown.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) >> 33).unwrap() % many
+    }
+
+    pub(crate) fn coin(&self) -> bool {
+        self.below(2) == 1
+    }
+
+    pub(crate) fn fails(&self) -> bool {
+        let failing = self.0.lock().unwrap().failing;
+        (self.below(100) as u64) < failing
+    }
+
+    /// One of the ways.
+    fn way<'a>(&self, ways: &'a [Target]) -> &'a Target {
+        let stubborn = self.0.lock().unwrap().stubborn;
+        let on: Vec<&Target> = ways.iter().filter(|it| it.node().is_some()).collect();
+        if !on.is_empty() && (self.below(100) as u64) < stubborn {
+            return on[self.below(on.len())];
+        }
+        &ways[self.below(ways.len())]
+    }
+
+    /// A route of which they decide.
+    pub(crate) fn route(
+        &self,
+        from: NodeName,
+        ways: impl IntoIterator<Item = Target>,
+        spread: Spread,
+    ) -> Edge {
+        let ways = ways.into_iter().map(|to| Way { to, label: None }).collect();
+        let route = Thrower { dice: self.clone(), ways, spread };
+        Edge::Route { from, route: Arc::new(route), place: None }
+    }
+
+    /// Some hops along the ways, dispatches among them.
+    pub(crate) fn hops(&self, ways: &[Target], many: usize) -> Vec<Hop> {
+        let hop = |_| match self.way(ways) {
+            Target::Node(node) if self.coin() => {
+                Hop::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
+            }
+            target => Hop::To(target.clone()),
+        };
+        (0..=self.below(many)).map(hop).collect()
+    }
+}
+
+/// A route of which dice decide.
+#[derive(Debug)]
+struct Thrower {
+    dice: Dice,
+    ways: Vec<Way>,
+    spread: Spread,
+}
+
+impl Route for Thrower {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(&[])
+    }
+
+    fn spread(&self) -> Spread {
+        self.spread
+    }
+
+    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        let ways: Vec<Target> = self.ways.iter().map(|it| it.to.clone()).collect();
+        Ok(match self.spread {
+            Spread::One => vec![Hop::To(self.dice.way(&ways).clone())],
+            Spread::Several => {
+                ways.into_iter().filter(|_| self.dice.below(4) > 0).map(Hop::To).collect()
+            }
+            Spread::Items => self.dice.hops(&ways, 4),
+        })
+    }
+}
+
+/// A graph, before its nodes have names.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    nodes: Vec<NodeRecipe>,
+    /// Whether bounds are reset by later nodes rather than by earlier ones.
+    resets_backwards: bool,
+    limit: Option<(u64, u8)>,
+    second_entry: Option<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct NodeRecipe {
+    bound: Option<u32>,
+    exhausted: u8,
+    catches: Vec<u8>,
+    resets: Vec<u8>,
+    attempts: u32,
+    edges: Vec<EdgeRecipe>,
+    /// The node before it that leads to it, and how.
+    parent: (u8, u8),
+    join: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+enum EdgeRecipe {
+    Then(u8),
+    Route(Vec<u8>, Spread),
+    May(Vec<u8>),
+}
+
+/// Graphs that compile.
+pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
+    let some = |most| prop::collection::vec(any::<u8>(), 0..most);
+    let ways = || prop::collection::vec(any::<u8>(), 1..4);
+    let edge = prop_oneof![
+        3 => any::<u8>().prop_map(EdgeRecipe::Then),
+        4 => ways().prop_map(|it| EdgeRecipe::Route(it, Spread::One)),
+        1 => ways().prop_map(|it| EdgeRecipe::Route(it, Spread::Several)),
+        1 => ways().prop_map(|it| EdgeRecipe::Route(it, Spread::Items)),
+        1 => ways().prop_map(EdgeRecipe::May),
+    ];
+    let edges = prop_oneof![
+        4 => prop::collection::vec(edge.clone(), 1),
+        1 => prop::collection::vec(edge, 0..3),
+    ];
+    let join = prop_oneof![3 => Just(Vec::new()), 1 => some(4)];
+    let bound = prop::option::weighted(0.6, 1..4u32);
+    let catches = prop_oneof![2 => Just(Vec::new()), 1 => some(3)];
+    let node = (bound, any::<u8>(), catches, some(3), 1..3u32, edges, any::<(u8, u8)>(), join)
+        .prop_map(|(bound, exhausted, catches, resets, attempts, edges, parent, join)| {
+            NodeRecipe { bound, exhausted, catches, resets, attempts, edges, parent, join }
+        });
+    let limit = prop::option::weighted(0.3, (1..30u64, any::<u8>()));
+    let second = prop::option::weighted(0.2, any::<u8>());
+    (prop::collection::vec(node, 1..8), any::<bool>(), limit, second)
+        .prop_map(|(nodes, resets_backwards, limit, second_entry)| Recipe {
+            nodes,
+            resets_backwards,
+            limit,
+            second_entry,
+        })
+        .prop_filter("it does not compile", |it| it.compile(&Dice::default()).is_some())
+}
+
+impl Recipe {
+    pub(crate) fn compiled(&self, dice: &Dice) -> CompiledGraph {
+        self.compile(dice).expect("recipes that do not compile are filtered out")
+    }
+
+    fn compile(&self, dice: &Dice) -> Option<CompiledGraph> {
+        let (mut graph, findings) =
+            GraphBuilder::with_schema("random", Ok(Schema::default())).build();
+        graph.entry.push(name(0));
+        graph.entry.extend(self.second_entry.map(|it| name(usize::from(it) % self.nodes.len())));
+        graph.limits.steps = u64::MAX;
+        if let Some((steps, exhausted)) = self.limit {
+            graph.limits.steps = steps;
+            graph.limits.exhausted = Some(self.anywhere(exhausted));
+        }
+        for (at, node) in self.nodes.iter().enumerate() {
+            graph.nodes.insert(name(at), self.spec(at, node));
+            self.lead_from(at, node, &mut graph, dice);
+            Self::lead_to(at, node, &mut graph);
+        }
+        compile((graph, findings)).ok().map(|(compiled, _)| compiled)
+    }
+
+    fn spec(&self, at: usize, node: &NodeRecipe) -> NodeSpec {
+        let kinds = [Some(ErrorKind::Timeout), None];
+        let catch = node.catches.iter().zip(kinds);
+        let resets = node.resets.iter().filter_map(|it| {
+            let reset = usize::from(*it) % self.nodes.len();
+            let is_fit = if self.resets_backwards { reset < at } else { reset > at };
+            (is_fit && node.bound.is_some() && self.nodes[reset].bound.is_some())
+                .then(|| name(reset))
+        });
+        let policies = Policies {
+            retry: Backoff { attempts_max: node.attempts, ..Backoff::default() },
+            max_visits: node.bound,
+            exhausted: node.bound.map(|_| self.onwards(at, node.exhausted)),
+            catch: catch.map(|(to, kind)| Catch { kind, to: self.target(at, *to) }).collect(),
+            resets: resets.collect(),
+            ..Policies::default()
+        };
+        NodeSpec { node: Arc::new(Decided), policies, place: None }
+    }
+
+    fn lead_from(&self, at: usize, node: &NodeRecipe, graph: &mut Graph, dice: &Dice) {
+        let from = name(at);
+        for edge in &node.edges {
+            graph.edges.push(match edge {
+                EdgeRecipe::Then(to) => {
+                    Edge::Then { from: from.clone(), to: self.target(at, *to), place: None }
+                }
+                EdgeRecipe::Route(to, spread) => {
+                    let ways = to.iter().map(|it| self.target(at, *it));
+                    dice.route(from.clone(), ways, *spread)
+                }
+                EdgeRecipe::May(to) => {
+                    let to = to.iter().map(|it| self.target(at, *it)).collect();
+                    Edge::May { from: from.clone(), to }
+                }
+            });
+        }
+    }
+
+    /// Makes sure that a node is reached, by what its parent does anyway or by an edge of its own.
+    fn lead_to(at: usize, node: &NodeRecipe, graph: &mut Graph) {
+        if at == 0 {
+            return;
+        }
+        let join: BTreeSet<usize> = node.join.iter().map(|it| usize::from(*it) % at).collect();
+        let (parent, how) = node.parent;
+        let from = name(usize::from(parent) % at);
+        if !join.is_empty() {
+            let from = join.into_iter().map(name).collect();
+            graph.edges.push(Edge::Join { from, to: name(at), place: None });
+        } else if let (0..=2, Some(spec)) = (how % 8, graph.nodes.get_mut(&from)) {
+            let to = Target::Node(name(at));
+            if spec.policies.max_visits.is_some() {
+                spec.policies.exhausted = Some(to);
+            } else {
+                spec.policies.catch = vec![Catch { kind: None, to }];
+            }
+        } else {
+            let to = Target::Node(name(at));
+            graph.edges.push(Edge::Then { from, to, place: None });
+        }
+    }
+
+    /// Where a node may lead: anywhere if it is bounded, else to later ones only.
+    fn target(&self, at: usize, seed: u8) -> Target {
+        if self.nodes[at].bound.is_some() { self.anywhere(seed) } else { self.onwards(at, seed) }
+    }
+
+    fn anywhere(&self, seed: u8) -> Target {
+        match usize::from(seed) % (self.nodes.len() + 1) {
+            it if it < self.nodes.len() => Target::Node(name(it)),
+            _ => Target::End,
+        }
+    }
+
+    fn onwards(&self, at: usize, seed: u8) -> Target {
+        let later = self.nodes.len() - at - 1;
+        match usize::from(seed) % (later + 2) {
+            it if it < later => Target::Node(name(at + 1 + it)),
+            it if it == later => Target::End,
+            _ => Target::Fail,
+        }
+    }
+}
+
+fn name(at: usize) -> NodeName {
+    NodeName::parse(&format!("n{at}")).unwrap()
+}
