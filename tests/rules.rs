@@ -507,6 +507,15 @@ fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
 }
 
 #[test]
+fn a_node_that_is_named_twice_as_the_start_runs_once() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("twice").node("start", Decided).entry("start").entry("start"),
+    );
+    let (state, _) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!(notes(&state), ["start"]);
+}
+
+#[test]
 fn a_node_that_was_dispatched_three_times_arrives_at_a_join_once() {
     let graph = compiled(
         GraphBuilder::new::<Team>("rounds")

@@ -39,7 +39,12 @@ impl CliError {
 
     /// A file that the command line names cannot be read.
     pub(super) fn read(path: &Path, source: io::Error) -> Self {
-        Self::usage(format!("cannot read `{}`", path.display())).because(source)
+        let is_missing = source.kind() == io::ErrorKind::NotFound;
+        let refused = Self::usage(format!("cannot read `{}`", path.display())).because(source);
+        if is_missing && path.is_relative() {
+            return refused.with_help("a relative path starts at the current folder; check both");
+        }
+        refused
     }
 
     /// A result could not be written to stdout.

@@ -118,6 +118,8 @@ impl Machine {
             position.frontier.push(activation);
         }
         position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
+        // A node that is named twice is reached once, as by two edges.
+        position.frontier.dedup_by(|a, b| a.node == b.node);
         let commit = Commit { position: position.clone(), changes };
         let machine = Self::at(graph, limits, run, Checkpoint { position, state });
         let actions = machine.begin_step();

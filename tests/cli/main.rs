@@ -44,6 +44,7 @@ fn a_missing_workflow_is_exit_2() {
     stderr:
     error: cannot read `nowhere.yaml`
       because: No such file or directory (os error 2)
+    help: a relative path starts at the current folder; check both
     ");
 }
 
