@@ -29,7 +29,8 @@ use crate::{
 /// The version of the format that this code reads.
 const VERSION: &str = "1";
 
-const KEYS: &[&str] = &[
+/// The keys of a workflow.
+pub(super) const KEYS: &[&str] = &[
     "graphrun",
     "name",
     "about",

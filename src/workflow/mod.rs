@@ -7,6 +7,7 @@
 mod definition;
 mod expression;
 mod flow;
+mod format;
 mod heads;
 mod lower;
 mod nodes;
@@ -38,6 +39,7 @@ pub use self::{
         SandboxSettings, SetNode, TestOutput, Workflow, WriteFilesNode,
     },
     expression::{EvaluateError, Expression, ExpressionView},
+    format::json_schema,
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
 };

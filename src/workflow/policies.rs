@@ -12,7 +12,10 @@ use crate::{
 };
 
 /// More tries than this are a mistake.
-const ATTEMPTS_MAX: u32 = 20;
+pub(super) const ATTEMPTS_MAX: u32 = 20;
+
+/// The keys of `retry`.
+pub(super) const RETRY_KEYS: &[&str] = &["attempts", "initial", "max"];
 
 /// The keys that every node takes.
 pub(super) const COMMON: &[&str] = &[
@@ -80,8 +83,7 @@ impl Lowering<'_> {
             retry.attempts_max = self.report.number(yaml, "`retry`", &wanted, fits)?;
             return Some(retry);
         }
-        let keys = ["attempts", "initial", "max"];
-        let section = Section::read(&mut self.report, yaml, "`retry`", &keys)?;
+        let section = Section::read(&mut self.report, yaml, "`retry`", RETRY_KEYS)?;
         let attempts = section.require(&mut self.report, "attempts", "write `attempts: 3`")?;
         retry.attempts_max = self.report.number(attempts, "`attempts`", &wanted, fits)?;
         if let Some(initial) = section.get("initial") {

@@ -36,11 +36,13 @@ impl Registry {
         self.nodes.get(name).map(Arc::clone)
     }
 
-    pub(super) fn schema(&self, name: &str) -> Option<&Schema> {
+    /// The state registered under a name.
+    pub fn schema(&self, name: &str) -> Option<&Schema> {
         self.states.get(name)
     }
 
-    pub(super) fn states(&self) -> impl Iterator<Item = &str> {
+    /// The names of the registered states.
+    pub fn states(&self) -> impl Iterator<Item = &str> {
         self.states.keys().map(String::as_str)
     }
 

@@ -18,6 +18,18 @@ const TIME: Duration = Duration::from_secs(60);
 /// How often an answer is mended if nothing is said of it.
 const REPAIRS: u32 = 2;
 
+/// The keys of an agent.
+pub(super) const AGENT_KEYS: &[&str] = &["model", "system", "temperature", "about"];
+/// The keys of a sandbox.
+pub(super) const SANDBOX_KEYS: &[&str] = &["network", "memory", "time", "python"];
+/// The keys of `python` in a sandbox.
+pub(super) const PYTHON_KEYS: &[&str] = &["requirements"];
+/// The keys of `defaults`.
+pub(super) const DEFAULTS_KEYS: &[&str] = &["retry", "timeout", "catch", "repair"];
+/// The keys of `limits`.
+pub(super) const LIMITS_KEYS: &[&str] =
+    &["steps", "tokens", "usd", "time", "exhausted", "concurrency"];
+
 /// An agent as it is declared.
 #[derive(Clone, Debug)]
 pub(super) struct Agent {
@@ -74,9 +86,8 @@ impl Lowering<'_> {
     }
 
     fn read_agent(&mut self, key: &Word, yaml: &Yaml) -> Option<Agent> {
-        const KEYS: &[&str] = &["model", "system", "temperature", "about"];
         let what = format!("the agent `{}`", key.text);
-        let section = Section::read(&mut self.report, yaml, &what, KEYS)?;
+        let section = Section::read(&mut self.report, yaml, &what, AGENT_KEYS)?;
         if let Some(about) = section.get("about") {
             self.report.word(about, "`about`");
         }
@@ -106,11 +117,10 @@ impl Lowering<'_> {
     }
 
     fn read_sandbox(&mut self, key: &Word, yaml: &Yaml) -> SandboxSettings {
-        const KEYS: &[&str] = &["network", "memory", "time", "python"];
         let mut settings =
             SandboxSettings { memory_bytes: MEMORY_BYTES, time: TIME, requirements: Vec::new() };
         let what = format!("the sandbox `{}`", key.text);
-        let Some(section) = Section::read(&mut self.report, yaml, &what, KEYS) else {
+        let Some(section) = Section::read(&mut self.report, yaml, &what, SANDBOX_KEYS) else {
             return settings;
         };
         if let Some(word) = section.get("network").and_then(|it| self.report.word(it, "`network`"))
@@ -128,7 +138,7 @@ impl Lowering<'_> {
         }
         let python = section
             .get("python")
-            .and_then(|it| Section::read(&mut self.report, it, "`python`", &["requirements"]));
+            .and_then(|it| Section::read(&mut self.report, it, "`python`", PYTHON_KEYS));
         if let Some(yaml) = python.and_then(|it| it.get("requirements")) {
             for word in self.report.words(yaml, "`requirements`") {
                 settings.requirements.extend(self.check_requirement(word));
@@ -160,8 +170,8 @@ impl Lowering<'_> {
     fn read_defaults(&mut self, top: &Section<'_>) {
         self.defaults.repairs_max = REPAIRS;
         let Some(yaml) = top.get("defaults") else { return };
-        let keys = ["retry", "timeout", "catch", "repair"];
-        let Some(section) = Section::read(&mut self.report, yaml, "`defaults`", &keys) else {
+        let Some(section) = Section::read(&mut self.report, yaml, "`defaults`", DEFAULTS_KEYS)
+        else {
             return;
         };
         if let Some(retry) = section.get("retry").and_then(|it| self.read_retry(it)) {
@@ -178,10 +188,10 @@ impl Lowering<'_> {
     }
 
     pub(super) fn read_limits(&mut self, top: &Section<'_>) -> Limits {
-        const KEYS: &[&str] = &["steps", "tokens", "usd", "time", "exhausted", "concurrency"];
         let mut limits = Limits::default();
         let section = top.get("limits");
-        let section = section.and_then(|it| Section::read(&mut self.report, it, "`limits`", KEYS));
+        let section =
+            section.and_then(|it| Section::read(&mut self.report, it, "`limits`", LIMITS_KEYS));
         let Some(section) = section else { return limits };
         let steps = section.get("steps").and_then(|it| self.report.count(it, "`steps`", 1));
         limits.steps = steps.unwrap_or(limits.steps);

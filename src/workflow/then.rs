@@ -17,6 +17,11 @@ use crate::{
     state::Type,
 };
 
+/// The keys of a case.
+pub(super) const CASE_KEYS: &[&str] = &["when", "to"];
+/// The keys of a route by value.
+pub(super) const MATCH_KEYS: &[&str] = &["match", "to"];
+
 impl Lowering<'_> {
     pub(super) fn read_then(&mut self, from: &NodeName, then: &Yaml, workflow: &mut Workflow) {
         let place = self.report.place(&then.range);
@@ -89,8 +94,7 @@ impl Lowering<'_> {
                 self.report.push(finding.at(self.report.place(&otherwise.range), "always taken"));
             }
             // `when` is a key of a case, though not of a node in this version.
-            let Some(case) = Section::read(&mut self.report, item, "a case", &["when", "to"])
-            else {
+            let Some(case) = Section::read(&mut self.report, item, "a case", CASE_KEYS) else {
                 continue;
             };
             let to = case.require(&mut self.report, "to", "say where the case leads");
@@ -130,7 +134,7 @@ impl Lowering<'_> {
     }
 
     fn read_match(&mut self, from: &NodeName, then: &Yaml) -> Option<Match> {
-        let section = Section::read(&mut self.report, then, "`then`", &["match", "to"])?;
+        let section = Section::read(&mut self.report, then, "`then`", MATCH_KEYS)?;
         let help = "say what is matched: `match: review.verdict`";
         let subject = section.require(&mut self.report, "match", help);
         let to = section.require(&mut self.report, "to", "a target for each value");

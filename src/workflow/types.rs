@@ -18,9 +18,14 @@ use crate::{
     state::{Channel, Reducer, Schema, Type},
 };
 
-const SPEC_KEYS: &[&str] = &["type", "merge", "default", "about"];
+/// The keys of a field that says more than its type.
+pub(super) const SPEC_KEYS: &[&str] = &["type", "merge", "default", "about"];
 const TYPES: &[&str] = &["string", "int", "float", "bool", "json"];
-const REDUCERS: &[&str] = &["replace", "append", "union", "sum", "min", "max", "merge", "messages"];
+/// The keys of the reducer that takes an argument.
+pub(super) const BEST_KEYS: &[&str] = &["best"];
+/// The reducers that take no argument.
+pub(super) const REDUCERS: &[&str] =
+    &["replace", "append", "union", "sum", "min", "max", "merge", "messages"];
 /// Words that prompts and expressions know otherwise.
 const RESERVED: &[&str] = &[
     "output",
@@ -261,7 +266,7 @@ fn unreadable(word: &Word, rest: &str) -> Diagnostic {
 
 fn read_reducer(report: &mut Report, yaml: &Yaml, ty: &Type) -> Option<Reducer> {
     if let Some(path) = yaml.get("best") {
-        Section::read(report, yaml, "`merge`", &["best"])?;
+        Section::read(report, yaml, "`merge`", BEST_KEYS)?;
         let path = report.word(path, "`best`")?;
         let by: Vec<String> = path.text.split('.').map(str::to_owned).collect();
         let found = by.iter().try_fold(ty, |it, name| it.field(name));

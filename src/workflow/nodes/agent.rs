@@ -1,6 +1,6 @@
 //! `agent`: a model is asked.
 
-use super::Reading;
+use super::{PROMPT_KEYS, Reading};
 use crate::workflow::{
     AgentNode,
     lower::Lowering,
@@ -59,8 +59,7 @@ impl Lowering<'_> {
         if !matches!(yaml.data, Data::Map(_)) {
             return (self.read_prompt(yaml), None);
         }
-        let keys = ["text", "first", "again"];
-        let Some(parts) = Section::read(&mut self.report, yaml, "`prompt`", &keys) else {
+        let Some(parts) = Section::read(&mut self.report, yaml, "`prompt`", PROMPT_KEYS) else {
             return (None, None);
         };
         if let Some(text) = parts.get("text") {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Each kind of node, and the keys that only it takes.
-const KINDS: &[(&str, &[&str])] = &[
+pub(super) const KINDS: &[(&str, &[&str])] = &[
     ("agent", &["prompt", "writes", "repair"]),
     ("run_tests", &["in", "writes"]),
     ("ask", &["show", "choices", "writes"]),
@@ -31,6 +31,15 @@ const KINDS: &[(&str, &[&str])] = &[
     ("node", &[]),
     ("parallel", &[]),
 ];
+
+/// The keys of a `prompt` that is not simply a path.
+pub(super) const PROMPT_KEYS: &[&str] = &["text", "first", "again"];
+/// The keys of `run_tests`.
+pub(super) const RUN_TESTS_KEYS: &[&str] = &["artifact", "runner", "attempt"];
+/// The keys of `write_files`.
+pub(super) const WRITE_FILES_KEYS: &[&str] = &["to", "files", "documents", "report"];
+/// The keys of a `parallel`.
+const PARALLEL_KEYS: &[&str] = &["parallel", "about", "then"];
 
 /// A node that is being read.
 #[derive(Clone, Copy)]
@@ -74,8 +83,8 @@ impl Lowering<'_> {
         workflow: &mut Workflow,
     ) {
         let what = format!("the parallel `{}`", entry.key.text);
-        let keys = ["parallel", "about", "then"];
-        let Some(section) = Section::read(&mut self.report, &entry.value, &what, &keys) else {
+        let read = Section::read(&mut self.report, &entry.value, &what, PARALLEL_KEYS);
+        let Some(section) = read else {
             return;
         };
         if let Some(about) = section.get("about") {

@@ -1,6 +1,6 @@
 //! `run_tests`: tests are run in a sandbox.
 
-use super::Reading;
+use super::{RUN_TESTS_KEYS, Reading};
 use crate::{
     diagnostic::Diagnostic,
     id::ChannelName,
@@ -22,8 +22,7 @@ impl Lowering<'_> {
         tests: &Yaml,
     ) -> Option<RunTestsNode> {
         let Reading { name, section, .. } = reading;
-        let keys = ["artifact", "runner", "attempt"];
-        let parts = Section::read(&mut self.report, tests, "`run_tests`", &keys)?;
+        let parts = Section::read(&mut self.report, tests, "`run_tests`", RUN_TESTS_KEYS)?;
         let written = self.flow.before(name);
         let artifact = parts.require(&mut self.report, "artifact", "the field with the files");
         let artifact = artifact.and_then(|it| self.expression(it, &written));

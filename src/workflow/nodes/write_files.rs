@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use super::Reading;
+use super::{Reading, WRITE_FILES_KEYS};
 use crate::{
     diagnostic::Diagnostic,
     state::Type,
@@ -22,8 +22,7 @@ impl Lowering<'_> {
         yaml: &Yaml,
         bounded: bool,
     ) -> Option<WriteFilesNode> {
-        let keys = ["to", "files", "documents", "report"];
-        let parts = Section::read(&mut self.report, yaml, "`write_files`", &keys)?;
+        let parts = Section::read(&mut self.report, yaml, "`write_files`", WRITE_FILES_KEYS)?;
         let written = self.flow.before(reading.name);
         let to = parts.require(&mut self.report, "to", "write `to: output.dir`");
         let to = to.and_then(|it| {

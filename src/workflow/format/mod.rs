@@ -1,0 +1,60 @@
+//! The format as Rust types, for editors: their JSON Schema gives completion, hover texts and
+//! squiggles. Nothing is read into them; the reader lowers by hand, so that one mistake does not
+//! hide the next.
+//!
+//! To add a key: a field with a doc comment (the hover text) to the type of its section here, of a
+//! type of `values` that says what it may hold or name. The tests below compare the keys of every
+//! section with those that the reader takes, and fail until both are equal. A new section is a new
+//! type and a row in the table of the tests.
+//!
+//! The schema is flat: no `oneOf`, so that a language server blames the right key. `x-refers` on
+//! a text, or on the names of a mapping, says what it names; `x-declares` that it is such a name.
+
+#[expect(dead_code, reason = "only the schemas of these types are of interest")]
+mod node;
+#[expect(dead_code, reason = "only the schemas of these types are of interest")]
+mod sections;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use schemars::{Schema, generate::SchemaSettings, transform::transform_subschemas};
+use serde_json::Value;
+
+use self::sections::WorkflowFile;
+
+/// The JSON Schema of the format, for the YAML language server and for `graphrun lsp`.
+///
+/// It knows the shape of a file: keys, kinds of values, known words. What names stand for is
+/// checked by [`parse`](super::parse) only.
+///
+/// ```
+/// let schema = graphrun::workflow::json_schema();
+/// let about = schema.pointer("/properties/start/description").unwrap();
+/// assert!(about.as_str().unwrap().contains("first node"));
+/// ```
+pub fn json_schema() -> Value {
+    // Draft 7 is what every YAML language server reads.
+    let settings = SchemaSettings::draft07().with(|it| it.inline_subschemas = true);
+    let mut schema = settings
+        .with_transform(without_null)
+        .into_generator()
+        .into_root_schema_for::<WorkflowFile>();
+    schema.insert("title".to_owned(), "graphrun workflow".into());
+    schema.to_value()
+}
+
+/// A key that may be left out is not one that may be null.
+fn without_null(schema: &mut Schema) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|it| it != "null");
+        if let [only] = types.as_mut_slice() {
+            let only = only.take();
+            schema.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.retain(|it| !it.is_null());
+    }
+    transform_subschemas(&mut without_null, schema);
+}

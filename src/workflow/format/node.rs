@@ -1,0 +1,137 @@
+//! The nodes: one type with the keys of every kind, so that a language server blames the right one.
+
+use schemars::JsonSchema;
+
+use super::{
+    sections::Retry,
+    values::{
+        AgentName, Attempts, Catch, Count, CustomName, Duration, Either, EventName, Expression,
+        FieldName, FileName, MatchedValue, Named, OneOrMany, OutputName, Positive, PromptPath,
+        RunnerName, SandboxName, Scalar, TargetName, Template, Text,
+    },
+};
+
+/// A node: exactly one kind (`agent`, `run_tests`, `ask`, `set`, `write_files`, `parallel`, `node`),
+/// and what holds for all of them.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Node {
+    // The kinds.
+    /// Kind: one of `agents` is asked, and its answer written to the fields of `writes`.
+    agent: Option<AgentName>,
+    /// Kind: tests are run in a sandbox.
+    run_tests: Option<RunTests>,
+    /// Kind: a person is asked this question, which is a template. The run waits, saved.
+    ask: Option<Template>,
+    /// Kind: fields are computed by expressions. All see the state as it was before.
+    set: Option<Named<FieldName, Expression>>,
+    /// Kind: files are written to a folder.
+    write_files: Option<WriteFiles>,
+    /// Kind: runs the node that a Rust program has registered under this name.
+    #[serde(rename = "node")]
+    custom: Option<CustomName>,
+    /// Kind: these nodes run side by side, in one super-step; `then` waits for all of them.
+    parallel: Option<Vec<TargetName>>,
+
+    // What belongs to some kinds.
+    /// For `agent`: the path of the prompt; `prompts/NODE.md` if nothing is said.
+    prompt: Option<Either<PromptPath, Prompt>>,
+    /// The fields it writes. The type of a field is what a model is asked for, and the check of its
+    /// answer. For `run_tests`: which output goes to which field.
+    writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
+    /// For `agent`: how often it may mend an answer that cannot be read.
+    repair: Option<Count>,
+    /// For `run_tests`: one of `sandboxes`.
+    #[serde(rename = "in")]
+    within: Option<SandboxName>,
+    /// For `ask`: the fields that the person is shown.
+    show: Option<OneOrMany<FieldName>>,
+    /// For `ask`: the answers to choose from.
+    choices: Option<OneOrMany<Scalar>>,
+
+    // What every node takes.
+    /// What the node is for.
+    about: Option<Text>,
+    /// What follows: a node, a list of nodes that run side by side, a list of cases (`when`, `to`)
+    /// that are tried in order, or `{ match, to }` over an enum or a bool. `end` and `fail` are
+    /// built in.
+    then: Option<Then>,
+    /// How often the node may run before its count is reset. Every loop needs such a bound.
+    max_visits: Option<Positive>,
+    /// Where the run goes when `max_visits` is used up.
+    exhausted: Option<TargetName>,
+    /// The nodes whose counts of visits start anew when this one finishes.
+    resets: Option<OneOrMany<TargetName>>,
+    /// The fields that are emptied when this node finishes, before it writes.
+    clears: Option<OneOrMany<FieldName>>,
+    /// The event that tells watchers that the run came here: a verb in the past tense.
+    emits: Option<EventName>,
+    /// Where failures lead.
+    catch: Option<Catch>,
+    /// How long an attempt may take.
+    timeout: Option<Duration>,
+    /// How often a call that failed is tried, as a number of tries in all.
+    retry: Option<Either<Attempts, Retry>>,
+}
+
+/// A node, several of them, cases in order, or a match.
+type Then = Either<TargetName, Either<Vec<Either<TargetName, Case>>, Match>>;
+
+/// A case of a route.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Case {
+    /// The condition, such as `review.verdict == "approved"`; the last case has none.
+    when: Option<Expression>,
+    /// Where the case leads.
+    to: OneOrMany<TargetName>,
+}
+
+/// A route by value.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Match {
+    /// What is looked at: an enum or a bool.
+    #[serde(rename = "match")]
+    on: Expression,
+    /// A target for each value.
+    to: Named<MatchedValue, OneOrMany<TargetName>>,
+}
+
+/// A prompt that is not simply a path.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Prompt {
+    /// The whole prompt, written here.
+    text: Option<Template>,
+    /// The path of the prompt of the first visit.
+    first: Option<PromptPath>,
+    /// The path of the prompt of later visits.
+    again: Option<PromptPath>,
+}
+
+/// What is tested, and with what.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct RunTests {
+    /// The field with the files.
+    artifact: Expression,
+    /// What runs the tests.
+    runner: RunnerName,
+    /// The number of the attempt, for the report, such as `visits("sse")`.
+    attempt: Option<Expression>,
+}
+
+/// What is written where.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct WriteFiles {
+    /// The folder: `output.dir`.
+    to: Expression,
+    /// The files, each with its path and content.
+    files: Option<Expression>,
+    /// Names of files, and what is written to them as JSON.
+    documents: Option<Named<FileName, Expression>>,
+    /// The path of a prompt that is rendered to `report.md`.
+    report: Option<PromptPath>,
+}
