@@ -2,6 +2,7 @@
 //!
 //! The driver stamps every event with a number that goes up by one; nobody has other data.
 
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -18,7 +19,7 @@ pub const EVENT_VERSION: u32 = 1;
 const SINK_CAPACITY: usize = 1024;
 
 /// An event with its place in the run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stamped {
     /// The version of this form.
     pub v: u32,
@@ -33,8 +34,21 @@ pub struct Stamped {
     pub event: Event,
 }
 
+/// The JSON Schema of an event as it is written, for programs that read a run's.
+///
+/// Later versions of this form may have more kinds of events, and more keys in each.
+///
+/// ```
+/// let schema = graphrun::event::json_schema();
+/// assert!(schema["required"].as_array().unwrap().contains(&"seq".into()));
+/// ```
+pub fn json_schema() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<Stamped>().to_value()
+}
+
 /// Something that happened in a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Event {
     /// A run was accepted and saved.
@@ -186,7 +200,7 @@ pub enum Event {
 }
 
 /// What a node says while it works.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Report {
     /// A model answered, or failed to.
@@ -216,7 +230,7 @@ pub enum Report {
 }
 
 /// What models took: tokens, calls, and money as far as prices are known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spent {
     /// Tokens and calls.
     #[serde(flatten)]
@@ -243,7 +257,7 @@ impl Spent {
 }
 
 /// How a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// A process works on it, or died while it did.

@@ -2,6 +2,7 @@
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 
@@ -11,7 +12,7 @@ const NAME_LENGTH_MAX: usize = 64;
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
         #[serde(transparent)]
         pub struct $name(Arc<str>);
 
@@ -63,7 +64,9 @@ name! {
 }
 
 /// The identity of a run: 26 characters that sort by the time the run began.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct RunId(Arc<str>);
 
@@ -100,7 +103,18 @@ impl fmt::Display for RunId {
 
 /// The position of a super-step in its run, counted from one; zero is before the first.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Step(pub u64);
@@ -123,7 +137,9 @@ impl fmt::Display for Step {
 ///
 /// The frontier is saved in order, so the same task has the same id when a run is resumed.
 /// Ordering by `TaskId` is the order in which updates are applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub struct TaskId {
     /// The super-step the task belongs to.
     pub step: Step,

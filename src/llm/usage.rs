@@ -3,6 +3,7 @@
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many characters of English text or code make up one token, on average.
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const CHARS_PER_TOKEN: f64 = 3.5;
 
 /// Counts the tokens and calls of one exchange, or of many added up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
     /// Tokens of the request.

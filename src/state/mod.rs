@@ -5,6 +5,7 @@
 
 mod channel;
 mod derive;
+mod describe;
 mod folding;
 mod lenient;
 mod reducer;
