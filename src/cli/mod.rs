@@ -11,6 +11,7 @@ mod graph;
 mod plan;
 mod resume;
 mod runs;
+mod schema;
 mod validate;
 
 mod answer;
@@ -68,6 +69,8 @@ enum Command {
     Plan(plan::Args),
     /// Draw a workflow
     Graph(graph::Args),
+    /// Print JSON Schemas, for editors and programs
+    Schema(schema::Args),
     /// Look at runs
     Runs(runs::Args),
     /// Say what is usable here: sandbox, Python, models, database
@@ -102,6 +105,7 @@ impl Command {
             Self::Explain(args) => explain::run(&args, globals),
             Self::Plan(args) => plan::run(&args, globals),
             Self::Graph(args) => graph::run(&args, globals),
+            Self::Schema(args) => schema::run(&args, globals),
             Self::Runs(args) => runs::run(args, globals),
             Self::Doctor => doctor::run(globals),
             Self::Completions(args) => completions::run(&args, globals),
@@ -156,6 +160,8 @@ mod tests {
             "graphrun resume x --answer key",
             "graphrun validate",
             "graphrun plan",
+            "graphrun schema",
+            "graphrun schema state",
             "graphrun runs state x@last",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);

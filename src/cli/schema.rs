@@ -1,0 +1,72 @@
+//! `graphrun schema workflow|events|state`.
+
+use std::path::Path;
+
+use clap::Subcommand;
+use serde_json::Value;
+
+use super::{
+    drive::to_json,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    prepare::refuse,
+    terminal::print_result,
+};
+use crate::{
+    diagnostic::did_you_mean,
+    event, nodes,
+    workflow::{self, Registry},
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    of: Of,
+}
+
+#[derive(Debug, Subcommand)]
+enum Of {
+    /// The schema of workflow files, for the YAML language server of an editor
+    Workflow,
+    /// The schema of the events that `--output jsonl` prints
+    Events,
+    /// The schema of the state of a workflow
+    State {
+        /// A workflow, or the name of a registered type such as `TeamState`
+        #[arg(value_name = "WORKFLOW.yaml|TYPE")]
+        of: String,
+    },
+}
+
+/// Prints a JSON Schema.
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("schema", &[Output::Text, Output::Json])?;
+    let schema = match &args.of {
+        Of::Workflow => workflow::json_schema(),
+        Of::Events => event::json_schema(),
+        Of::State { of } => state(of, &nodes::registry())?,
+    };
+    print_result(&to_json(&schema)?).map_err(CliError::write)?;
+    Ok(Exit::Done)
+}
+
+fn state(of: &str, registry: &Registry) -> Result<Value, CliError> {
+    let path = Path::new(of);
+    let (title, mut schema) = if let Some(schema) = registry.schema(of) {
+        (of.to_owned(), schema.to_json_schema())
+    } else if !path.exists() && path.extension().is_none() {
+        let refused = CliError::usage(format!("there is no workflow and no type `{of}`"));
+        let known: Vec<&str> = registry.states().collect();
+        let help = match did_you_mean(of, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("name a file, or one of the types: {}", known.join(", ")),
+        };
+        return Err(refused.with_help(help));
+    } else {
+        let (workflow, _) = workflow::load(path, registry).map_err(|it| refuse(path, it))?;
+        (workflow.name, workflow.schema.to_json_schema())
+    };
+    schema["title"] = title.into();
+    Ok(schema)
+}
