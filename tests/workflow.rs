@@ -18,7 +18,7 @@ use graphrun::{
     diagnostic::{CODES, Code, Diagnostics, SourceFile},
     graph::{Command, Contract, Edge, Hop, Node, NodeContext, NodeError, Route, RouteView, Target},
     id::{ChannelName, NodeName},
-    state::{Schema, State, Update},
+    state::{Fold, Schema, State, Update},
     workflow::{
         LoadError, NodeDefinition, NodeFactory, NodeKind, Registry, TestOutput, Workflow, load,
         parse,
@@ -34,6 +34,24 @@ fn cases(folder: &str) -> Vec<PathBuf> {
         files.filter(|it| it.extension().is_some_and(|it| it == "yaml")).collect();
     cases.sort();
     cases
+}
+
+/// Keeps the longer of two texts.
+#[derive(Debug)]
+struct Longest;
+
+impl Fold for Longest {
+    fn name(&self) -> &'static str {
+        "longest"
+    }
+
+    fn fold(&self, current: Option<Value>, written: Value) -> Result<Value, String> {
+        let length = |it: &Value| it.as_str().map_or(0, str::len);
+        Ok(match current {
+            Some(before) if length(&written) <= length(&before) => before,
+            _ => written,
+        })
+    }
 }
 
 /// A node that writes `plan` and does nothing.
@@ -69,6 +87,7 @@ fn registry() -> Registry {
         .state("Notes", Schema::of::<Notes>().unwrap())
         .state("Reserved", Schema::of::<Reserved>().unwrap())
         .node("planner", Arc::new(Planner))
+        .reducer(Arc::new(Longest))
 }
 
 fn channel(name: &str) -> ChannelName {
@@ -205,6 +224,99 @@ fn the_nodes_of_the_team_are_what_the_file_says() {
     assert_eq!(node(&workflow, "help").policies.timeout, None, "a person is not hurried");
     assert_eq!(workflow.limits.tokens, Some(200_000));
     assert_eq!(workflow.limits.exhausted.as_ref().unwrap().to_string(), "flush");
+}
+
+#[test]
+fn a_named_type_is_the_same_as_the_type_written_out() {
+    let workflow = loaded("tests/workflow/right/types.yaml");
+    let shown: Vec<String> =
+        workflow.schema.channels().iter().map(|it| format!("{it:?}")).collect();
+    insta::assert_snapshot!(shown.join("\n"), @r"
+    ticket: Ticket (replace)
+    seen: [Person] (append)
+    deadline: date (replace)
+    patience: duration (replace)
+    note: string (replace)
+    draft: string (replace)
+    best: Attempt (best(result.passed_count))
+    worst: Attempt? (best(result.passed_count))
+    late: bool (replace)
+    ");
+    let ticket = workflow.schema.channel("ticket").unwrap();
+    let ty = |path: &[&str]| path.iter().try_fold(ticket.ty(), |it, name| it.field(name)).cloned();
+    assert_eq!(ty(&["reporter"]).unwrap().to_string(), "Person");
+    assert_eq!(ty(&["reporter", "joined"]).unwrap().to_string(), "date?");
+    assert_eq!(ty(&["severity"]).unwrap().to_string(), "minor | major | blocker");
+    let fits = |due: &str, severity: &str, effort: &str| {
+        let ticket = json!({
+            "title": "x", "severity": severity, "reporter": {"name": "Ada"}, "due": due,
+            "effort": effort, "watchers": [],
+        });
+        let update = Update::default().write(channel("ticket"), ticket);
+        workflow.schema.check(&update).map_err(|error| error.to_string())
+    };
+    assert_eq!(fits("2026-02-28", "major", "PT4H"), Ok(()));
+    let misfit = |it: Result<(), String>| it.unwrap_err();
+    insta::assert_snapshot!(misfit(fits("2026-02-30", "major", "PT4H")), @r#"`ticket` does not take this value: /due: "2026-02-30" is not a "date""#);
+    insta::assert_snapshot!(misfit(fits("2026-02-28", "majr", "PT4H")), @r#"`ticket` does not take this value: /severity: "majr" is not one of "minor", "major" or "blocker""#);
+    insta::assert_snapshot!(misfit(fits("2026-02-28", "major", "P1M")), @r#"`ticket` does not take this value: /effort: "P1M" is not a "duration""#);
+}
+
+#[test]
+fn a_field_may_have_a_reducer_that_the_program_registers() {
+    let (workflow, _) = parsed(
+        "graphrun: 1\nname: x\nstate: { note: { type: string, merge: longest } }\nstart: a\n\
+         nodes:\n  a: { set: { note: '\"long enough\"' }, then: end }\n",
+    )
+    .unwrap();
+    let write = |text: &str| Update::default().write(channel("note"), text);
+    let schema = &workflow.schema;
+    let (state, _) = schema.apply(schema.empty(), &[write("longer"), write("short")]).unwrap();
+    assert_eq!(state.get("note"), Some(&json!("longer")));
+}
+
+#[test]
+fn a_state_may_be_a_json_schema_beside_the_workflow() {
+    let workflow = loaded("tests/workflow/right/schema_file.yaml");
+    let shown: Vec<String> =
+        workflow.schema.channels().iter().map(|it| format!("{it:?}")).collect();
+    insta::assert_snapshot!(shown.join("\n"), @r"
+    product: string (replace)
+    reviews: [Review] (append)
+    secret: string (replace)
+    ");
+    let schema = &workflow.schema;
+    assert!(schema.channel("secret").unwrap().is_private());
+    let review = |stars: i64| Update::default().write(channel("reviews"), json!({"stars": stars}));
+    assert!(schema.check(&review(5)).is_ok());
+    assert!(schema.check(&review(6)).is_err(), "what the notation cannot say is checked as well");
+}
+
+#[test]
+fn types_of_types_of_types_do_not_fill_the_memory() {
+    let mut text = "graphrun: 1\nname: x\ntypes:\n  t0: { a: string, b: string }\n".to_owned();
+    for at in 1..40 {
+        let below = at - 1;
+        writeln!(text, "  t{at}: {{ a: t{below}, b: t{below}, c: [t{below}] }}").unwrap();
+    }
+    text += "state: { a: t39 }\nstart: n\nnodes:\n  n: { set: {}, then: end }\n";
+    let findings = parsed(&text).unwrap_err().to_string();
+    assert!(findings.contains("GR001: the types are too large"), "{findings}");
+}
+
+/// The examples of the reference that are whole workflows.
+#[test]
+fn the_examples_of_the_reference_load() {
+    let page = fs::read_to_string("docs/workflow.md").unwrap();
+    let blocks = page.split("```yaml\n").skip(1).map(|it| it.split("```").next().unwrap());
+    let whole: Vec<&str> = blocks.filter(|it| it.starts_with("graphrun: 1")).collect();
+    assert!(whole.len() >= 2, "only {}", whole.len());
+    for text in whole {
+        match parsed(text) {
+            Ok((_, warnings)) => assert!(warnings.is_empty(), "{text}\n{warnings}"),
+            Err(findings) => panic!("{text}\n{findings}"),
+        }
+    }
 }
 
 fn route_of(workflow: &Workflow, node: &str) -> Arc<dyn Route> {

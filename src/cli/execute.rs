@@ -53,12 +53,15 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let input = input::read(&args.input, &workflow.schema, &workflow.input)?;
     let title = workflow.name.clone();
     let output: Vec<String> = workflow.output.iter().map(ChannelName::to_string).collect();
+    let private = workflow.schema.channels().iter().filter(|it| it.is_private());
+    let private: Vec<String> = private.map(|it| it.name().to_string()).collect();
     let models = loaded.connect(&args.options)?;
     block_on(async {
         let checkpointer = database.create()?;
         let name = free_name(checkpointer.as_ref()).await?;
         let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
         let origin = Origin::new(&args.workflow, &out, output, args.options)?;
+        let origin = Origin { private, ..origin };
         loaded.check_out(&origin.out)?;
         let (graph, warnings) = loaded.compile(models, &origin.out)?;
         if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {

@@ -177,6 +177,8 @@ impl Reading<'_> {
 fn read_text(ty: &Type, text: &str) -> Result<Value, String> {
     match ty.required() {
         Type::String => Ok(Value::from(text)),
+        // Whether it is one is for the check of the field.
+        Type::Date | Type::Duration => Ok(Value::from(text.trim())),
         Type::Enum(values) => {
             let text = text.trim();
             if values.iter().any(|it| it == text) {

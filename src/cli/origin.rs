@@ -26,6 +26,9 @@ pub(super) struct Origin {
     pub(super) out: PathBuf,
     /// The fields of the result, in their order.
     pub(super) output: Vec<String>,
+    /// The fields that are never part of the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) private: Vec<String>,
     /// How it runs.
     pub(super) options: RunOptions,
 }
@@ -85,7 +88,8 @@ impl Origin {
             replay: options.replay.as_deref().map(absolute).transpose()?,
             ..options
         };
-        Ok(Self { v: VERSION, workflow: absolute(workflow)?, out: absolute(out)?, output, options })
+        let (workflow, out) = (absolute(workflow)?, absolute(out)?);
+        Ok(Self { v: VERSION, workflow, out, output, private: Vec::new(), options })
     }
 
     /// What a saved run was started with.

@@ -86,7 +86,8 @@ impl RunReport {
         let SavedRun { summary, position, values, records: open, .. } = saved;
         // A task may have several records; among them the order stays.
         records.sort_by_key(|it| it.task);
-        let fields = Origin::of(&summary.info).map(|it| it.output).unwrap_or_default();
+        let origin = Origin::of(&summary.info).ok();
+        let (output, private) = origin.map(|it| (it.output, it.private)).unwrap_or_default();
         let is_failed = summary.status == Status::Failed;
         // A route that led to `fail` leaves nothing to go on with.
         let is_over = is_failed && position.frontier.is_empty();
@@ -99,7 +100,7 @@ impl RunReport {
             status: summary.status,
             reason: summary.reason,
             steps: position.step.0,
-            state: state(&fields, values),
+            state: state(&output, &private, values),
             spent: position.spent,
             trace: records.iter().filter_map(TraceLine::new).collect(),
             questions: open_questions(&open).into_iter().map(QuestionLine::from).collect(),
@@ -186,8 +187,14 @@ fn failure_kind(records: &[TaskRecord]) -> Option<ErrorKind> {
     })
 }
 
-/// The named fields that hold a value, in their order; all of them if none is named.
-fn state(fields: &[String], mut values: BTreeMap<ChannelName, Value>) -> Map<String, Value> {
+/// The named fields that hold a value, in their order; all of them if none is named. What is
+/// private is not among them.
+fn state(
+    fields: &[String],
+    private: &[String],
+    mut values: BTreeMap<ChannelName, Value>,
+) -> Map<String, Value> {
+    values.retain(|name, _| private.iter().all(|it| it != name.as_str()));
     if fields.is_empty() {
         return values.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
     }
@@ -388,8 +395,9 @@ mod tests {
     fn a_workflow_without_an_output_shows_all_of_its_state() {
         let values: BTreeMap<ChannelName, Value> =
             [(ChannelName::parse("a").unwrap(), Value::from(1))].into();
-        assert_eq!(state(&[], values.clone()).len(), 1);
-        assert!(state(&["b".to_owned()], values).is_empty());
+        assert_eq!(state(&[], &[], values.clone()).len(), 1);
+        assert!(state(&["b".to_owned()], &[], values.clone()).is_empty());
+        assert!(state(&[], &["a".to_owned()], values).is_empty(), "unless it is private");
     }
 
     #[test]

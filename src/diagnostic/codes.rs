@@ -42,6 +42,8 @@ pub const CODES: &[Code] = pages! {
     "GR030" "GR031" "GR032" "GR033" "GR034" "GR035" "GR036" "GR037" "GR038" "GR039"
     // Prompts and safety.
     "GR040" "GR041" "GR046" "GR047"
+    // Names, continued.
+    "GR111" "GR112" "GR113"
 };
 
 impl Code {

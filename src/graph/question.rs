@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::state::validator_for;
+
 /// A question that pauses the run until it is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
@@ -41,8 +43,7 @@ impl Question {
     ///
     /// Names every place where it does not fit.
     pub fn check(&self, answer: &Value) -> Result<(), Vec<String>> {
-        let validator =
-            jsonschema::validator_for(&self.schema).map_err(|error| vec![error.to_string()])?;
+        let validator = validator_for(&self.schema).map_err(|error| vec![error.to_string()])?;
         let problems: Vec<String> =
             validator.iter_errors(answer).map(|error| error.to_string()).collect();
         if problems.is_empty() { Ok(()) } else { Err(problems) }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use super::{ReadError, Reading, Reducer, Type};
+use super::{ReadError, Reading, Reducer, Type, validator_for};
 use crate::id::ChannelName;
 
 /// Reads a model's answer into the normal form of a channel's type.
@@ -21,6 +21,7 @@ pub struct Channel {
     reducer: Reducer,
     default: Option<Arc<Value>>,
     reader: Option<ReadAnswer>,
+    is_private: bool,
 }
 
 impl Channel {
@@ -30,7 +31,7 @@ impl Channel {
     ///
     /// Fails when the schema itself is not one.
     pub fn new(name: ChannelName, schema: Value, reducer: Reducer) -> Result<Self, String> {
-        let validator = jsonschema::validator_for(&schema).map_err(|error| error.to_string())?;
+        let validator = validator_for(&schema).map_err(|error| error.to_string())?;
         Ok(Self {
             name,
             ty: Type::of_schema(&schema),
@@ -39,6 +40,7 @@ impl Channel {
             reducer,
             default: None,
             reader: None,
+            is_private: false,
         })
     }
 
@@ -53,6 +55,13 @@ impl Channel {
     #[must_use]
     pub fn with_reader(mut self, reader: ReadAnswer) -> Self {
         self.reader = Some(reader);
+        self
+    }
+
+    /// Keeps the channel out of the result of a run, and of its input.
+    #[must_use]
+    pub fn private(mut self) -> Self {
+        self.is_private = true;
         self
     }
 
@@ -84,6 +93,11 @@ impl Channel {
     /// How a model's answer is read, if not as it stands.
     pub fn reader(&self) -> Option<ReadAnswer> {
         self.reader
+    }
+
+    /// Whether it is for the nodes alone: no input, and no part of the result.
+    pub fn is_private(&self) -> bool {
+        self.is_private
     }
 
     /// Checks a write before it is folded.

@@ -13,7 +13,8 @@ impl Schema {
     ///
     /// A field of type `Option<T>` is a channel of `T` that is not written at first; one with a
     /// serde default starts with it. `#[schemars(extend("x-merge" = "append"))]` names its
-    /// reducer; `{"best": "path.to.number"}` is the one that takes an argument.
+    /// reducer; `{"best": "path.to.number"}` is the one that takes an argument. A field with
+    /// `"x-private" = true` is [private](Channel::private).
     ///
     /// # Errors
     ///
@@ -30,34 +31,37 @@ impl Schema {
     pub fn of_with_reducers<T: JsonSchema>(
         reducers: &[Arc<dyn Fold>],
     ) -> Result<Self, SchemaError> {
-        let find = |name: &str| reducers.iter().find(|it| it.name() == name).cloned();
         let generator = SchemaSettings::draft2020_12().into_generator();
-        Self::of_root(find, generator.into_root_schema_for::<T>().as_value())
+        Self::of_json_schema(generator.into_root_schema_for::<T>().as_value(), reducers)
     }
 
-    fn of_root(
-        custom: impl Fn(&str) -> Option<Arc<dyn Fold>>,
-        root: &Value,
-    ) -> Result<Self, SchemaError> {
+    /// As [`Schema::of_with_reducers`], for the JSON Schema of an object.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the schema is none of an object with properties, or names an unknown reducer.
+    pub fn of_json_schema(root: &Value, reducers: &[Arc<dyn Fold>]) -> Result<Self, SchemaError> {
+        let custom = |name: &str| reducers.iter().find(|it| it.name() == name).cloned();
         let Some(Value::Object(properties)) = root.get("properties") else {
             let title = root.get("title").and_then(Value::as_str).unwrap_or("this type");
             return Err(SchemaError::NotAStruct(title.to_owned()));
         };
-        let definitions = root.get("$defs");
         let mut channels = Vec::new();
         for (name, property) in properties {
             let name = ChannelName::parse(name)?;
             let reducer = match property.get("x-merge") {
                 None => Reducer::Replace,
-                Some(named) => reducer_of(named, &custom).ok_or_else(|| SchemaError::Reducer {
+                Some(named) => reducer_of(named, custom).ok_or_else(|| SchemaError::Reducer {
                     channel: name.clone(),
                     reducer: named.to_string(),
                 })?,
             };
             let default = property.get("default").filter(|it| !it.is_null()).cloned();
-            let schema = standing_alone(without_null(property.clone()), definitions);
+            let is_private = property.get("x-private") == Some(&Value::Bool(true));
+            let schema = standing_alone(without_null(property.clone()), root);
             let channel = Channel::new(name.clone(), schema, reducer)
                 .map_err(|reason| SchemaError::Schema { channel: name, reason })?;
+            let channel = if is_private { channel.private() } else { channel };
             channels.push(match default {
                 Some(default) => channel.with_default(default),
                 None => channel,
@@ -112,8 +116,12 @@ fn without_null(mut schema: Value) -> Value {
 }
 
 /// Adds the definitions that a schema cut out of its root refers to.
-fn standing_alone(mut schema: Value, definitions: Option<&Value>) -> Value {
-    if let (Value::Object(object), Some(Value::Object(all))) = (&mut schema, definitions) {
+fn standing_alone(mut schema: Value, root: &Value) -> Value {
+    // The second is what older drafts called them.
+    for key in ["$defs", "definitions"] {
+        let (Value::Object(object), Some(Value::Object(all))) = (&mut schema, root.get(key)) else {
+            continue;
+        };
         let mut needed = Map::new();
         let mut open = vec![Value::Object(object.clone())];
         while let Some(part) = open.pop() {
@@ -125,7 +133,7 @@ fn standing_alone(mut schema: Value, definitions: Option<&Value>) -> Value {
             }
         }
         if !needed.is_empty() {
-            object.insert("$defs".into(), Value::Object(needed));
+            object.insert(key.into(), Value::Object(needed));
         }
     }
     schema

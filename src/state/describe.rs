@@ -58,6 +58,9 @@ fn property(channel: &Channel, definitions: &mut Map<String, Value>) -> Value {
     if let Some(default) = channel.default() {
         object.insert("default".to_owned(), Value::clone(default));
     }
+    if channel.is_private() {
+        object.insert("x-private".to_owned(), true.into());
+    }
     match channel.reducer() {
         Reducer::Replace => drop(object.shift_remove("x-merge")),
         Reducer::Best { by } => {

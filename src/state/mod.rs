@@ -7,6 +7,7 @@ mod channel;
 mod derive;
 mod describe;
 mod folding;
+mod format;
 mod lenient;
 mod reducer;
 mod schema;
@@ -14,6 +15,7 @@ mod types;
 mod update;
 mod value;
 
+pub(crate) use self::format::{is_date, is_duration, validator_for};
 pub use self::{
     channel::{Channel, ReadAnswer},
     lenient::{Choice, Fields, ReadError, ReadLeniently, Reader, Reading, read_as},

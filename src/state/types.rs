@@ -20,6 +20,10 @@ pub enum Type {
     Float,
     /// A text.
     String,
+    /// A day, such as `2026-01-31`.
+    Date,
+    /// A span of time, such as `PT90M`.
+    Duration,
     /// One of a few texts.
     Enum(Vec<String>),
     /// Any number of values of one type.
@@ -96,6 +100,8 @@ impl fmt::Display for Type {
             Self::Int => f.write_str("int"),
             Self::Float => f.write_str("float"),
             Self::String => f.write_str("string"),
+            Self::Date => f.write_str("date"),
+            Self::Duration => f.write_str("duration"),
             Self::Enum(values) => f.write_str(&values.join(" | ")),
             Self::List(item) => write!(f, "[{item}]"),
             Self::Map(value) => write!(f, "{{*: {value}}}"),
@@ -157,7 +163,11 @@ impl Reading<'_> {
             "boolean" => Type::Bool,
             "integer" => Type::Int,
             "number" => Type::Float,
-            "string" => Type::String,
+            "string" => match schema.get("format").and_then(Value::as_str) {
+                Some("date") => Type::Date,
+                Some("duration") => Type::Duration,
+                _ => Type::String,
+            },
             "array" => {
                 let item = schema.get("items").map_or(Type::Any, |it| self.read(it, depth + 1));
                 Type::List(Box::new(item))

@@ -17,7 +17,7 @@ use super::{
     report::Report,
     sections::Agent,
     shape::Section,
-    types::read_state,
+    types::{read_state, refuse_private},
 };
 use crate::{
     diagnostic::Diagnostic,
@@ -35,6 +35,7 @@ pub(super) const KEYS: &[&str] = &[
     "name",
     "about",
     "state",
+    "types",
     "input",
     "output",
     "models",
@@ -77,11 +78,9 @@ pub(super) fn lower(
     let name = top.require(&mut report, "name", "write `name: my_workflow`");
     let name = name.and_then(|it| report.word(it, "`name`"));
     let about = top.get("about").and_then(|it| report.word(it, "`about`"));
-    let state_help = "name a registered type, or declare fields: `state: { brief: string }`";
-    let state = top.require(&mut report, "state", state_help);
-    let schema = state.and_then(|it| read_state(&mut report, it, registry));
+    let state = read_state(&mut report, &top, folder, registry);
     let nodes = top.require(&mut report, "nodes", "a workflow needs nodes");
-    let Some(schema) = schema else {
+    let Some(schema) = state.schema else {
         // Without a state every field would be unknown; one finding says it better than many.
         return (None, report);
     };
@@ -101,7 +100,7 @@ pub(super) fn lower(
         agents: BTreeMap::new(),
         sandboxes: BTreeMap::new(),
         defaults: Defaults::default(),
-        used: BTreeSet::new(),
+        used: state.used.into_iter().map(|it| ("types", it)).collect(),
     };
     lowering.read_sections(&top);
     let limits = lowering.read_limits(&top);
@@ -133,7 +132,11 @@ fn channels(
     schema: &Schema,
 ) -> Vec<ChannelName> {
     let yaml = top.get(key);
-    yaml.map(|it| report.channels(it, &format!("`{key}`"), schema)).unwrap_or_default()
+    let what = format!("`{key}`");
+    if let Some(yaml) = yaml {
+        refuse_private(report, yaml, &what, schema);
+    }
+    yaml.map(|it| report.channels(it, &what, schema)).unwrap_or_default()
 }
 
 impl Lowering<'_> {
@@ -250,7 +253,8 @@ impl Lowering<'_> {
         if self.report.has_errors() {
             return;
         }
-        let sections = [("models", "model"), ("agents", "agent"), ("sandboxes", "sandbox")];
+        let sections =
+            [("models", "model"), ("agents", "agent"), ("sandboxes", "sandbox"), ("types", "type")];
         for (section, kind) in sections {
             for entry in top.get(section).map(Yaml::entries).unwrap_or_default() {
                 if !self.used.contains(&(section, entry.key.text.clone())) {

@@ -2,13 +2,17 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::{graph::Node, state::Schema};
+use crate::{
+    graph::Node,
+    state::{Fold, Schema},
+};
 
-/// The states and nodes that workflows may name.
+/// The states, nodes and reducers that workflows may name.
 #[derive(Clone, Default)]
 pub struct Registry {
     states: BTreeMap<String, Schema>,
     nodes: BTreeMap<String, Arc<dyn Node>>,
+    reducers: Vec<Arc<dyn Fold>>,
 }
 
 impl Registry {
@@ -31,6 +35,16 @@ impl Registry {
         self
     }
 
+    /// Adds a reducer: what `merge: NAME` means, by the name it has itself.
+    ///
+    /// The built-in ones keep their names.
+    #[must_use]
+    pub fn reducer(mut self, reducer: Arc<dyn Fold>) -> Self {
+        self.reducers.retain(|it| it.name() != reducer.name());
+        self.reducers.push(reducer);
+        self
+    }
+
     /// The node registered under a name.
     pub fn custom(&self, name: &str) -> Option<Arc<dyn Node>> {
         self.nodes.get(name).map(Arc::clone)
@@ -46,6 +60,10 @@ impl Registry {
         self.states.keys().map(String::as_str)
     }
 
+    pub(super) fn reducers(&self) -> &[Arc<dyn Fold>] {
+        &self.reducers
+    }
+
     pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
     }
@@ -56,6 +74,7 @@ impl fmt::Debug for Registry {
         f.debug_struct("Registry")
             .field("states", &self.states.keys())
             .field("nodes", &self.nodes.keys())
+            .field("reducers", &self.reducers)
             .finish()
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 /// The keys of the format that this version does not know what to do with.
 const LATER: &[&str] = &[
     "map", "use", "tool", "run", "remember", "recall", "worktree", "join", "cache", "defer",
-    "when", "types", "tools",
+    "when", "tools",
 ];
 
 /// A mapping whose keys are known.

@@ -1,6 +1,6 @@
 //! How types go together, for expressions and prompts.
 
-use crate::state::Type;
+use crate::state::{Type, is_date, is_duration};
 
 pub(super) fn is_number(ty: &Type) -> bool {
     matches!(ty, Type::Int | Type::Float)
@@ -19,6 +19,11 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
     let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
     match (a, b) {
         (Type::Any, _) | (_, Type::Any) => true,
+        // One span of time has many spellings, so equal texts would say too little.
+        (Type::Duration, _) | (_, Type::Duration) => false,
+        (Type::Date, Type::Enum(texts)) | (Type::Enum(texts), Type::Date) => {
+            texts.iter().all(|it| is_date(it))
+        }
         (Type::Enum(a), Type::Enum(b)) => a.iter().any(|it| b.contains(it)),
         (Type::List(a), Type::List(b)) | (Type::Map(a), Type::Map(b)) => comparable(a, b),
         (a, b) => a == b || (is_number(a) && is_number(b)) || (text(a) && text(b)),
@@ -31,7 +36,11 @@ pub(super) fn fits(value: &Type, declared: &Type) -> bool {
         (Type::Any, _) | (_, Type::Any) => true,
         (Type::Optional(value), Type::Optional(declared)) => fits(value, declared),
         (value, Type::Optional(declared)) => fits(value, declared),
-        (Type::Int, Type::Float) | (Type::Enum(_), Type::String) => true,
+        (Type::Int, Type::Float) | (Type::Enum(_) | Type::Date | Type::Duration, Type::String) => {
+            true
+        }
+        (Type::Enum(texts), Type::Date) => texts.iter().all(|it| is_date(it)),
+        (Type::Enum(texts), Type::Duration) => texts.iter().all(|it| is_duration(it)),
         (Type::Enum(values), Type::Enum(declared)) => values.iter().all(|it| declared.contains(it)),
         (Type::List(value), Type::List(declared)) | (Type::Map(value), Type::Map(declared)) => {
             fits(value, declared)

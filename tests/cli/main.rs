@@ -65,6 +65,15 @@ fn input_that_does_not_fit_is_exit_2_and_starts_nothing() {
 }
 
 #[test]
+fn a_private_field_is_not_in_the_result() {
+    let place = Place::new();
+    let ended = place.run(["execute", &workflow("private"), "-i", "brief=x", "--output", "json"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["state"], json!({"brief": "x", "answer": "x!"}));
+}
+
+#[test]
 fn a_missing_key_is_exit_5_and_starts_nothing() {
     let place = Place::new();
     let ended = place.run(["execute", &workflow("agent"), "-i", "brief=x"]);

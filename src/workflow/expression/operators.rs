@@ -42,7 +42,7 @@ impl Checker<'_> {
             | Operator::Greater
             | Operator::GreaterOrEqual => {
                 let ty = self.compared(operator, left, right, range);
-                let ordered = is_number(&ty) || matches!(ty, Type::Any | Type::String);
+                let ordered = is_number(&ty) || matches!(ty, Type::Any | Type::String | Type::Date);
                 if !ordered {
                     let message = format!("{} has no order", describe(&ty));
                     self.problem("GR022", range, message, "cannot be compared with `<` or `>`");
@@ -80,6 +80,7 @@ impl Checker<'_> {
             let (left_shown, right_shown) = (describe(&left_type), describe(&right_type));
             let message = format!("{left_shown} and {right_shown} are never compared");
             let help = unquoted(&left_type, right).or_else(|| unquoted(&right_type, left));
+            let help = help.or_else(|| spelled(&left_type, &right_type).map(str::to_owned));
             self.problem(
                 "GR022",
                 range,
@@ -181,6 +182,17 @@ fn arithmetic(a: &Type, b: &Type) -> Type {
         (Type::Int, Type::Int) => Type::Int,
         (Type::Any, _) | (_, Type::Any) => Type::Any,
         _ => Type::Float,
+    }
+}
+
+/// Advice for what is written in a way that does not compare.
+fn spelled(a: &Type, b: &Type) -> Option<&'static str> {
+    match (a, b) {
+        (Type::Duration, _) | (_, Type::Duration) => {
+            Some("`1h` and `PT60M` are one duration: keep a number of minutes to compare them")
+        }
+        (Type::Date, _) | (_, Type::Date) => Some("a date is written as \"2026-01-31\""),
+        _ => None,
     }
 }
 

@@ -226,7 +226,7 @@ fn is_of(value: &Value, ty: &Type) -> bool {
         Type::Bool => value.is_boolean(),
         Type::Int => value.is_i64(),
         Type::Float => value.is_number(),
-        Type::String => value.is_string(),
+        Type::String | Type::Date | Type::Duration => value.is_string(),
         Type::Enum(values) => value.as_str().is_some_and(|it| values.iter().any(|of| of == it)),
         Type::List(item) => {
             value.as_array().is_some_and(|items| items.iter().all(|it| is_of(it, item)))

@@ -6,9 +6,10 @@ use super::{
     node::Node,
     values::{
         AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, FieldDeclared,
-        FieldName, FieldType, Memory, ModelDeclared, ModelName, ModelRef, Named, Network, NodeName,
-        NumberPath, OneOrMany, Positive, PromptPath, ReducerName, Requirement, SandboxDeclared,
-        StateName, TargetName, Temperature, Text, Version,
+        FieldName, FieldType, Flag, Memory, ModelDeclared, ModelName, ModelRef, Named, Network,
+        NodeName, NumberPath, OneOrMany, Positive, PromptPath, ReducerName, Requirement,
+        SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Text, TypeDeclared,
+        TypeNotation, Version,
     },
 };
 
@@ -23,9 +24,12 @@ pub(super) struct WorkflowFile {
     /// What the workflow is for.
     about: Option<Text>,
     /// The typed state that every node reads and writes: the name of a registered Rust type, or the
-    /// fields with their types: `string`, `int`, `float`, `bool`, `json`, `[T]`, `{field: T}`,
-    /// `a | b` for one of a few texts, `T?` for what may be absent.
+    /// fields with their types: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`,
+    /// `{field: T}`, `a | b` for one of a few texts, `T?` for what may be absent, or one of `types`;
+    /// or `{ schema: file.json }`, a JSON Schema beside the workflow.
     state: Either<StateName, Named<FieldDeclared, FieldType>>,
+    /// Types by a name of your own, which the fields of the state may use.
+    types: Option<Named<TypeDeclared, TypeNotation>>,
     /// The fields that a run is given when it starts.
     input: Option<OneOrMany<FieldName>>,
     /// The fields that are the result of a run.
@@ -50,14 +54,21 @@ pub(super) struct WorkflowFile {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Field {
-    /// The type: `string`, `int`, `float`, `bool`, `json`, `[T]`, `{field: T}`, `a | b`, `T?`.
+    /// The type: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`, `{field: T}`,
+    /// `a | b`, `T?`, or one of `types`.
     #[serde(rename = "type")]
     ty: Anything,
+    /// Instead of `type`: a JSON Schema beside the workflow.
+    schema: Option<SchemaPath>,
     /// The reducer: how a write goes together with what is there. `replace` (the default), `append`,
-    /// `union`, `sum`, `min`, `max`, `merge`, `messages`, or `{ best: path.to.number }`.
+    /// `union`, `sum`, `min`, `max`, `merge`, `messages`, or `best`, which goes with `by`.
     merge: Option<Either<ReducerName, Best>>,
+    /// With `merge: best`: the path of the number that is compared, such as `test_result.passed_count`.
+    by: Option<NumberPath>,
     /// The value before the first write.
     default: Option<Anything>,
+    /// Whether it is for the nodes alone: no part of the result, neither `input` nor `output`.
+    private: Option<Flag>,
     /// What the field means; a model that writes it is shown this.
     about: Option<Text>,
 }

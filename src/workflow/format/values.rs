@@ -33,6 +33,14 @@ macro_rules! values {
 }
 
 values! {
+    /// True or false.
+    Flag = {"type": "boolean"};
+    /// A type in the short notation: a text, a list with one type, or a record.
+    TypeNotation = {"type": ["string", "array", "object"]};
+    /// The name of a type under `types`.
+    TypeDeclared = {"type": "string", "x-declares": "type"};
+    /// The path of a JSON Schema beside the workflow.
+    SchemaPath = {"type": "string", "x-refers": "schema"};
     /// A text; a number is one too.
     Text = {"type": ["string", "number"]};
     /// Any scalar, taken as it is written.
@@ -103,7 +111,7 @@ values! {
     RunnerName = {"enum": (Runner::ALL.map(Runner::as_str))};
     /// What a run of tests gives.
     OutputName = {"enum": (TestOutput::ALL.map(TestOutput::as_str))};
-    /// A reducer that takes no argument.
+    /// A built-in reducer.
     ReducerName = {"type": "string", "pattern": (one_of(REDUCERS)), "examples": REDUCERS};
 }
 
@@ -229,7 +237,7 @@ impl JsonSchema for FieldType {
             spec["properties"].as_object().into_iter().flatten().map(described).collect();
         json_schema!({
             "type": ["string", "array", "object"],
-            "examples": ["string", "int", "float", "bool", "json"],
+            "examples": ["string", "int", "float", "bool", "json", "date", "duration"],
             "properties": hints,
             "if": {"type": "object", "required": ["type"], "propertyNames": {"enum": keys}},
             "then": {"properties": spec["properties"]},

@@ -137,7 +137,12 @@ impl Checker<'_> {
                 self.problem("GR022", it.iter.span(), message, "no list");
                 Type::Any
             }
-            Type::Any | Type::String | Type::Enum(_) | Type::Optional(_) => Type::Any,
+            Type::Any
+            | Type::String
+            | Type::Date
+            | Type::Duration
+            | Type::Enum(_)
+            | Type::Optional(_) => Type::Any,
         };
         let outside = self.variables.len();
         self.name_target(&it.target, item);

@@ -1,0 +1,77 @@
+//! The formats of texts that are checked as types: days and spans of time.
+
+use std::sync::LazyLock;
+
+use jiff::{Span, SpanRelativeTo};
+use jsonschema::{ValidationError, ValidationOptions, Validator};
+use serde_json::Value;
+
+/// A validator that also checks `format`, which JSON Schema by itself only notes.
+///
+/// # Errors
+///
+/// Fails when the schema is none.
+pub(crate) fn validator_for(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    static OPTIONS: LazyLock<ValidationOptions<'static>> = LazyLock::new(|| {
+        jsonschema::options().should_validate_formats(true).with_format("duration", is_duration)
+    });
+    OPTIONS.build(schema)
+}
+
+/// Whether a text is a day of the calendar, such as `2026-01-31`.
+pub(crate) fn is_date(text: &str) -> bool {
+    // The parser takes more forms, such as `20260131`, whose order as texts is not that of days.
+    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
+}
+
+/// Whether a text is a span of time of a known length, such as `PT90M` or `1h 30m`.
+///
+/// Months and years are refused: how long they are depends on when they begin.
+pub(crate) fn is_duration(text: &str) -> bool {
+    let span: Result<Span, _> = text.parse();
+    span.is_ok_and(|it| it.to_duration(SpanRelativeTo::days_are_24_hours()).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_date_is_a_day_that_exists_in_one_spelling() {
+        let is_valid =
+            |text: &str| validator_for(&json!({"format": "date"})).unwrap().is_valid(&json!(text));
+        for (text, expected) in [
+            ("2026-01-31", true),
+            ("2024-02-29", true),
+            ("2026-02-29", false),
+            ("2026-1-31", false),
+            ("20260131", false),
+            ("2026-01-31T00:00:00", false),
+            ("tomorrow", false),
+            ("", false),
+        ] {
+            assert_eq!(is_valid(text), expected, "{text}");
+            assert_eq!(is_date(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_has_a_length_that_does_not_depend_on_its_beginning() {
+        let validator = validator_for(&json!({"format": "duration"})).unwrap();
+        for (text, expected) in [
+            ("PT90M", true),
+            ("P1DT2H", true),
+            ("P2W", true),
+            ("1h 30m", true),
+            ("24h", true),
+            ("P1M", false),
+            ("1 year", false),
+            ("90", false),
+            ("soon", false),
+        ] {
+            assert_eq!(validator.is_valid(&json!(text)), expected, "{text}");
+        }
+    }
+}

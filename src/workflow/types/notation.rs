@@ -1,0 +1,231 @@
+//! Types in the short notation, and those that have a name of their own.
+//!
+//! A named type is written out where it is used, with its name as the title of a record. So a
+//! type cannot contain itself, and what all uses come to is bounded.
+
+use serde_json::{Map, Value, json};
+
+use super::{Named, Reading, as_spec};
+use crate::{
+    diagnostic::Diagnostic,
+    state::Type,
+    workflow::{
+        reader::{Data, Entry, Word, Yaml},
+        report::suggestion,
+    },
+};
+
+const TYPES: &[&str] = &["string", "int", "float", "bool", "json", "date", "duration"];
+/// To how many values named types may be written out; a large state has a few thousand.
+const COPIED_MAX: usize = 100_000;
+
+impl<'y> Reading<'_, 'y> {
+    /// Reads `types`.
+    pub(super) fn types(&mut self, yaml: &'y Yaml) {
+        if !matches!(yaml.data, Data::Map(_)) {
+            self.report.wrong_kind(yaml, "`types`", "a mapping from names to types");
+        }
+        for entry in yaml.entries() {
+            let name = entry.key.text.as_str();
+            let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
+            if TYPES.contains(&name) {
+                let message = format!("`{name}` is built in and names no other type");
+                let place = self.report.place(&entry.key.range);
+                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
+                self.report.push(finding.help("choose another name"));
+            } else if !name.starts_with(|it: char| it.is_ascii_alphabetic())
+                || !name.chars().all(fits)
+            {
+                let message = format!("`{name}` cannot be the name of a type");
+                let help = "letters, digits and `_`, starting with a letter";
+                self.report.bad_value(&entry.key, message, help);
+            } else {
+                self.types.insert(name, Named::Unread(entry));
+            }
+        }
+        for name in self.types.keys().copied().collect::<Vec<_>>() {
+            self.read_named(name);
+        }
+    }
+
+    /// The JSON Schema of a type under `types`; one that is reported may be anything.
+    fn read_named(&mut self, name: &'y str) -> Option<Value> {
+        match self.types.get(name)?.clone() {
+            Named::Read(schema) => Some(schema),
+            Named::Unread(entry) => {
+                self.open.push(name);
+                let schema = self.schema_of(&entry.value);
+                self.open.pop();
+                let mut schema = schema.unwrap_or_else(|| json!({}));
+                if let (Type::Record(_), Some(object)) =
+                    (Type::of_schema(&schema), schema.as_object_mut())
+                    && !object.contains_key("title")
+                {
+                    object.insert("title".to_owned(), name.into());
+                }
+                self.types.insert(name, Named::Read(schema.clone()));
+                Some(schema)
+            }
+        }
+    }
+
+    /// The JSON Schema of a type in the short notation.
+    pub(super) fn schema_of(&mut self, yaml: &'y Yaml) -> Option<Value> {
+        match &yaml.data {
+            Data::List(items) => {
+                let [item] = items.as_slice() else {
+                    let wanted = "`[T]` with one type";
+                    self.report.wrong_kind(yaml, "the type of a list", wanted);
+                    return None;
+                };
+                Some(json!({"type": "array", "items": self.schema_of(item)?}))
+            }
+            Data::Map(_) if yaml.get("type").is_some() && as_spec(yaml) => {
+                self.described(yaml.get("type")?, yaml)
+            }
+            Data::Map(entries) => self.record(entries),
+            Data::Null => {
+                self.report.wrong_kind(yaml, "a type", "a text such as `string` or `[int]`");
+                None
+            }
+            Data::Scalar { text, .. } => {
+                let word = Word { text: text.clone(), range: yaml.range.clone() };
+                let (schema, rest) = self.notation(&word, text.trim())?;
+                if !rest.is_empty() {
+                    let place = self.report.place(&word.range);
+                    self.report.push(unreadable(&word, rest).at(place, "here"));
+                    return None;
+                }
+                Some(schema)
+            }
+        }
+    }
+
+    /// A type with words about it, inside another one.
+    fn described(&mut self, ty: &'y Yaml, spec: &'y Yaml) -> Option<Value> {
+        let mut schema = self.schema_of(ty)?;
+        let about = spec.get("about").and_then(Yaml::text);
+        if let (Some(about), Value::Object(object)) = (about, &mut schema) {
+            object.insert("description".to_owned(), about.into());
+        }
+        let others = spec.entries().iter().map(|it| &it.key);
+        for key in { others }.filter(|it| !["type", "about"].contains(&it.text.as_str())) {
+            let message = format!("`{}` is for fields of the state, not inside one", key.text);
+            let place = self.report.place(&key.range);
+            self.report.push(Diagnostic::error("GR003", message).at(place, "not here"));
+        }
+        Some(schema)
+    }
+
+    fn record(&mut self, entries: &'y [Entry]) -> Option<Value> {
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        let mut whole = true;
+        for Entry { key, value } in entries {
+            let Some(schema) = self.schema_of(value) else {
+                whole = false;
+                continue;
+            };
+            if !matches!(Type::of_schema(&schema), Type::Optional(_)) {
+                required.push(key.text.clone());
+            }
+            properties.insert(key.text.clone(), schema);
+        }
+        whole.then(|| {
+            json!({
+                "type": "object",
+                "properties": properties,
+                "required": required,
+                "additionalProperties": false,
+            })
+        })
+    }
+
+    /// Reads a type off the front of a text, and gives back the rest.
+    fn notation<'t>(&mut self, word: &Word, text: &'t str) -> Option<(Value, &'t str)> {
+        let (schema, rest) = if let Some(inner) = text.strip_prefix('[') {
+            let (item, rest) = self.notation(word, inner.trim_start())?;
+            let Some(rest) = rest.strip_prefix(']') else {
+                let finding = Diagnostic::error("GR014", format!("`{}` lacks a `]`", word.text));
+                self.report.push(finding.at(self.report.place(&word.range), "not closed"));
+                return None;
+            };
+            (json!({"type": "array", "items": item}), rest.trim_start())
+        } else {
+            let end = text.find(['?', ']', '[']).unwrap_or(text.len());
+            let (named, rest) = text.split_at(end);
+            (self.simple(word, named.trim())?, rest)
+        };
+        Some(match rest.strip_prefix('?') {
+            Some(rest) => (json!({"anyOf": [schema, {"type": "null"}]}), rest.trim_start()),
+            None => (schema, rest),
+        })
+    }
+
+    fn simple(&mut self, word: &Word, named: &str) -> Option<Value> {
+        if named.contains('|') {
+            let values: Vec<&str> = named.split('|').map(str::trim).collect();
+            if values.iter().any(|it| it.is_empty()) {
+                let message = "a value of this enum is empty";
+                self.report.bad_value(word, message, "write `a | b | c`");
+                return None;
+            }
+            return Some(json!({"type": "string", "enum": values}));
+        }
+        Some(match named {
+            "string" => json!({"type": "string"}),
+            "int" => json!({"type": "integer"}),
+            "float" => json!({"type": "number"}),
+            "bool" => json!({"type": "boolean"}),
+            "json" => json!({}),
+            "date" => json!({"type": "string", "format": "date"}),
+            "duration" => json!({"type": "string", "format": "duration"}),
+            own => return self.own(word, own),
+        })
+    }
+
+    /// A use of a type under `types`.
+    fn own(&mut self, word: &Word, named: &str) -> Option<Value> {
+        let Some(name) = self.types.keys().copied().find(|it| *it == named) else {
+            let known = self.types.keys().copied().chain(TYPES.iter().copied());
+            let help = suggestion(named, known).unwrap_or_default();
+            let message = format!("there is no type `{named}`");
+            let place = self.report.place(&word.range);
+            let finding = Diagnostic::error("GR014", message).at(place, "no such type");
+            self.report.push(finding.help(help));
+            return None;
+        };
+        if self.open.contains(&name) {
+            let message = format!("the type `{name}` contains itself");
+            let place = self.report.place(&word.range);
+            let finding = Diagnostic::error("GR111", message).at(place, "endless from here on");
+            let help = "keep a list of all parts, each with the name of the one it belongs to";
+            self.report.push(finding.help(help));
+            return None;
+        }
+        self.used.insert(name.to_owned());
+        let schema = self.read_named(name)?;
+        self.copied += size(&schema);
+        if self.copied > COPIED_MAX {
+            let message = "the types are too large once their names are written out";
+            let place = self.report.place(&word.range);
+            self.report.push(Diagnostic::error("GR001", message).at(place, "too much from here"));
+            return None;
+        }
+        Some(schema)
+    }
+}
+
+fn size(schema: &Value) -> usize {
+    match schema {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+fn unreadable(word: &Word, rest: &str) -> Diagnostic {
+    let message = format!("`{}` is no type from `{rest}` on", word.text);
+    Diagnostic::error("GR014", message)
+        .help("types are `string`, `[T]`, `{field: T}`, `a | b` and `T?`")
+}
