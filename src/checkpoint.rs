@@ -32,6 +32,9 @@ pub struct Position {
     pub frontier: Vec<Activation>,
     /// For each waiting node, which of its predecessors have arrived.
     pub joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    /// The nodes that the run has come to and that let others go first, and by which way.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deferred: BTreeMap<NodeName, Via>,
     /// How often each node has run since its count was last reset.
     pub visits: BTreeMap<NodeName, u32>,
     /// What models took so far.
@@ -111,6 +114,13 @@ pub enum Outcome {
         /// Where the route leads.
         hops: Vec<Hop>,
     },
+    /// It was not to run, by its condition. This is final.
+    Skipped {
+        /// The condition that did not hold.
+        condition: String,
+        /// Where it leads.
+        hops: Vec<Hop>,
+    },
     /// It failed and nothing caught it; a resumed run tries it again.
     Failed {
         /// Why.
@@ -134,7 +144,7 @@ impl Outcome {
     /// Whether the task never runs again.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Finished { .. } | Self::Caught { .. } => true,
+            Self::Finished { .. } | Self::Caught { .. } | Self::Skipped { .. } => true,
             Self::Failed { .. } | Self::Asked { .. } | Self::Answered { .. } => false,
         }
     }

@@ -121,6 +121,18 @@ pub enum Event {
         /// What its models took.
         spent: Spent,
     },
+    /// A task was not to run, by the condition of its node.
+    #[serde(rename = "task.skipped")]
+    TaskSkipped {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The condition that did not hold.
+        condition: String,
+        /// Where it leads.
+        to: Vec<String>,
+    },
     /// A task failed for good.
     #[serde(rename = "task.failed")]
     TaskFailed {

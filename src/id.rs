@@ -8,6 +8,8 @@ use thiserror::Error;
 
 /// The longest name of a node, channel or run.
 const NAME_LENGTH_MAX: usize = 64;
+/// How deep workflows may be used in each other.
+pub const SCOPE_DEPTH_MAX: usize = 8;
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
@@ -25,6 +27,35 @@ macro_rules! name {
             /// Says what is wrong with any other text.
             pub fn parse(name: &str) -> Result<Self, NameError> {
                 check_name(name).map(|()| Self(name.into()))
+            }
+
+            /// Takes a name, or the names of used workflows and one in the last of them with a
+            /// `.` between: `review.lint`.
+            ///
+            /// # Errors
+            ///
+            /// Says what is wrong with any other text.
+            pub fn parse_path(path: &str) -> Result<Self, NameError> {
+                if path.split('.').count() > SCOPE_DEPTH_MAX + 1 {
+                    return Err(NameError::TooDeep(path.to_owned()));
+                }
+                path.split('.').try_for_each(check_name).map(|()| Self(path.into()))
+            }
+
+            /// The name that this one has in a workflow that uses its workflow as `scope`.
+            #[must_use]
+            pub fn within(&self, scope: &NodeName) -> Self {
+                Self(format!("{scope}.{self}").into())
+            }
+
+            /// The used workflow it belongs to, such as `a.b` of `a.b.c`.
+            pub fn scope(&self) -> Option<&str> {
+                self.0.rsplit_once('.').map(|(scope, _)| scope)
+            }
+
+            /// The name within a used workflow, if it belongs to that one or to one used there.
+            pub fn strip_scope(&self, scope: &str) -> Option<&str> {
+                self.0.strip_prefix(scope)?.strip_prefix('.')
             }
 
             /// The name as text.
@@ -48,7 +79,7 @@ macro_rules! name {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let name = String::deserialize(deserializer)?;
-                Self::parse(&name).map_err(serde::de::Error::custom)
+                Self::parse_path(&name).map_err(serde::de::Error::custom)
             }
         }
     };
@@ -162,6 +193,9 @@ pub enum NameError {
     /// The text is longer than 64 bytes.
     #[error("`{0}` is longer than {NAME_LENGTH_MAX} bytes")]
     TooLong(String),
+    /// Workflows are used in each other too deeply.
+    #[error("`{0}` is more than {SCOPE_DEPTH_MAX} workflows deep")]
+    TooDeep(String),
     /// A character may not stand where it does.
     #[error("`{found}` may not stand in the name `{name}`")]
     Character {
@@ -202,6 +236,20 @@ mod tests {
         }
         for bad in ["", "1a", "-a", "a b", "a.b", "ä", &"x".repeat(65)] {
             assert!(NodeName::parse(bad).is_err(), "{bad:?} was taken for a name");
+        }
+    }
+
+    #[test]
+    fn a_path_is_names_with_dots_between() {
+        let lint = NodeName::parse("lint").unwrap();
+        let review = NodeName::parse("review").unwrap();
+        let inner = lint.within(&review);
+        assert_eq!(NodeName::parse_path("review.lint"), Ok(inner.clone()));
+        assert_eq!((inner.scope(), lint.scope()), (Some("review"), None));
+        assert_eq!(inner.strip_scope("review"), Some("lint"));
+        assert_eq!((inner.strip_scope("rev"), inner.strip_scope("review.lint")), (None, None));
+        for bad in ["", ".", "a.", ".a", "a..b", "a.1", &["x"; 10].join(".")] {
+            assert!(NodeName::parse_path(bad).is_err(), "{bad:?} was taken for a path");
         }
     }
 

@@ -194,6 +194,18 @@ async fn a_panic_is_the_failure_of_its_node_and_siblings_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_tasks_run_at_once_than_the_cap_allows() {
+    let most = busy_at_once(Policies::default(), Limits { concurrency: 4, ..Limits::default() });
+    assert_eq!(most.await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_tasks_of_a_node_run_at_once_than_its_width_allows() {
+    let narrow = Policies { width_max: Some(3), ..Policies::default() };
+    assert_eq!(busy_at_once(narrow, Limits::default()).await, 3);
+}
+
+/// The most of fifty tasks that run at the same time.
+async fn busy_at_once(policies: Policies, limits: Limits) -> usize {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (at_work, peak) = (Arc::clone(&now), Arc::clone(&most));
     let busy = node_fn(move |_: Nothing, _| {
@@ -207,15 +219,15 @@ async fn no_more_tasks_run_at_once_than_the_cap_allows() {
     });
     let graph = GraphBuilder::new::<Team>("cap")
         .node("start", waits(0))
-        .node("busy", busy)
+        .node_with("busy", busy, policies)
         .entry("start")
         .route("start", ["busy"], |_: &Nothing| {
             (0..50).map(|it| Dispatch { node: name("busy"), input: json!(it) }).collect::<Vec<_>>()
         })
-        .limits(Limits { concurrency: 4, ..Limits::default() });
+        .limits(limits);
     let end = engine(compiled(graph)).run(&()).await.unwrap();
     assert_eq!(notes(&end.state).len(), 51);
-    assert_eq!(most.load(Ordering::SeqCst), 4);
+    most.load(Ordering::SeqCst)
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,8 @@
 //! The rules of a super-step, driven by hand: no runtime, no clock, no storage.
 
+#[path = "rules/waiting.rs"]
+mod waiting;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,

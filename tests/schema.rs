@@ -309,6 +309,7 @@ fn events() -> Vec<Event> {
             to: vec![text()],
             spent,
         },
+        Event::TaskSkipped { task, node: node(), condition: text(), to: vec![text()] },
         Event::TaskFailed {
             task,
             node: node(),
@@ -333,6 +334,7 @@ fn events() -> Vec<Event> {
             | Event::TaskReported { .. }
             | Event::TaskRetrying { .. }
             | Event::TaskFinished { .. }
+            | Event::TaskSkipped { .. }
             | Event::TaskFailed { .. }
             | Event::QuestionAsked { .. }
             | Event::QuestionAnswered { .. }

@@ -16,7 +16,9 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     diagnostic::{CODES, Code, Diagnostics, SourceFile},
-    graph::{Command, Contract, Edge, Hop, Node, NodeContext, NodeError, Route, RouteView, Target},
+    graph::{
+        Command, Contract, Edge, Hop, Input, Node, NodeContext, NodeError, Route, RouteView, Target,
+    },
     id::{ChannelName, NodeName},
     state::{Fold, Schema, State, Update},
     workflow::{
@@ -341,7 +343,7 @@ fn routes_are_labelled_and_decide_by_the_state() {
     let visits = std::collections::BTreeMap::new();
     let decide = |node: &str, field: &str, value: Value| {
         let state = state_with(&workflow, &[(field, value)]);
-        let view = RouteView { state: &state, visits: &visits };
+        let view = RouteView { state: &state, visits: &visits, input: &Input::State };
         route_of(&workflow, node).decide(&view).map_err(|error| error.to_string())
     };
     let to = |name: &str| Ok(vec![Hop::To(Target::Node(NodeName::parse(name).unwrap()))]);

@@ -126,6 +126,7 @@ impl TraceLine {
         let outcome = match &record.outcome {
             Outcome::Finished { .. } => "finished",
             Outcome::Caught { .. } => "caught",
+            Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
             Outcome::Asked { .. } | Outcome::Answered { .. } => return None,
         };
@@ -171,6 +172,7 @@ pub(super) fn open_questions(records: &[TaskRecord]) -> Vec<(NodeName, Question)
             Outcome::Answered { .. }
             | Outcome::Finished { .. }
             | Outcome::Caught { .. }
+            | Outcome::Skipped { .. }
             | Outcome::Failed { .. } => drop(open.remove(&record.task)),
         }
     }

@@ -214,6 +214,7 @@ fn plain_ways<'a>(graph: &'a Graph, name: &NodeName) -> Option<Ways<'a>> {
     let exhausted = policies.filter_map(|it| it.exhausted.as_ref());
     let mut other_ways = caught.chain(exhausted).chain(&graph.limits.exhausted);
     if graph.nodes[name].policies.max_visits.is_some()
+        || graph.nodes[name].policies.defer.is_some()
         || other_ways.any(|it| it.node() == Some(name))
     {
         return None;

@@ -8,7 +8,10 @@ mod checks;
 mod envelope;
 mod flow;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use petgraph::graphmap::DiGraphMap;
 
@@ -31,6 +34,8 @@ struct Parts {
     leaving: BTreeMap<NodeName, Vec<usize>>,
     /// For each node that waits, the nodes it waits for.
     joins: BTreeMap<NodeName, Vec<NodeName>>,
+    /// The nodes whose route decides whether they arrive, each with the node that waits.
+    routed: BTreeSet<(NodeName, NodeName)>,
 }
 
 /// Checks a graph and prepares it to run; gives the warnings as well.
@@ -57,7 +62,8 @@ pub fn compile(
             joins.insert(to.clone(), from.clone());
         }
     }
-    findings.or_ok(CompiledGraph(Arc::new(Parts { graph, leaving, joins })))
+    let routed = routed_arrivals(&graph);
+    findings.or_ok(CompiledGraph(Arc::new(Parts { graph, leaving, joins, routed })))
 }
 
 impl CompiledGraph {
@@ -82,10 +88,39 @@ impl CompiledGraph {
         positions.iter().map(|&position| &self.0.graph.edges[position])
     }
 
+    /// Whether it is a route of `from` that decides if it arrives at `to`, which waits for it.
+    ///
+    /// Without such a route it arrives whenever it has finished.
+    pub fn arrives_by_route(&self, from: &NodeName, to: &NodeName) -> bool {
+        !self.0.routed.is_empty() && self.0.routed.contains(&(from.clone(), to.clone()))
+    }
+
     /// The nodes that a joining node waits for.
     pub fn awaited_by(&self, name: &NodeName) -> &[NodeName] {
         self.0.joins.get(name).map_or(&[], Vec::as_slice)
     }
+}
+
+/// The nodes with a route to a node that waits for them.
+fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
+    let mut awaited: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
+    for edge in &graph.edges {
+        if let Edge::Join { from, to, .. } = edge {
+            for from in from {
+                awaited.entry(from).or_default().push(to);
+            }
+        }
+    }
+    let mut routed = BTreeSet::new();
+    for edge in &graph.edges {
+        let Edge::Route { from, route, .. } = edge else { continue };
+        for to in awaited.get(from).into_iter().flatten() {
+            if route.ways().iter().any(|it| it.to.node() == Some(to)) {
+                routed.insert((from.clone(), (*to).clone()));
+            }
+        }
+    }
+    routed
 }
 
 /// The ways of a graph from node to node, each kind of edge included if asked for.

@@ -1,6 +1,9 @@
 //! The loop of a run: do what the rules say, tell them what happened; again.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use tokio::{
     sync::mpsc,
@@ -16,7 +19,8 @@ use super::{
 use crate::{
     checkpoint::{Commit, Outcome, RunInfo, TaskRecord},
     event::{EVENT_VERSION, Event, EventSink, Report, Stamped, Status},
-    id::{RunId, TaskId},
+    graph::RouteView,
+    id::{NodeName, RunId, TaskId},
 };
 
 /// The number of reports that may wait for the driver before nodes wait for it.
@@ -34,6 +38,8 @@ pub(super) struct Driver<'a> {
     /// Tasks that wait for a place.
     queue: VecDeque<Task>,
     running: usize,
+    /// The running tasks of each node that has a width.
+    busy: BTreeMap<NodeName, usize>,
     reports: Reports,
     /// When the time of running tasks is over, once a stop was asked for.
     deadline: Option<Instant>,
@@ -76,6 +82,7 @@ impl<'a> Driver<'a> {
             tasks: JoinSet::new(),
             queue: VecDeque::new(),
             running: 0,
+            busy: BTreeMap::new(),
             reports: mpsc::channel(REPORTS_CAPACITY),
             deadline: None,
         }
@@ -161,6 +168,11 @@ impl<'a> Driver<'a> {
         }
         if !matches!(event, superstep::Event::Woke { .. }) {
             self.running -= 1;
+            if let Some(node) = self.machine.node_of(event.task())
+                && let Some(busy) = self.busy.get_mut(node)
+            {
+                *busy = busy.saturating_sub(1);
+            }
         }
         let actions = self.machine.apply(event);
         self.perform(actions).await
@@ -172,7 +184,7 @@ impl<'a> Driver<'a> {
             if self.stop.drain.is_cancelled() {
                 break;
             }
-            let Some(task) = self.queue.pop_front() else { break };
+            let Some(task) = self.next_task() else { break };
             let graph = self.machine.graph();
             let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
             let spec = spec.clone();
@@ -189,6 +201,22 @@ impl<'a> Driver<'a> {
             self.tasks.spawn(task::attempt(run, task, spec, reports, self.stop.now.clone()));
             self.running += 1;
         }
+    }
+
+    /// The first task in the queue whose node has room for one more.
+    fn next_task(&mut self) -> Option<Task> {
+        let graph = self.machine.graph();
+        let has_room = |it: &Task| {
+            let width = graph.node(&it.node).and_then(|it| it.policies.width_max);
+            width.is_none_or(|max| self.busy.get(&it.node).is_none_or(|&busy| busy < max))
+        };
+        let at = self.queue.iter().position(has_room)?;
+        let task = self.queue.remove(at)?;
+        let graph = self.machine.graph();
+        if graph.node(&task.node).is_some_and(|it| it.policies.width_max.is_some()) {
+            *self.busy.entry(task.node.clone()).or_default() += 1;
+        }
+        Some(task)
     }
 
     async fn next_signal(&mut self) -> Signal {
@@ -225,7 +253,14 @@ impl<'a> Driver<'a> {
         let mut events = vec![Event::StepCommitted { step: position.step, next }];
         for (index, activation) in (0..).zip(&position.frontier) {
             let spec = self.machine.graph().node(&activation.node);
-            if let Some(name) = spec.and_then(|it| it.policies.emits.clone()) {
+            let skipped = spec.and_then(|it| it.when.as_ref()).is_some_and(|when| {
+                // Where the whole step is skipped the machine is further, but its state is the same.
+                let (state, visits) = (self.machine.state(), &position.visits);
+                let view = RouteView { state, visits, input: &activation.input };
+                matches!(when.holds(&view), Ok(false))
+            });
+            let name = spec.and_then(|it| it.policies.emits.clone());
+            if let Some(name) = name.filter(|_| !skipped) {
                 let node = activation.node.clone();
                 let message = match activation.via.node() {
                     Some(from) => format!("{from} {name} to {node}"),
@@ -343,6 +378,9 @@ fn event_of(record: &TaskRecord) -> Event {
         Outcome::Finished { update, hops } => {
             let wrote = update.writes.iter().map(|(name, _)| name.to_string()).collect();
             Event::TaskFinished { task, node, attempt, ms, wrote, to: to(hops), spent }
+        }
+        Outcome::Skipped { condition, hops } => {
+            Event::TaskSkipped { task, node, condition: condition.clone(), to: to(hops) }
         }
         Outcome::Caught { failure, hops } => {
             let (kind, error) = (failure.kind.to_string(), failure.message.clone());

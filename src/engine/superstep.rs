@@ -121,7 +121,7 @@ impl Machine {
         // A node that is named twice is reached once, as by two edges.
         position.frontier.dedup_by(|a, b| a.node == b.node);
         let commit = Commit { position: position.clone(), changes };
-        let machine = Self::at(graph, limits, run, Checkpoint { position, state });
+        let mut machine = Self::at(graph, limits, run, Checkpoint { position, state });
         let actions = machine.begin_step();
         Ok((machine, commit, actions))
     }
@@ -148,11 +148,13 @@ impl Machine {
             let actions = machine.begin_step();
             return Ok((machine, actions));
         }
-        let mut actions: Vec<Action> = (0..machine.tasks.len())
-            .filter(|&it| machine.tasks[it].phase == Phase::Running)
-            .map(|it| Action::Run(Box::new(machine.task(it))))
-            .collect();
-        actions.extend(machine.go_on());
+        let mut running = (0..machine.tasks.len()).collect::<Vec<usize>>();
+        running.retain(|&it| machine.tasks[it].phase == Phase::Running);
+        let actions = if running.is_empty() {
+            machine.go_on()
+        } else {
+            running.into_iter().flat_map(|it| machine.begin(it)).collect()
+        };
         Ok((machine, actions))
     }
 
@@ -293,7 +295,7 @@ impl Machine {
         };
         self.tasks[index].took = took;
         match &record.outcome {
-            Outcome::Finished { .. } | Outcome::Caught { .. } => {
+            Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
                 self.set_phase(index, Phase::Settled);
                 self.tasks[index].record = Some(record);
             }
@@ -317,7 +319,7 @@ impl Machine {
     }
 
     /// Runs the frontier, or rests if it is empty or a limit stands before it.
-    fn begin_step(&self) -> Vec<Action> {
+    fn begin_step(&mut self) -> Vec<Action> {
         if self.tasks.is_empty() {
             let failure = self.position.failure.clone();
             let status = if failure.is_some() { Status::Failed } else { Status::Done };
@@ -328,7 +330,8 @@ impl Machine {
         {
             return vec![Action::Rest { status: Status::Limit, reason: Some(reason) }];
         }
-        (0..self.tasks.len()).map(|it| Action::Run(Box::new(self.task(it)))).collect()
+        // The step cannot end before its last task has begun, for until then that one is busy.
+        (0..self.tasks.len()).flat_map(|it| self.begin(it)).collect()
     }
 
     /// After a task came to rest: commits the step, rests the run, or waits for the others.

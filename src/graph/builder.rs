@@ -5,7 +5,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::{Edge, Graph, Limits, Node, NodeSpec, Policies, Target, route::Choice, route_fn};
+use super::{
+    Edge, Graph, Limits, Node, NodeSpec, Policies, Target, condition_fn, route::Choice, route_fn,
+};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     id::{ChannelName, NameError, NodeName},
@@ -46,11 +48,30 @@ impl GraphBuilder {
     #[must_use]
     pub fn node_with(mut self, name: &str, node: impl Node + 'static, policies: Policies) -> Self {
         if let Some(name) = self.name(name) {
-            let spec = NodeSpec { node: Arc::new(node), policies, place: None };
+            let spec = NodeSpec { node: Arc::new(node), policies, when: None, place: None };
             if self.graph.nodes.insert(name.clone(), spec).is_some() {
                 self.findings
                     .push(Diagnostic::error("GR002", format!("two nodes are called `{name}`")));
             }
+        }
+        self
+    }
+
+    /// Lets a function over the state decide whether a node runs or is skipped.
+    ///
+    /// `condition` says in words what must hold; it is what watchers are told.
+    #[must_use]
+    pub fn when<S, F>(mut self, name: &str, condition: &str, holds: F) -> Self
+    where
+        F: Fn(&S) -> bool + Send + Sync + 'static,
+        S: DeserializeOwned + JsonSchema + 'static,
+    {
+        let name = self.name(name);
+        if let Some(spec) = name.and_then(|it| self.graph.nodes.get_mut(&it)) {
+            spec.when = Some(Arc::new(condition_fn(condition, holds)));
+        } else {
+            let message = format!("the condition `{condition}` is of no node");
+            self.findings.push(Diagnostic::error("GR010", message));
         }
         self
     }
@@ -142,7 +163,7 @@ impl GraphBuilder {
             self.findings.push(Diagnostic::error("GR016", message));
             return None;
         }
-        self.noted(NodeName::parse(name))
+        self.noted(NodeName::parse_path(name))
     }
 
     fn target(&mut self, name: &str) -> Option<Target> {

@@ -97,6 +97,16 @@ pub struct Reporter {
     reports: Option<(TaskId, mpsc::Sender<(TaskId, Report)>)>,
 }
 
+impl Input {
+    /// The value that was dispatched, if one was.
+    pub fn item(&self) -> Option<&Value> {
+        match self {
+            Self::State => None,
+            Self::Value(item) => Some(item),
+        }
+    }
+}
+
 impl NodeContext {
     /// Asks a person and returns the answer once the run is resumed with one.
     ///

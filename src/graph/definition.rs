@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{Limits, Node, Policies, Route, Target};
+use super::{Condition, Limits, Node, Policies, Route, Target};
 use crate::{diagnostic::Place, id::NodeName, state::Schema};
 
 /// A graph as its author made it. `compile` turns it into something runnable.
@@ -31,6 +31,9 @@ pub struct NodeSpec {
     pub node: Arc<dyn Node>,
     /// The conditions.
     pub policies: Policies,
+    /// Whether it runs when the run comes to it; if not, it is skipped and the run goes on as its
+    /// edges say.
+    pub when: Option<Arc<dyn Condition>>,
     /// Where it is defined.
     pub place: Option<Place>,
 }

@@ -4,6 +4,7 @@
 
 mod builder;
 mod command;
+mod condition;
 mod context;
 mod definition;
 mod failure;
@@ -15,11 +16,12 @@ mod route;
 pub use self::{
     builder::GraphBuilder,
     command::{Command, Dispatch, Goto, Hop, IntoCommand, Target},
+    condition::{Condition, condition_fn},
     context::{Input, NodeContext, Reporter, Via},
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, NodeError},
     node::{Contract, Node, Read, node_fn},
-    policy::{Backoff, Catch, Limits, Policies},
+    policy::{Backoff, Catch, Defer, Limits, Policies},
     question::Question,
     route::{Route, RouteError, RouteView, Spread, Way, route_fn},
 };

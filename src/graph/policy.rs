@@ -25,6 +25,20 @@ pub struct Policies {
     /// The name of the event that tells watchers that the run came to this node: a verb in the
     /// past tense, such as `escalated`, so that "qa escalated to architect" can be said.
     pub emits: Option<String>,
+    /// What it lets go first, once the run has come to it.
+    pub defer: Option<Defer>,
+    /// How many of the tasks that are dispatched to it run at the same time.
+    pub width_max: Option<usize>,
+}
+
+/// What a node that waits for others lets go first: everything, until nothing else is left to
+/// run. Nodes that wait in this way for the same things run together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Defer {
+    /// The nodes of the graph, or of the used workflow that the node belongs to.
+    Siblings,
+    /// The nodes of this used workflow. The node comes after those that wait within it.
+    Scope(NodeName),
 }
 
 /// Where a failure leads.

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use super::{Dispatch, Hop, Target, node::fields_of};
+use super::{Dispatch, Hop, Input, Target, node::fields_of};
 use crate::{
     id::{ChannelName, NodeName},
     state::{State, StateError, ViewError},
@@ -65,6 +65,8 @@ pub struct RouteView<'a> {
     pub state: &'a State,
     /// How often each node has run since its count was last reset.
     pub visits: &'a BTreeMap<NodeName, u32>,
+    /// What started the node.
+    pub input: &'a Input,
 }
 
 /// A route could not decide.

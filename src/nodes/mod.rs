@@ -6,13 +6,16 @@
 mod agent;
 mod ask;
 mod call;
+mod pass;
 mod run_tests;
 mod set;
 mod write_files;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use self::{agent::Agent, ask::Ask, run_tests::RunTests, set::Set, write_files::WriteFiles};
+use self::{
+    agent::Agent, ask::Ask, pass::Pass, run_tests::RunTests, set::Set, write_files::WriteFiles,
+};
 use crate::{
     diagnostic::Diagnostic,
     graph::{Node, NodeContext},
@@ -98,6 +101,8 @@ impl NodeFactory for Factory {
             NodeKind::RunTests(run_tests) => Arc::new(RunTests::new(run_tests, services)),
             NodeKind::Ask(ask) => Arc::new(Ask::new(ask)),
             NodeKind::Set(set) => Arc::new(Set::new(set)),
+            // The list is gone through by the route behind it.
+            NodeKind::Map(_) => Arc::new(Pass),
             NodeKind::WriteFiles(files) => Arc::new(WriteFiles::new(files, services)),
             NodeKind::Custom(custom) => self.registry.custom(&custom).ok_or_else(|| {
                 let message = format!("node `{name}` names `{custom}`, which is not registered");
@@ -122,5 +127,6 @@ fn prompt_view(ctx: &NodeContext) -> PromptView<'_> {
 
 /// What an expression sees in a node.
 fn expression_view<'a>(ctx: &'a NodeContext, output_dir: Option<&'a str>) -> ExpressionView<'a> {
-    ExpressionView { state: &ctx.state, visits: &ctx.visits, output_dir }
+    let item = ctx.input.item();
+    ExpressionView { state: &ctx.state, visits: &ctx.visits, item, output_dir }
 }

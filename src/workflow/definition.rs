@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use super::{Expression, Prompt};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
-    graph::{Backoff, Catch, Edge, Graph, Limits, Node, NodeSpec, Policies},
+    graph::{Backoff, Catch, Condition, Edge, Graph, Limits, Node, NodeSpec, Policies},
     id::{ChannelName, NodeName},
     state::Schema,
 };
@@ -61,6 +61,8 @@ pub struct NodeDefinition {
     pub kind: NodeKind,
     /// Under which conditions.
     pub policies: Policies,
+    /// Whether it runs when the run comes to it.
+    pub when: Option<Expression>,
     /// Where it is written.
     pub place: Place,
     /// What it is for.
@@ -78,6 +80,8 @@ pub enum NodeKind {
     Ask(AskNode),
     /// Computes fields of the state.
     Set(SetNode),
+    /// Has a node done for each item of a list.
+    Map(MapNode),
     /// Writes files to a folder.
     WriteFiles(WriteFilesNode),
     /// Runs the node that is registered under this name.
@@ -171,6 +175,19 @@ pub struct SetNode {
     pub sets: Vec<(ChannelName, Expression)>,
 }
 
+/// A node that has another one done for each item of a list.
+#[derive(Clone, Debug)]
+pub struct MapNode {
+    /// The list.
+    pub over: Expression,
+    /// The node.
+    pub node: NodeName,
+    /// What that node calls its item.
+    pub item: String,
+    /// How many items are worked on at the same time.
+    pub width_max: Option<usize>,
+}
+
 /// A node that writes files.
 #[derive(Clone, Debug)]
 pub struct WriteFilesNode {
@@ -208,8 +225,10 @@ impl Workflow {
         for (name, definition) in self.nodes {
             match factory.make(&name, &definition) {
                 Ok(node) => {
-                    let NodeDefinition { policies, place, .. } = definition;
-                    nodes.insert(name, NodeSpec { node, policies, place: Some(place) });
+                    let NodeDefinition { policies, when, place, .. } = definition;
+                    let when = when.map(|it| Arc::new(it) as Arc<dyn Condition>);
+                    let place = Some(place);
+                    nodes.insert(name, NodeSpec { node, policies, when, place });
                 }
                 Err(finding) => findings.push(finding),
             }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    heads::Heads,
+    heads::{Follows, Heads},
     reader::{Data, Yaml},
     registry::Registry,
 };
@@ -50,12 +50,18 @@ impl Flow {
             if let Some(node) = sources.heads.nodes.get(name) {
                 writes.insert(node.clone(), sources.writes(&entry.value));
                 sources.add_ways(node, &entry.value, &mut ways);
-            } else if let Some(branches) = sources.heads.groups.get(name) {
-                ways.forks.push(branches.clone());
-                for branch in branches {
-                    sources.add_ways(branch, &entry.value, &mut ways);
+            }
+            if let Some((group, _)) = sources.heads.groups.get_key_value(name) {
+                ways.forks.push(sources.heads.starts(group));
+                for end in sources.heads.ends(group) {
+                    sources.add_ways(&end, &entry.value, &mut ways);
                 }
             }
+            if let Some((map, node)) = sources.heads.maps.get_key_value(name) {
+                ways.next.entry(map.clone()).or_default().insert(node.clone());
+                sources.add_ways(node, &entry.value, &mut ways);
+            }
+            sources.add_next(name, &mut ways);
         }
         let before = before(&ways, &writes, &start);
         Self { before, writes, start }
@@ -109,6 +115,19 @@ impl Sources<'_> {
             next.extend(names.iter().cloned());
             if names.len() > 1 {
                 ways.forks.push(names);
+            }
+        }
+    }
+
+    /// The way to the next name of a branch.
+    fn add_next(&self, name: &str, ways: &mut Ways) {
+        let heads = self.heads;
+        let name = heads.nodes.get(name).or_else(|| Some(heads.groups.get_key_value(name)?.0));
+        let Some(name) = name else { return };
+        if let Follows::Next(next) = heads.follows(name) {
+            let maps = heads.maps.get_key_value(name).map(|(map, _)| map.clone());
+            for end in heads.ends(name).into_iter().chain(maps) {
+                ways.next.entry(end).or_default().extend(heads.starts(&next));
             }
         }
     }

@@ -8,8 +8,9 @@ use std::{
 };
 
 use super::{
-    Defaults, Expression, Registry, SandboxSettings, Workflow,
+    Defaults, Expression, Prompt, Registry, SandboxSettings, Workflow,
     expression::ExpressionScope,
+    fan::Item,
     flow::{Flow, Sources},
     heads::Heads,
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
@@ -60,6 +61,14 @@ pub(super) struct Lowering<'a> {
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) sandboxes: BTreeMap<String, SandboxSettings>,
     pub(super) defaults: Defaults,
+    /// The lists that a `map` goes over, by the `map`.
+    pub(super) overs: BTreeMap<NodeName, Expression>,
+    /// What each node that is done for every item of a list calls the item.
+    pub(super) items: BTreeMap<NodeName, Item>,
+    /// The item of the node that is being read.
+    pub(super) item: Option<Item>,
+    /// The nodes that lead to one that waits for them, each with that one.
+    pub(super) arrivals: BTreeSet<(NodeName, NodeName)>,
     /// The agents, models and sandboxes that something has named.
     pub(super) used: BTreeSet<(&'static str, String)>,
 }
@@ -100,6 +109,10 @@ pub(super) fn lower(
         agents: BTreeMap::new(),
         sandboxes: BTreeMap::new(),
         defaults: Defaults::default(),
+        overs: BTreeMap::new(),
+        items: BTreeMap::new(),
+        item: None,
+        arrivals: BTreeSet::new(),
         used: state.used.into_iter().map(|it| ("types", it)).collect(),
     };
     lowering.read_sections(&top);
@@ -110,7 +123,9 @@ pub(super) fn lower(
     (workflow.input, workflow.output) = (input, output);
     folder.clone_into(&mut workflow.folder);
     if let Some(nodes) = nodes {
+        lowering.read_items(nodes);
         lowering.read_nodes(nodes, &mut workflow);
+        lowering.check_arrivals(&workflow);
     }
     lowering.report_unused(&top);
     (Some(workflow), lowering.report)
@@ -152,7 +167,7 @@ impl Lowering<'_> {
             nodes: BTreeMap::new(),
             edges: Vec::new(),
             entry,
-            groups: self.heads.groups.clone(),
+            groups: self.heads.members(),
             file: Arc::clone(&self.report.file),
             folder: std::path::PathBuf::new(),
         }
@@ -182,8 +197,10 @@ impl Lowering<'_> {
             return;
         };
         for entry in entries {
-            if let Some(branches) = self.heads.groups.get(entry.key.text.as_str()).cloned() {
-                self.read_parallel(entry, &branches, workflow);
+            let key = entry.key.text.as_str();
+            if let Some((name, _)) = self.heads.groups.get_key_value(key) {
+                let name = name.clone();
+                self.read_parallel(entry, &name, workflow);
             } else if let Some(name) = self.heads.nodes.get(entry.key.text.as_str()).cloned() {
                 self.read_node(entry, &name, workflow);
             }
@@ -218,8 +235,13 @@ impl Lowering<'_> {
             self.report.wrong_kind(yaml, "an expression", "a text");
             return None;
         };
-        let scope =
-            ExpressionScope { schema: &self.schema, written, nodes: &self.heads.nodes, output };
+        let scope = ExpressionScope {
+            schema: &self.schema,
+            written,
+            nodes: &self.heads.nodes,
+            item: self.item.as_ref().map(|it| (it.name.as_str(), &it.ty)),
+            output,
+        };
         match Expression::compile(text, scope) {
             Ok(expression) => Some(expression),
             Err(problems) => {
@@ -236,11 +258,17 @@ impl Lowering<'_> {
     /// Checks a prompt against what a node will see.
     pub(super) fn check_prompt(&mut self, loaded: &LoadedPrompt, node: &NodeName, bounded: bool) {
         let written = self.flow.before(node);
-        let scope = PromptScope { schema: &self.schema, written: &written, node, bounded };
+        let item = self.item.as_ref().map(|it| (it.name.as_str(), &it.ty));
+        let scope = PromptScope { schema: &self.schema, written: &written, node, bounded, item };
         for problem in loaded.prompt.check(scope) {
             let place = loaded.place(&self.report, &problem);
             self.report.push_problem(problem, place);
         }
+    }
+
+    /// The prompt for the node that is being read.
+    pub(super) fn prompt_of(&self, loaded: LoadedPrompt) -> Prompt {
+        loaded.prompt.calling_item(self.item.as_ref().map(|it| it.name.as_str()))
     }
 
     /// Notes that something declared is used.

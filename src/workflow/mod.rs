@@ -6,6 +6,7 @@
 
 mod definition;
 mod expression;
+mod fan;
 mod flow;
 mod format;
 mod heads;
@@ -35,8 +36,8 @@ use thiserror::Error;
 use self::report::Report;
 pub use self::{
     definition::{
-        AgentNode, AskNode, Defaults, NodeDefinition, NodeFactory, NodeKind, RunTestsNode, Runner,
-        SandboxSettings, SetNode, TestOutput, Workflow, WriteFilesNode,
+        AgentNode, AskNode, Defaults, MapNode, NodeDefinition, NodeFactory, NodeKind, RunTestsNode,
+        Runner, SandboxSettings, SetNode, TestOutput, Workflow, WriteFilesNode,
     },
     expression::{EvaluateError, Expression, ExpressionView},
     format::json_schema,

@@ -1,13 +1,14 @@
 //! The conditions of a node: retries, bounds, what it resets and clears, where failures lead.
 
 use super::{
+    Expression,
     lower::Lowering,
     reader::{Data, Entry, Yaml},
     shape::Section,
 };
 use crate::{
     diagnostic::Diagnostic,
-    graph::{Backoff, Catch, ErrorKind, Policies, Target},
+    graph::{Backoff, Catch, Defer, ErrorKind, Policies, Target},
     id::NodeName,
 };
 
@@ -29,6 +30,9 @@ pub(super) const COMMON: &[&str] = &[
     "catch",
     "timeout",
     "retry",
+    "when",
+    "defer",
+    "join",
 ];
 
 impl Lowering<'_> {
@@ -56,6 +60,7 @@ impl Lowering<'_> {
         let clears = section.get("clears");
         let clears = clears.map(|it| self.report.channels(it, "`clears`", &self.schema));
         let emits = section.get("emits").and_then(|it| self.report.word(it, "`emits`"));
+        let defer = section.get("defer").and_then(|it| self.report.bool(it, "`defer`"));
         let catch = section.get("catch").map(|it| self.read_catch(it)).unwrap_or_default();
         Policies {
             retry: retry.unwrap_or_else(|| self.defaults.retry.clone()),
@@ -66,7 +71,17 @@ impl Lowering<'_> {
             clears: clears.unwrap_or_default(),
             catch: self.with_default_catch(name, catch),
             emits: emits.and_then(|it| self.report.node_name(&it)).map(|it| it.to_string()),
+            defer: defer.unwrap_or(false).then_some(Defer::Siblings),
+            width_max: None,
         }
+    }
+
+    /// The condition under which a node runs.
+    pub(super) fn read_when(&mut self, name: &NodeName, yaml: &Yaml) -> Option<Expression> {
+        let written = self.flow.before(name);
+        let condition = self.expression(yaml, &written)?;
+        self.check_condition(yaml, &condition);
+        Some(condition)
     }
 
     /// The one node or end at which a key points.
@@ -138,7 +153,7 @@ impl Lowering<'_> {
     fn read_resets(&mut self, yaml: &Yaml) -> Vec<NodeName> {
         let mut resets = Vec::new();
         for word in self.report.words(yaml, "`resets`") {
-            for target in self.heads.resolve(&mut self.report, &word) {
+            for target in self.heads.named(&mut self.report, &word) {
                 match target {
                     Target::Node(node) => resets.push(node),
                     Target::End | Target::Fail => {

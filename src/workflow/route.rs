@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::{EvaluateError, Expression, ExpressionView};
 use crate::{
-    graph::{Hop, Route, RouteError, RouteView, Spread, Target, Way},
-    id::ChannelName,
+    graph::{Condition, Dispatch, Hop, Route, RouteError, RouteView, Spread, Target, Way},
+    id::{ChannelName, NodeName},
 };
 
 /// Cases that are tried in order.
@@ -29,6 +31,25 @@ pub(super) struct Match {
     on: Expression,
     arms: BTreeMap<String, Vec<Target>>,
     ways: Vec<Way>,
+}
+
+/// A task for each item of a list.
+#[derive(Debug)]
+pub(super) struct Each {
+    over: Expression,
+    node: NodeName,
+    after: Vec<Target>,
+    ways: Vec<Way>,
+}
+
+impl Each {
+    /// Sends each item of `over` to `node`, or goes on to `after` if there is none.
+    pub(super) fn new(over: Expression, node: NodeName, after: Vec<Target>) -> Self {
+        let to = Target::Node(node.clone());
+        let mut ways = vec![Way { to, label: Some(format!("each of {}", over.source())) }];
+        ways.extend(self::ways(&after, "none"));
+        Self { over, node, after, ways }
+    }
 }
 
 impl Cases {
@@ -104,7 +125,7 @@ impl Route for Match {
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
         let value = evaluated(&self.on, view)?;
         let word = match &value {
-            serde_json::Value::String(text) => text.clone(),
+            Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         let to = self.arms.get(&word);
@@ -125,11 +146,45 @@ fn hops(to: &[Target]) -> Vec<Hop> {
     to.iter().cloned().map(Hop::To).collect()
 }
 
-fn evaluated(
-    expression: &Expression,
-    view: &RouteView<'_>,
-) -> Result<serde_json::Value, RouteError> {
-    let view = ExpressionView { state: view.state, visits: view.visits, output_dir: None };
+impl Condition for Expression {
+    fn text(&self) -> &str {
+        self.source()
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(self.reads())
+    }
+
+    fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
+        let value = evaluated(self, view)?;
+        value.as_bool().ok_or_else(|| failed(self, format!("`{value}` is no bool")))
+    }
+}
+
+impl Route for Each {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(self.over.reads())
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        match evaluated(&self.over, view)? {
+            Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
+            Value::Array(items) => {
+                let dispatch = |input| Dispatch { node: self.node.clone(), input };
+                Ok(items.into_iter().map(|it| Hop::Dispatch(dispatch(it))).collect())
+            }
+            other => Err(failed(&self.over, format!("`{other}` is no list"))),
+        }
+    }
+}
+
+fn evaluated(expression: &Expression, view: &RouteView<'_>) -> Result<Value, RouteError> {
+    let item = view.input.item();
+    let view = ExpressionView { state: view.state, visits: view.visits, item, output_dir: None };
     let failed = |error: EvaluateError| failed(expression, error.to_string());
     expression.evaluate(&view).map_err(failed)
 }

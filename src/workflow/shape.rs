@@ -14,10 +14,7 @@ use crate::{
 };
 
 /// The keys of the format that this version does not know what to do with.
-const LATER: &[&str] = &[
-    "map", "use", "tool", "run", "remember", "recall", "worktree", "join", "cache", "defer",
-    "when", "tools",
-];
+const LATER: &[&str] = &["use", "tool", "run", "remember", "recall", "worktree", "cache", "tools"];
 
 /// A mapping whose keys are known.
 #[derive(Debug)]
@@ -161,6 +158,18 @@ impl Report {
             self.wrong_kind(yaml, what, wanted);
         }
         number
+    }
+
+    /// `true` or `false`.
+    pub(super) fn bool(&mut self, yaml: &Yaml, what: &str) -> Option<bool> {
+        let value = match &yaml.data {
+            Data::Scalar { text, plain: true } => text.parse().ok(),
+            _ => None,
+        };
+        if value.is_none() {
+            self.wrong_kind(yaml, what, "`true` or `false`");
+        }
+        value
     }
 
     /// A whole number from `min` on.

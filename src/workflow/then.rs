@@ -1,4 +1,4 @@
-//! What follows a node: plain edges, joins, and routes that look at the state.
+//! What follows a node: plain edges, and routes that look at the state.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,8 +31,8 @@ impl Lowering<'_> {
                 Some(Arc::new(self.read_cases(from, then, items)))
             }
             Data::Null | Data::Scalar { .. } | Data::List(_) => {
-                let edge = |to| Edge::Then { from: from.clone(), to, place: place.clone() };
-                workflow.edges.extend(self.read_targets(then, "`then`").into_iter().map(edge));
+                let targets = self.read_targets(then, "`then`");
+                self.lead(from, targets, place.as_ref(), workflow);
                 return;
             }
         };
@@ -40,44 +40,7 @@ impl Lowering<'_> {
         workflow.edges.extend(route.map(|route| Edge::Route { from, route, place }));
     }
 
-    /// What follows a `parallel` waits for all of its branches.
-    pub(super) fn read_parallel_then(
-        &mut self,
-        branches: &[NodeName],
-        then: &Yaml,
-        workflow: &mut Workflow,
-    ) {
-        let place = self.report.place(&then.range);
-        let conditional = match &then.data {
-            Data::Map(_) => true,
-            Data::List(items) => has_cases(items),
-            Data::Null | Data::Scalar { .. } => false,
-        };
-        if conditional {
-            let message = "what follows a parallel cannot depend on the state";
-            let finding = Diagnostic::error("GR039", message).at(place, "conditions");
-            self.report.push(finding.help("lead to one node, and route from there"));
-            return;
-        }
-        for target in self.read_targets(then, "`then`") {
-            match target {
-                Target::Node(to) => {
-                    let from = branches.to_vec();
-                    workflow.edges.push(Edge::Join { from, to, place: place.clone() });
-                }
-                // The branches end in the same step, so the run ends after all of them.
-                end => {
-                    let edge = |from: &NodeName| {
-                        let (from, to) = (from.clone(), end.clone());
-                        Edge::Then { from, to, place: place.clone() }
-                    };
-                    workflow.edges.extend(branches.iter().map(edge));
-                }
-            }
-        }
-    }
-
-    fn read_targets(&mut self, yaml: &Yaml, what: &str) -> Vec<Target> {
+    pub(super) fn read_targets(&mut self, yaml: &Yaml, what: &str) -> Vec<Target> {
         let words = self.report.words(yaml, what);
         words.iter().flat_map(|it| self.heads.resolve(&mut self.report, it)).collect()
     }
@@ -93,7 +56,6 @@ impl Lowering<'_> {
                 let finding = finding.at(self.report.place(&item.range), "never reached");
                 self.report.push(finding.at(self.report.place(&otherwise.range), "always taken"));
             }
-            // `when` is a key of a case, though not of a node in this version.
             let Some(case) = Section::read(&mut self.report, item, "a case", CASE_KEYS) else {
                 continue;
             };
@@ -119,7 +81,7 @@ impl Lowering<'_> {
         Cases::new(cases)
     }
 
-    fn check_condition(&mut self, yaml: &Yaml, condition: &Expression) {
+    pub(super) fn check_condition(&mut self, yaml: &Yaml, condition: &Expression) {
         let place = self.report.place(&yaml.range);
         if !matches!(condition.ty(), Type::Bool | Type::Any) {
             let message = format!("a condition is true or false, and this is `{}`", condition.ty());
@@ -188,6 +150,15 @@ impl Lowering<'_> {
                 None
             }
         }
+    }
+}
+
+/// Whether what follows depends on the state.
+pub(super) fn is_conditional(then: &Yaml) -> bool {
+    match &then.data {
+        Data::Map(_) => true,
+        Data::List(items) => has_cases(items),
+        Data::Null | Data::Scalar { .. } => false,
     }
 }
 

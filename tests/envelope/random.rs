@@ -230,7 +230,7 @@ impl Recipe {
             resets: resets.collect(),
             ..Policies::default()
         };
-        NodeSpec { node: Arc::new(Decided), policies, place: None }
+        NodeSpec { node: Arc::new(Decided), policies, when: None, place: None }
     }
 
     fn lead_from(&self, at: usize, node: &NodeRecipe, graph: &mut Graph, dice: &Dice) {

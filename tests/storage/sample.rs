@@ -78,6 +78,7 @@ pub(crate) fn position(step: u64) -> Position {
             ),
         ],
         joins: [(node("sse"), [node("qc")].into())].into(),
+        deferred: [(node("report"), Via::Start)].into(),
         visits: [(node("ba"), 1), (node("sse"), 3)].into(),
         spent: spent(),
         worked_ms: 1200 * step,

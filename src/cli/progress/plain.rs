@@ -66,6 +66,9 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
             format!("{node} finished in {}{}{took}", duration(*ms), leads(to))
         }
+        Event::TaskSkipped { node, condition, to, .. } => {
+            format!("{node} skipped, for `{}` does not hold{}", clean(condition), leads(to))
+        }
         Event::TaskFailed { node, ms, kind, error, to, .. } => {
             let (after, error) = (duration(*ms), clean(error));
             format!("{node} failed after {after} ({kind}): {error}{}", leads(to))

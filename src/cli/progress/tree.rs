@@ -68,6 +68,11 @@ impl Tree {
                 let sign = paint.good("✓");
                 vec![self.outcome(*task, &sign, &label, *ms, &leads(to), spent)]
             }
+            Event::TaskSkipped { task, node, condition, to } => {
+                let why = format!("skipped, for `{}` does not hold", clean(condition));
+                let (sign, to) = (paint.faint("-"), leads(to));
+                vec![format!("{} {sign} {node}  {}{to}", step(*task), paint.faint(&why))]
+            }
             Event::TaskFailed { task, node, ms, kind, error, to, spent, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.bad("✗");

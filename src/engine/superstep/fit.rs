@@ -20,6 +20,9 @@ pub(super) fn check(
     for activation in &position.frontier {
         check_node(graph, &activation.node)?;
     }
+    for node in position.deferred.keys() {
+        check_node(graph, node)?;
+    }
     for (to, arrived) in &position.joins {
         arrived.iter().try_for_each(|from| check_arrival(graph, from, to))?;
     }
@@ -42,7 +45,7 @@ fn check_record(
             graph.schema().check(update)?;
             hops
         }
-        Outcome::Caught { hops, .. } => hops,
+        Outcome::Caught { hops, .. } | Outcome::Skipped { hops, .. } => hops,
         Outcome::Failed { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => return Ok(()),
     };
     hops.iter().try_for_each(|hop| match hop {

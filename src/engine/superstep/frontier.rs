@@ -1,12 +1,12 @@
 //! What runs next: hops, joins, bounds and limits make the frontier of the next step.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     checkpoint::{Activation, Outcome, Position, TaskRecord},
     compile::CompiledGraph,
     engine::budget,
-    graph::{Dispatch, Hop, Input, Limits, Target, Via},
+    graph::{Defer, Dispatch, Hop, Input, Limits, Policies, Target, Via},
     id::NodeName,
 };
 
@@ -38,17 +38,21 @@ pub(super) fn next_frontier(
         reached: BTreeMap::new(),
         sent: Vec::new(),
         arrived: BTreeMap::new(),
+        left: BTreeSet::new(),
     };
     for (record, activation) in records.iter().zip(&before.frontier) {
         next.follow(record, activation);
     }
     next.complete_joins();
+    next.abandon_left_scopes();
+    next.defer();
     let Next { reached, sent, .. } = next;
     fill(&mut position, reached, sent);
 
     position.failure = position.failure.take().or_else(|| starved(graph, &position));
     if position.failure.is_some() {
         position.frontier.clear();
+        position.deferred.clear();
     } else if !position.frontier.is_empty() && position.limit.is_none() {
         route_limit(graph, limits, &mut position);
     }
@@ -63,12 +67,16 @@ struct Next<'a> {
     sent: Vec<(Dispatch, Via)>,
     /// The nodes that wait, by what arrived last in this step.
     arrived: BTreeMap<NodeName, Via>,
+    /// The used workflows that were left before they were done.
+    left: BTreeSet<String>,
 }
 
 impl Next<'_> {
     fn follow(&mut self, record: &TaskRecord, activation: &Activation) {
         let (hops, via) = match &record.outcome {
-            Outcome::Finished { hops, .. } => (hops, Via::Then { node: record.node.clone() }),
+            Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } => {
+                (hops, Via::Then { node: record.node.clone() })
+            }
             Outcome::Caught { hops, failure } => {
                 (hops, Via::Caught { node: record.node.clone(), failure: failure.clone() })
             }
@@ -78,7 +86,11 @@ impl Next<'_> {
             match hop {
                 Hop::To(Target::End) => (),
                 Hop::To(Target::Fail) => self.fail(&record.node, activation, &via),
-                Hop::To(Target::Node(name)) => self.reach(name.clone(), via.clone()),
+                Hop::To(Target::Node(name)) => {
+                    if let Some(reached) = self.reach(name.clone(), via.clone()) {
+                        self.note_left_scopes(&record.node, &reached);
+                    }
+                }
                 Hop::Join(name) => self.arrive(name, &record.node, &via),
                 Hop::Dispatch(dispatch) => self.send(dispatch, &via),
             }
@@ -86,13 +98,74 @@ impl Next<'_> {
     }
 
     /// Reaches a node, or what stands behind it if its bound is used up.
-    fn reach(&mut self, name: NodeName, via: Via) {
-        if let Some((name, via)) = self.within_bound(name, via)
-            && let Entry::Vacant(entry) = self.reached.entry(name)
-        {
-            // The first way in task order is the one the node sees.
-            entry.insert(via);
+    fn reach(&mut self, name: NodeName, via: Via) -> Option<NodeName> {
+        let (name, via) = self.within_bound(name, via)?;
+        // The first way in task order is the one the node sees.
+        self.reached.entry(name.clone()).or_insert(via);
+        Some(name)
+    }
+
+    /// Notes which used workflows a way leads out of. Only their last node may do so when they
+    /// are done; any other way, such as that of a failure, abandons what is left to do in them.
+    fn note_left_scopes(&mut self, from: &NodeName, to: &NodeName) {
+        let done = match &self.graph.node(from).expect("it ran").policies.defer {
+            Some(Defer::Scope(done)) => Some(done),
+            _ => None,
+        };
+        let own = from.scope();
+        let is_done = done.is_some_and(|it| own == Some(it.as_str()));
+        let mut scope = if is_done { done.and_then(NodeName::scope) } else { own };
+        while let Some(left) = scope.filter(|it| to.strip_scope(it).is_none()) {
+            self.left.insert(left.to_owned());
+            scope = left.rsplit_once('.').map(|(outer, _)| outer);
         }
+    }
+
+    fn abandon_left_scopes(&mut self) {
+        for scope in &self.left {
+            let stays = |it: &NodeName| it.strip_scope(scope).is_none();
+            self.reached.retain(|it, _| stays(it));
+            self.sent.retain(|(it, _)| stays(&it.node));
+            self.position.joins.retain(|it, _| stays(it));
+            self.position.deferred.retain(|it, _| stays(it));
+        }
+    }
+
+    /// Keeps back the nodes that let others go first, and lets go those that need wait no longer.
+    fn defer(&mut self) {
+        let graph = self.graph;
+        let defer = |it: &NodeName| graph.node(it).and_then(|it| it.policies.defer.as_ref());
+        let reached = self.reached.keys();
+        let kept: Vec<NodeName> = reached.filter(|it| defer(it).is_some()).cloned().collect();
+        for name in kept {
+            if let Some(via) = self.reached.remove(&name) {
+                self.position.deferred.entry(name).or_insert(via);
+            }
+        }
+        if self.position.deferred.is_empty() {
+            return;
+        }
+        let running: BTreeSet<&NodeName> =
+            self.reached.keys().chain(self.sent.iter().map(|(it, _)| &it.node)).collect();
+        let waiting: Vec<NodeName> = self.position.deferred.keys().cloned().collect();
+        let rank = |it: &NodeName| defer(it).map(|defer| rank(it, defer));
+        let is_free = |name: &NodeName| {
+            let comes_first = |other: &NodeName| {
+                other != name && defer(name).is_some_and(|it| lets_go(name, it, other))
+            };
+            !running.iter().any(|it| comes_first(it))
+                && !waiting.iter().any(|it| comes_first(it) && rank(it) > rank(name))
+        };
+        let free: Vec<NodeName> = waiting.iter().filter(|it| is_free(it)).cloned().collect();
+        for name in free {
+            if let Some(via) = self.position.deferred.remove(&name) {
+                self.reached.insert(name, via);
+            }
+        }
+    }
+
+    fn policies(&self, name: &NodeName) -> &Policies {
+        &self.graph.node(name).expect("compile checked every target").policies
     }
 
     fn send(&mut self, dispatch: &Dispatch, via: &Via) {
@@ -117,7 +190,7 @@ impl Next<'_> {
             let arrived = self.position.joins.get(&name).map_or(0, BTreeSet::len);
             if arrived == self.graph.awaited_by(&name).len() {
                 self.position.joins.remove(&name);
-                self.reach(name, via);
+                drop(self.reach(name, via));
             }
         }
     }
@@ -127,7 +200,7 @@ impl Next<'_> {
     /// Ends because `compile` refuses graphs whose `exhausted` ways lead in a circle.
     fn within_bound(&mut self, mut name: NodeName, mut via: Via) -> Option<(NodeName, Via)> {
         loop {
-            let policies = &self.graph.node(&name).expect("compile checked every target").policies;
+            let policies = self.policies(&name);
             let visits = self.position.visits.get(&name).copied().unwrap_or(0);
             let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) else {
                 return Some((name, via));
@@ -152,6 +225,25 @@ impl Next<'_> {
             None => format!("`{node}` ended the run"),
         };
         self.position.failure.get_or_insert(reason);
+    }
+}
+
+/// Whether a node that waits lets another one go first.
+fn lets_go(name: &NodeName, defer: &Defer, other: &NodeName) -> bool {
+    let scope = match defer {
+        Defer::Siblings => name.scope(),
+        Defer::Scope(scope) => Some(scope.as_str()),
+    };
+    scope.is_none_or(|it| other.strip_scope(it).is_some())
+}
+
+/// Of two nodes that wait for each other, the one of the inner workflow goes first, and the end of
+/// a workflow comes after what waits in it.
+fn rank(name: &NodeName, defer: &Defer) -> (usize, bool) {
+    let depth = |scope: Option<&str>| scope.map_or(0, |it| it.split('.').count());
+    match defer {
+        Defer::Siblings => (depth(name.scope()), true),
+        Defer::Scope(scope) => (depth(Some(scope.as_str())), false),
     }
 }
 
@@ -192,6 +284,7 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) 
         return;
     };
     position.limit = Some(error.clone());
+    position.deferred.clear();
     let dropped = std::mem::take(&mut position.frontier).into_iter().map(|it| it.node);
     for node in dropped.collect::<BTreeSet<_>>() {
         // It was counted once when it was reached, and does not run.

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{Action, Machine, Phase, TaskState, Took};
 use crate::{
-    checkpoint::{Outcome, TaskRecord},
+    checkpoint::{Activation, Outcome, TaskRecord},
     graph::{
-        Backoff, Command, Edge, ErrorKind, Failure, Goto, Hop, Question, Route, RouteError,
+        Backoff, Command, Edge, ErrorKind, Failure, Goto, Hop, Input, Question, Route, RouteError,
         RouteView, Spread, Target,
     },
     id::{ChannelName, NodeName, TaskId},
@@ -21,7 +21,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 impl Machine {
     /// A node returned: its update is checked, its routes are decided, and both are one record.
     pub(super) fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
-        let node = self.position.frontier[index].node.clone();
+        let Activation { node, input, .. } = self.position.frontier[index].clone();
         let Command { mut update, goto } = command;
         update.clears.extend(self.policies(&node).clears.iter().cloned());
         let decided = self
@@ -30,7 +30,7 @@ impl Machine {
             .check(&update)
             .and_then(|()| self.try_fold(&update))
             .map_err(|error| Failure::of(ErrorKind::Other, &error))
-            .and_then(|()| self.decide(&node, &update, goto));
+            .and_then(|()| self.decide((&node, &input), &update, goto));
         match decided {
             Ok(hops) => self.settle(index, Outcome::Finished { update, hops }),
             Err(failure) => self.fail(index, failure),
@@ -80,6 +80,28 @@ impl Machine {
         vec![Action::Record(record), Action::Run(Box::new(self.task(index)))]
     }
 
+    /// Runs a task of the step, or skips it if the condition of its node does not hold.
+    pub(super) fn begin(&mut self, index: usize) -> Vec<Action> {
+        let Activation { node, input, .. } = &self.position.frontier[index];
+        let spec = self.graph.node(node).expect("a frontier names only nodes of the graph");
+        let Some(when) = spec.when.clone() else {
+            return vec![Action::Run(Box::new(self.task(index)))];
+        };
+        let view = RouteView { state: &self.state, visits: &self.visits, input };
+        let skipped = match when.holds(&view) {
+            Ok(true) => return vec![Action::Run(Box::new(self.task(index)))],
+            Ok(false) => self.decide((node, input), &Update::default(), Goto::Edges),
+            Err(error) => Err(Failure::of(ErrorKind::Other, &error)),
+        };
+        match skipped {
+            Ok(hops) => {
+                let condition = when.text().to_owned();
+                self.settle(index, Outcome::Skipped { condition, hops })
+            }
+            Err(failure) => self.fail(index, failure),
+        }
+    }
+
     fn settle(&mut self, index: usize, outcome: Outcome) -> Vec<Action> {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
         self.set_phase(index, Phase::Settled);
@@ -108,7 +130,12 @@ impl Machine {
     }
 
     /// Where a finished task leads, by its edges and by its own choice.
-    fn decide(&self, node: &NodeName, update: &Update, goto: Goto) -> Result<Vec<Hop>, Failure> {
+    fn decide(
+        &self,
+        (node, input): (&NodeName, &Input),
+        update: &Update,
+        goto: Goto,
+    ) -> Result<Vec<Hop>, Failure> {
         let (by_edges, chosen) = match goto {
             Goto::Edges => (true, Vec::new()),
             Goto::Also(chosen) => (true, chosen),
@@ -121,10 +148,12 @@ impl Machine {
                 Edge::May { to, .. } => may.extend(to.iter().cloned()),
                 _ if !by_edges => (),
                 Edge::Then { to, .. } => hops.push(Hop::To(to.clone())),
+                Edge::Join { to, .. } if self.graph.arrives_by_route(node, to) => (),
                 Edge::Join { to, .. } => hops.push(Hop::Join(to.clone())),
                 Edge::Route { route, .. } => {
-                    let decided = self.ask_route(route.as_ref(), update);
-                    hops.extend(decided.map_err(|it| Failure::of(ErrorKind::Other, &it))?);
+                    let decided = self.ask_route(route.as_ref(), input, update);
+                    let decided = decided.map_err(|it| Failure::of(ErrorKind::Other, &it))?;
+                    hops.extend(decided.into_iter().map(|it| self.arriving(node, it)));
                 }
             }
         }
@@ -147,19 +176,33 @@ impl Machine {
         Ok(hops)
     }
 
+    /// A way that leads to a node which waits for this one is an arrival there.
+    fn arriving(&self, node: &NodeName, hop: Hop) -> Hop {
+        match hop {
+            Hop::To(Target::Node(to)) if self.graph.arrives_by_route(node, &to) => Hop::Join(to),
+            other => other,
+        }
+    }
+
     /// A route sees the state of the step with the writes of its own task, never of siblings.
-    fn ask_route(&self, route: &dyn Route, update: &Update) -> Result<Vec<Hop>, RouteError> {
+    fn ask_route(
+        &self,
+        route: &dyn Route,
+        input: &Input,
+        update: &Update,
+    ) -> Result<Vec<Hop>, RouteError> {
         let own = update.limited_to(|it| route.reads().is_none_or(|reads| reads.contains(it)));
         let visits = &self.visits;
         if own.is_empty() {
-            return as_declared(route, route.decide(&RouteView { state: &self.state, visits })?);
+            let view = RouteView { state: &self.state, visits, input };
+            return as_declared(route, route.decide(&view)?);
         }
         let (state, _) = self
             .graph
             .schema()
             .apply(self.state.as_ref().clone(), [&own])
             .map_err(|refused| RouteError::State(refused.error))?;
-        as_declared(route, route.decide(&RouteView { state: &state, visits })?)
+        as_declared(route, route.decide(&RouteView { state: &state, visits, input })?)
     }
 
     /// The wait before the next attempt: drawn by a hash, so that the rules stay pure and yet a

@@ -30,7 +30,7 @@ pub(super) struct Checked {
 pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     let mut checker = Checker {
         scope,
-        variables: Vec::new(),
+        variables: scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect(),
         present: Vec::new(),
         asking: false,
         reads: BTreeSet::new(),
@@ -42,7 +42,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
 
 pub(super) struct Checker<'a> {
     scope: ExpressionScope<'a>,
-    /// The variables of the quantifiers around.
+    /// The item of the task, and the variables of the quantifiers around.
     variables: Vec<(String, Type)>,
     /// The paths that a guard around has found to be there.
     pub(super) present: Vec<String>,

@@ -34,8 +34,13 @@ pub enum EvaluateError {
     DivisionByZero,
 }
 
-pub(super) fn evaluate(root: &Node, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
-    Evaluation { view: *view, variables: Vec::new() }.value(root).map(Cow::into_owned)
+pub(super) fn evaluate(
+    root: &Node,
+    view: &ExpressionView<'_>,
+    item: Option<(&str, &Value)>,
+) -> Result<Value, EvaluateError> {
+    let variables = item.map(|(name, value)| (name, value.clone())).into_iter().collect();
+    Evaluation { view: *view, variables }.value(root).map(Cow::into_owned)
 }
 
 struct Evaluation<'a> {

@@ -34,6 +34,8 @@ pub struct Expression {
     root: syntax::Node,
     ty: Type,
     reads: Vec<ChannelName>,
+    /// What it calls the dispatched item.
+    item: Option<String>,
 }
 
 /// What an expression sees.
@@ -43,6 +45,8 @@ pub struct ExpressionView<'a> {
     pub state: &'a State,
     /// How often each node has run since its count was last reset.
     pub visits: &'a BTreeMap<NodeName, u32>,
+    /// The item that was dispatched to the node, if one was.
+    pub item: Option<&'a Value>,
     /// The output folder of the run, where `output.dir` may be used.
     pub output_dir: Option<&'a str>,
 }
@@ -55,6 +59,8 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) written: &'a BTreeSet<ChannelName>,
     /// The nodes whose visits can be counted.
     pub(crate) nodes: &'a BTreeSet<NodeName>,
+    /// The name and the type of the item that is dispatched to the node.
+    pub(crate) item: Option<(&'a str, &'a Type)>,
     /// Whether `output.dir` means something.
     pub(crate) output: bool,
 }
@@ -68,7 +74,8 @@ impl Expression {
             return Err(checked.problems);
         }
         let reads = checked.reads.into_iter().collect();
-        Ok(Self { source: source.trim().to_owned(), root, ty: checked.ty, reads })
+        let item = scope.item.map(|(name, _)| name.to_owned());
+        Ok(Self { source: source.trim().to_owned(), root, ty: checked.ty, reads, item })
     }
 
     /// The value in a state.
@@ -78,7 +85,8 @@ impl Expression {
     /// Fails when a value is absent or not of the type that the check was told, and when a number
     /// leaves its range.
     pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
-        evaluate::evaluate(&self.root, view)
+        let item = self.item.as_deref().zip(view.item);
+        evaluate::evaluate(&self.root, view, item)
     }
 
     /// The text it was written as.

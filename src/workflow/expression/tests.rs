@@ -56,13 +56,14 @@ fn compiled(state: &State, source: &str) -> Result<Expression, Vec<Problem>> {
     let written = state.schema().channels().iter().map(|it| it.name().clone()).collect();
     let nodes = BTreeSet::from([node("sse"), node("qa")]);
     let schema = state.schema();
-    let scope = ExpressionScope { schema, written: &written, nodes: &nodes, output: true };
+    let scope =
+        ExpressionScope { schema, written: &written, nodes: &nodes, item: None, output: true };
     Expression::compile(source, scope)
 }
 
 fn evaluated(state: &State, expression: &Expression) -> Result<Value, EvaluateError> {
     let visits = BTreeMap::from([(node("sse"), 2)]);
-    let view = ExpressionView { state, visits: &visits, output_dir: Some("/out") };
+    let view = ExpressionView { state, visits: &visits, item: None, output_dir: Some("/out") };
     expression.evaluate(&view)
 }
 

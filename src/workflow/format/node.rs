@@ -11,7 +11,8 @@ use super::{
     },
 };
 
-/// A node: exactly one kind (`agent`, `run_tests`, `ask`, `set`, `write_files`, `parallel`, `node`),
+/// A node: exactly one kind (`agent`, `run_tests`, `ask`, `set`, `write_files`,
+/// `parallel`, `map`, `node`),
 /// and what holds for all of them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -30,8 +31,11 @@ pub(super) struct Node {
     /// Kind: runs the node that a Rust program has registered under this name.
     #[serde(rename = "node")]
     custom: Option<CustomName>,
-    /// Kind: these nodes run side by side, in one super-step; `then` waits for all of them.
-    parallel: Option<Vec<TargetName>>,
+    /// Kind: these branches run side by side; `then` waits for all of them. A branch is a node, or a
+    /// list of nodes that follow each other.
+    parallel: Option<Vec<OneOrMany<TargetName>>>,
+    /// Kind: a node is done for each item of a list, side by side; `then` waits for all of them.
+    map: Option<Map>,
 
     // What belongs to some kinds.
     /// For `agent`: the path of the prompt; `prompts/NODE.md` if nothing is said.
@@ -56,6 +60,12 @@ pub(super) struct Node {
     /// that are tried in order, or `{ match, to }` over an enum or a bool. `end` and `fail` are
     /// built in.
     then: Option<Then>,
+    /// The nodes that this one waits for. It runs once when all of them have led to it.
+    join: Option<OneOrMany<TargetName>>,
+    /// The condition under which it runs; else it is skipped, and the run goes on with `then`.
+    when: Option<Expression>,
+    /// Whether it lets everything else that is left to run go first.
+    defer: Option<bool>,
     /// How often the node may run before its count is reset. Every loop needs such a bound.
     max_visits: Option<Positive>,
     /// Where the run goes when `max_visits` is used up.
@@ -108,6 +118,22 @@ pub(super) struct Prompt {
     first: Option<PromptPath>,
     /// The path of the prompt of later visits.
     again: Option<PromptPath>,
+}
+
+/// A node that is done for each item of a list.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Map {
+    /// The list, such as `plan.tasks`.
+    over: Expression,
+    /// What the prompts and expressions of that node call the item; `item` if nothing is said.
+    #[serde(rename = "as")]
+    name: Option<Text>,
+    /// The node; its own `then` is left to the map.
+    #[serde(rename = "do")]
+    node: TargetName,
+    /// How many items are worked on at the same time.
+    width: Option<Positive>,
 }
 
 /// What is tested, and with what.

@@ -6,6 +6,7 @@ use super::json_schema;
 use crate::{
     graph::ErrorKind,
     workflow::{
+        fan::MAP_KEYS,
         lower,
         nodes::{KINDS, PROMPT_KEYS, RUN_TESTS_KEYS, WRITE_FILES_KEYS},
         policies::{COMMON, RETRY_KEYS},
@@ -33,6 +34,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/nodes/additionalProperties/properties/prompt", PROMPT_KEYS),
     ("/properties/nodes/additionalProperties/properties/run_tests", RUN_TESTS_KEYS),
     ("/properties/nodes/additionalProperties/properties/write_files", WRITE_FILES_KEYS),
+    ("/properties/nodes/additionalProperties/properties/map", MAP_KEYS),
 ];
 
 /// Where the schema speaks of a node; its keys are spread over the kinds.

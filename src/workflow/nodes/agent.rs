@@ -39,9 +39,9 @@ impl Lowering<'_> {
         Some(AgentNode {
             agent: agent.text,
             models: found.models,
-            system: system.map(|it| it.prompt),
-            prompt: prompt?.prompt,
-            prompt_again: again.map(|it| it.prompt),
+            system: system.map(|it| self.prompt_of(it)),
+            prompt: self.prompt_of(prompt?),
+            prompt_again: again.map(|it| self.prompt_of(it)),
             temperature: found.temperature,
             writes: writes?,
             repairs_max: repair.unwrap_or(self.defaults.repairs_max),

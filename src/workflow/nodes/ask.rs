@@ -37,7 +37,7 @@ impl Lowering<'_> {
             self.check_choices(&choices, channel);
         }
         Some(AskNode {
-            prompt: prompt?.prompt,
+            prompt: self.prompt_of(prompt?),
             show: show.unwrap_or_default(),
             choices: choices.into_iter().map(|it| it.text).collect(),
             writes,

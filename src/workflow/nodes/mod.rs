@@ -27,6 +27,7 @@ pub(super) const KINDS: &[(&str, &[&str])] = &[
     ("run_tests", &["in", "writes"]),
     ("ask", &["show", "choices", "writes"]),
     ("set", &[]),
+    ("map", &[]),
     ("write_files", &[]),
     ("node", &[]),
     ("parallel", &[]),
@@ -43,8 +44,8 @@ const PARALLEL_KEYS: &[&str] = &["parallel", "about", "then"];
 
 /// A node that is being read.
 #[derive(Clone, Copy)]
-struct Reading<'a, 'y> {
-    name: &'a NodeName,
+pub(super) struct Reading<'a, 'y> {
+    pub(super) name: &'a NodeName,
     key: &'a Word,
     section: &'a Section<'y>,
 }
@@ -52,34 +53,26 @@ struct Reading<'a, 'y> {
 impl Lowering<'_> {
     pub(super) fn read_node(&mut self, entry: &Entry, name: &NodeName, workflow: &mut Workflow) {
         let Some(section) = self.node_section(entry) else { return };
-        let policies = self.read_policies(name, &section);
+        let mut policies = self.read_policies(name, &section);
+        self.item = self.items.get(name).cloned();
+        policies.width_max = self.item.as_ref().and_then(|it| it.width_max);
         let reading = Reading { name, key: &entry.key, section: &section };
         let about = section.get("about").and_then(|it| self.report.word(it, "`about`"));
+        let when = section.get("when").and_then(|it| self.read_when(name, it));
         let kind = self.read_kind(reading, policies.max_visits.is_some());
-        if let Some(group) = self.heads.group_of(name) {
-            if let Some(then) = section.key("then") {
-                let message = format!("`{name}` is a branch of `{group}`, which says what follows");
-                let place = self.report.place(&then.range);
-                let finding = Diagnostic::error("GR039", message).at(place, "not here");
-                self.report.push(finding.help(format!("move it to `{group}`")));
-            }
-        } else {
-            let help = "say what follows, be it `then: end`";
-            if let Some(then) = section.require(&mut self.report, "then", help) {
-                self.read_then(name, then, workflow);
-            }
-        }
+        self.item = None;
+        self.read_following(name, &section, workflow);
+        self.read_join(name, &section, workflow);
         let place = Place { file: self.report.file.clone(), range: entry.key.range.clone() };
         let about = about.map(|it| it.text);
-        workflow.nodes.extend(
-            kind.map(|kind| (name.clone(), NodeDefinition { kind, policies, place, about })),
-        );
+        let definition = kind.map(|kind| NodeDefinition { kind, policies, when, place, about });
+        workflow.nodes.extend(definition.map(|it| (name.clone(), it)));
     }
 
     pub(super) fn read_parallel(
         &mut self,
         entry: &Entry,
-        branches: &[NodeName],
+        name: &NodeName,
         workflow: &mut Workflow,
     ) {
         let what = format!("the parallel `{}`", entry.key.text);
@@ -90,10 +83,7 @@ impl Lowering<'_> {
         if let Some(about) = section.get("about") {
             self.report.word(about, "`about`");
         }
-        let help = "say what follows once all branches are done";
-        if let Some(then) = section.require(&mut self.report, "then", help) {
-            self.read_parallel_then(branches, then, workflow);
-        }
+        self.read_following(name, &section, workflow);
     }
 
     /// The keys of a node, once it is clear that it is of one kind and takes them.
@@ -142,6 +132,8 @@ impl Lowering<'_> {
             self.read_ask(reading, question, bounded).map(NodeKind::Ask)
         } else if let Some(sets) = section.get("set") {
             self.read_set(reading, sets).map(NodeKind::Set)
+        } else if let Some(map) = section.get("map") {
+            self.read_map(reading, map).map(NodeKind::Map)
         } else if let Some(files) = section.get("write_files") {
             self.read_write_files(reading, files, bounded).map(NodeKind::WriteFiles)
         } else {

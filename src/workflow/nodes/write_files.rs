@@ -60,6 +60,7 @@ impl Lowering<'_> {
         if let Some(report) = &report {
             self.check_prompt(report, reading.name, bounded);
         }
-        Some(WriteFilesNode { to: to?, files, documents, report: report.map(|it| it.prompt) })
+        let report = report.map(|it| self.prompt_of(it));
+        Some(WriteFilesNode { to: to?, files, documents, report })
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) node: &'a NodeName,
     /// Whether the node has a bound.
     pub(crate) bounded: bool,
+    /// The name and the type of the item that is dispatched to the node.
+    pub(crate) item: Option<(&'a str, &'a Type)>,
 }
 
 pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
@@ -34,15 +36,15 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
     let Ok(template) = parse(text, TEMPLATE, minijinja::syntax::SyntaxConfig::default()) else {
         return Vec::new();
     };
-    let mut checker =
-        Checker { scope, variables: Vec::new(), defined: Vec::new(), problems: Vec::new() };
+    let variables = scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect();
+    let mut checker = Checker { scope, variables, defined: Vec::new(), problems: Vec::new() };
     checker.statement(&template);
     checker.problems
 }
 
 pub(super) struct Checker<'a> {
     pub(super) scope: PromptScope<'a>,
-    /// What the template itself has named.
+    /// The item of the task, and what the template itself has named.
     pub(super) variables: Vec<(String, Type)>,
     /// The names that a condition around has found to be defined.
     pub(super) defined: Vec<String>,

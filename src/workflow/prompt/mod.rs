@@ -39,6 +39,8 @@ pub struct Prompt {
     environment: Arc<Environment<'static>>,
     /// The variables it may look at; the state is not converted for others.
     variables: Arc<BTreeSet<String>>,
+    /// What it calls the item of a dispatched task, besides `item`.
+    item: Option<Arc<str>>,
 }
 
 /// What a prompt sees.
@@ -78,7 +80,14 @@ impl Prompt {
             text: text.into(),
             environment: Arc::new(environment),
             variables: Arc::new(variables),
+            item: None,
         })
+    }
+
+    /// The same prompt, which calls the item of a dispatched task by another name.
+    #[must_use]
+    pub(crate) fn calling_item(self, name: Option<&str>) -> Self {
+        Self { item: name.map(Arc::from), ..self }
     }
 
     /// Checks every name in it against what it will see.
@@ -113,8 +122,9 @@ impl Prompt {
         if let Some(max_visits) = view.max_visits {
             context.insert("max_visits", Value::from(max_visits));
         }
-        if let Input::Value(item) = view.input {
-            context.insert("item", Value::from(Serde(item)));
+        if let Some(item) = view.input.item() {
+            let name = self.item.as_deref().unwrap_or("item");
+            context.insert(name, Value::from(Serde(item)));
         }
         let mut via = BTreeMap::from([("reason", view.via.reason().to_owned())]);
         via.extend(view.via.node().map(|it| ("node", it.to_string())));
@@ -210,6 +220,7 @@ mod tests {
             written: &BTreeSet::new(),
             node: &node,
             bounded: false,
+            item: None,
         };
         let problems = |reason: &str| {
             let text = format!("{{{{ via.reason == \"{reason}\" }}}}");

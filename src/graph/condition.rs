@@ -1,0 +1,71 @@
+//! Conditions of nodes: the state decides whether a node runs or is skipped.
+
+use std::{fmt, marker::PhantomData};
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+
+use super::{RouteError, RouteView, node::fields_of};
+use crate::id::ChannelName;
+
+/// Decides whether a node runs.
+///
+/// It is asked when the node is about to run for the first time in a step, and sees the state at
+/// the start of that step. It must be pure.
+pub trait Condition: fmt::Debug + Send + Sync {
+    /// The condition in words, for those who wonder why a node was skipped.
+    fn text(&self) -> &str;
+
+    /// The channels it looks at; `None` if it may look at any.
+    fn reads(&self) -> Option<&[ChannelName]>;
+
+    /// Decides.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the state is not what the condition was made for.
+    fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError>;
+}
+
+/// Makes a condition of a function over a typed view of the state.
+pub fn condition_fn<F, S>(text: &str, holds: F) -> ConditionFn<F, S>
+where
+    F: Fn(&S) -> bool + Send + Sync,
+    S: DeserializeOwned + JsonSchema,
+{
+    let reads = fields_of::<S>(SchemaSettings::for_deserialize)
+        .map(|fields| fields.into_iter().map(|it| it.channel).collect());
+    ConditionFn { text: text.to_owned(), holds, reads, types: PhantomData }
+}
+
+/// A condition made by [`condition_fn`].
+pub struct ConditionFn<F, S> {
+    text: String,
+    holds: F,
+    reads: Option<Vec<ChannelName>>,
+    types: PhantomData<fn(&S)>,
+}
+
+impl<F, S> Condition for ConditionFn<F, S>
+where
+    F: Fn(&S) -> bool + Send + Sync,
+    S: DeserializeOwned + JsonSchema,
+{
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        self.reads.as_deref()
+    }
+
+    fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
+        Ok((self.holds)(&view.state.read::<S>()?))
+    }
+}
+
+impl<F, S> fmt::Debug for ConditionFn<F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConditionFn").field(&self.text).finish()
+    }
+}

@@ -1,0 +1,28 @@
+//! A node that does nothing itself: what it is there for is done by its edges.
+
+use async_trait::async_trait;
+
+use crate::graph::{Command, Contract, Node, NodeContext, NodeError};
+
+/// Does nothing.
+#[derive(Debug)]
+pub(super) struct Pass;
+
+#[async_trait]
+impl Node for Pass {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        Ok(Command::default())
+    }
+
+    fn contract(&self) -> Contract {
+        Contract { reads: Some(Vec::new()), writes: Some(Vec::new()) }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "map"
+    }
+}

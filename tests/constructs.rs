@@ -1,0 +1,156 @@
+//! What the constructs of the format do in a run: branches, maps, joins, conditions, deferral.
+//!
+//! The workflows compute with `set`, so that nothing but the engine decides what happens.
+
+use std::{path::Path, sync::Arc};
+
+use graphrun::{
+    checkpoint::{Checkpointer, Outcome, RunInfo},
+    compile::compile,
+    diagnostic::SourceFile,
+    engine::{Engine, RunEnd, Stop},
+    event::{EventSink, Status},
+    nodes::{Services, factory, registry},
+    state::Update,
+    storage::MemoryStorage,
+    workflow::parse,
+};
+use serde_json::{Value, json};
+
+/// A run that ended, and the nodes of its steps: `a b | c`; what was skipped is in brackets.
+struct Ran {
+    end: RunEnd,
+    steps: String,
+}
+
+impl Ran {
+    fn field(&self, name: &str) -> Value {
+        self.end.state.get(name).cloned().unwrap_or_default()
+    }
+}
+
+async fn run(workflow: &str, input: Value) -> Ran {
+    let text = format!("graphrun: 1\nname: case\n{workflow}");
+    let file = Arc::new(SourceFile { name: "case.yaml".into(), text });
+    let registry = registry();
+    let (workflow, warnings) =
+        parse(file, Path::new("tests/workflow"), &registry).unwrap_or_else(|it| panic!("{it}"));
+    assert!(warnings.is_empty(), "{warnings}");
+    let factory = factory(Services::offline(), registry);
+    let (graph, warnings) =
+        compile(workflow.into_graph(&factory)).unwrap_or_else(|it| panic!("{it}"));
+    assert!(warnings.is_empty(), "{warnings}");
+
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let info = RunInfo::new("case");
+    let update = Update::of(&input).unwrap();
+    let end =
+        engine.start(info.clone(), update, EventSink::default(), &Stop::default()).await.unwrap();
+    let mut steps: Vec<(u64, Vec<String>)> = Vec::new();
+    for record in storage.records(&info.id).await.unwrap() {
+        let step = record.task.step.0;
+        let node = match record.outcome {
+            Outcome::Skipped { .. } => format!("({})", record.node),
+            _ => record.node.to_string(),
+        };
+        match steps.last_mut() {
+            Some((last, nodes)) if *last == step => nodes.push(node),
+            _ => steps.push((step, vec![node])),
+        }
+    }
+    let sorted = steps.into_iter().map(|(_, mut nodes)| {
+        nodes.sort();
+        nodes.join(" ")
+    });
+    let steps = sorted.collect::<Vec<_>>().join(" | ");
+    Ran { end, steps }
+}
+
+#[tokio::test]
+async fn the_branches_of_a_parallel_go_on_by_themselves_and_come_together_once() {
+    let ran = run(
+        r"
+state: { brief: string, a: string, b: string, c: string, log: { type: [string], merge: append, default: [] } }
+input: brief
+start: both
+nodes:
+  both: { parallel: [[draft, check, polish], facts, inner], then: merge }
+  draft: { set: { a: brief, log: '[brief]' }, max_visits: 2, exhausted: polish }
+  check: { set: { log: '[a]' }, then: [{ when: visits('draft') < 2, to: draft }, { to: polish }] }
+  polish: { set: { log: '[a + a]' } }
+  facts: { set: { b: brief } }
+  inner: { parallel: [more, [most, last]] }
+  more: { set: { c: brief } }
+  most: { set: { log: '[brief]' } }
+  last: { set: { log: '[brief]' } }
+  merge: { set: { log: '[a + b + c]' }, then: end }
+",
+        json!({"brief": "x"}),
+    )
+    .await;
+    assert_eq!(ran.steps, "draft facts more most | check last | draft | check | polish | merge");
+    assert_eq!(ran.end.status, Status::Done);
+    assert_eq!(ran.field("log"), json!(["x", "x", "x", "x", "x", "x", "xx", "xxx"]));
+}
+
+const MAP: &str = r"
+state: { words: [string], lengths: { type: [int], merge: append, default: [] }, total: int? }
+input: words
+start: each
+nodes:
+  each: { map: { over: words, as: word, do: measure, width: 2 }, then: sum }
+  measure: { set: { lengths: '[word.size()]' }, when: word != 'skip' }
+  sum: { set: { total: lengths.size() }, then: end }
+";
+
+#[tokio::test]
+async fn a_map_does_a_node_for_each_item_and_folds_in_the_order_of_the_items() {
+    let ran = run(MAP, json!({"words": ["one", "three", "skip", "no"]})).await;
+    assert_eq!(ran.steps, "each | (measure) measure measure measure | sum");
+    assert_eq!((ran.field("lengths"), ran.field("total")), (json!([3, 5, 2]), json!(3)));
+}
+
+#[tokio::test]
+async fn a_map_over_nothing_goes_on() {
+    let ran = run(MAP, json!({"words": []})).await;
+    assert_eq!((ran.steps.as_str(), ran.field("total")), ("each | sum", json!(0)));
+}
+
+#[tokio::test]
+async fn a_join_waits_for_every_node_it_names_whichever_way_they_take() {
+    let ran = run(
+        r"
+state: { brief: string, rounds: { type: int, merge: sum, default: 0 }, a: string?, b: string? }
+input: brief
+start: [long, short]
+nodes:
+  long: { set: { rounds: 1 }, max_visits: 3, exhausted: fail, then: [{ when: rounds < 3, to: long }, { to: both }] }
+  short: { set: { a: brief }, then: both }
+  both: { join: [long, short], set: { b: brief }, then: end }
+",
+        json!({"brief": "x"}),
+    )
+    .await;
+    assert_eq!(ran.steps, "long short | long | long | both");
+}
+
+#[tokio::test]
+async fn a_skipped_node_is_in_the_trace_and_a_deferred_one_comes_last() {
+    let workflow = r"
+state: { brief: string, deep: bool, notes: string?, log: { type: [string], merge: append, default: [] } }
+input: [brief, deep]
+start: [plan, quick]
+nodes:
+  plan: { set: { log: '[brief]' }, then: research }
+  quick: { set: { log: '[brief]' }, then: report }
+  research: { set: { notes: brief }, when: deep, then: write }
+  write: { set: { log: 'has(notes) ? [notes] : [brief]' }, then: report }
+  report: { set: { log: '[brief]' }, defer: true, then: end }
+";
+    let deep = run(workflow, json!({"brief": "x", "deep": true})).await;
+    assert_eq!(deep.steps, "plan quick | research | write | report");
+    let quick = run(workflow, json!({"brief": "x", "deep": false})).await;
+    assert_eq!(quick.steps, "plan quick | (research) | write | report");
+    assert_eq!(quick.field("notes"), Value::Null);
+}

@@ -1,0 +1,347 @@
+//! Nodes that are skipped, that let others go first, that wait for each other, and the used
+//! workflows that are left before they are done.
+
+use graphrun::{
+    checkpoint::Outcome,
+    graph::{Condition, Defer, condition_fn},
+};
+
+use super::*;
+
+fn deferred() -> Policies {
+    Policies { defer: Some(Defer::Siblings), ..Policies::default() }
+}
+
+fn end_of(scope: &str) -> Policies {
+    Policies { defer: Some(Defer::Scope(name(scope))), ..Policies::default() }
+}
+
+fn path(path: &str) -> NodeName {
+    NodeName::parse_path(path).unwrap()
+}
+
+fn to_end(kind: ErrorKind) -> Failure {
+    Failure::new(kind, "broken")
+}
+
+#[test]
+fn a_node_whose_condition_does_not_hold_is_skipped_and_the_run_goes_on_as_its_edges_say() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("skip")
+            .node("plan", Decided)
+            .node("research", Decided)
+            .node("write", Decided)
+            .entry("plan")
+            .when("research", "ready == false", |team: &Team| team.ready == Some(false))
+            .then("plan", "research")
+            .then("research", "write"),
+    );
+    let run = |ready: bool| {
+        let write = move |task: &Task| {
+            let mut command = noting(task);
+            if task.node.as_str() == "plan" {
+                command.update = command.update.write(channel("ready"), json!(ready));
+            }
+            Ok(command)
+        };
+        let hand = Hand::start(&graph);
+        let (state, rest) = hand.run(|_| 0, write);
+        assert_eq!(rest, (Status::Done, None));
+        notes(&state)
+    };
+    assert_eq!(run(false), ["plan", "research", "write"]);
+    assert_eq!(run(true), ["plan", "write"]);
+}
+
+#[test]
+fn a_skipped_node_arrives_at_joins_and_its_record_names_the_condition() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("skip")
+            .node("qc", Decided)
+            .node("ta", Decided)
+            .node("sse", Decided)
+            .entry("qc")
+            .entry("ta")
+            .when("ta", "round > 0", |team: &Team| team.round > 0)
+            .join(["qc", "ta"], "sse"),
+    );
+    let mut hand = Hand::start(&graph);
+    assert_eq!(hand.open.len(), 1, "only `qc` runs");
+    let skipped: Vec<_> = hand.records.iter().map(|it| it.outcome.clone()).collect();
+    let hops = vec![Hop::Join(name("sse"))];
+    assert_eq!(skipped, [Outcome::Skipped { condition: "round > 0".into(), hops }]);
+
+    let task = hand.open.pop_front().unwrap();
+    hand.finish(&task, noting(&task));
+    assert_eq!(hand.machine.position().frontier[0].node, name("sse"));
+    assert_eq!(hand.machine.position().visits[&name("ta")], 1, "it was come to");
+}
+
+#[test]
+fn a_step_of_which_every_task_is_skipped_is_a_step_all_the_same() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("skip")
+            .node("one", Decided)
+            .node("two", Decided)
+            .node("three", Decided)
+            .entry("one")
+            .when("one", "never", |_: &Team| false)
+            .when("two", "never", |_: &Team| false)
+            .then("one", "two")
+            .then("two", "three"),
+    );
+    let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!((notes(&state), rest), (vec!["three".to_owned()], (Status::Done, None)));
+}
+
+#[test]
+fn a_restored_run_skips_what_it_would_have_skipped() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("skip")
+            .node("qc", Decided)
+            .node("ta", Decided)
+            .entry("qc")
+            .entry("ta")
+            .when("ta", "never", |_: &Team| false),
+    );
+    let hand = Hand::start(&graph);
+    let state = hand.machine.state().as_ref().clone();
+    let checkpoint = || Checkpoint { position: hand.saved.position.clone(), state: state.clone() };
+    for records in [Vec::new(), hand.records.clone()] {
+        let limits = Limits::default();
+        let (_, actions) =
+            Machine::restore(graph.clone(), limits, run_id(), checkpoint(), records).unwrap();
+        let run: Vec<_> = actions
+            .iter()
+            .filter_map(|it| match it {
+                Action::Run(task) => Some(task.node.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(run, ["qc"]);
+    }
+}
+
+#[test]
+fn a_condition_that_cannot_be_decided_is_the_failure_of_its_node() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Missing {
+        ready: bool,
+    }
+    let catch = vec![Catch { kind: None, to: Target::Node(name("mend")) }];
+    let graph = compiled(
+        GraphBuilder::new::<Team>("skip")
+            .node_with("one", Decided, Policies { catch, ..Policies::default() })
+            .node("mend", Decided)
+            .entry("one")
+            .when("one", "ready", |it: &Missing| it.ready)
+            .then("one", "end"),
+    );
+    let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!((notes(&state), rest.0), (vec!["mend".to_owned()], Status::Done));
+    let condition = condition_fn("ready", |it: &Missing| it.ready);
+    assert_eq!((condition.text(), condition.reads()), ("ready", Some(&[channel("ready")][..])));
+}
+
+/// As `defer=True` of `LangGraph`: `report` is reached in step 2 and runs once nothing else is left.
+#[test]
+fn a_deferred_node_runs_once_after_everything_else() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("defer")
+            .node("plan", Decided)
+            .node("quick", Decided)
+            .node("slow1", Decided)
+            .node("slow2", Decided)
+            .node_with("report", Decided, deferred())
+            .entry("plan")
+            .then("plan", "quick")
+            .then("plan", "slow1")
+            .then("slow1", "slow2")
+            .then("quick", "report")
+            .then("slow2", "report")
+            .then("report", "end"),
+    );
+    let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!(notes(&state), ["plan", "quick", "slow1", "slow2", "report"]);
+    assert_eq!(rest, (Status::Done, None));
+}
+
+#[test]
+fn what_is_deferred_is_part_of_the_position_and_counts_as_one_visit() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("defer")
+            .node("a", Decided)
+            .node("b", Decided)
+            .node_with("report", Decided, deferred())
+            .entry("a")
+            .then("a", "report")
+            .then("a", "b")
+            .then("b", "report"),
+    );
+    let mut hand = Hand::start(&graph);
+    let task = hand.open.pop_front().unwrap();
+    hand.finish(&task, noting(&task));
+    let position = hand.machine.position().clone();
+    assert_eq!(position.deferred.keys().collect::<Vec<_>>(), [&name("report")]);
+    assert_eq!(position.visits.get(&name("report")), None);
+    assert_eq!(hand.saved.position, position, "a resumed run knows of it");
+
+    let task = hand.open.pop_front().unwrap();
+    hand.finish(&task, noting(&task));
+    let position = hand.machine.position();
+    assert!(position.deferred.is_empty());
+    assert_eq!(position.visits[&name("report")], 1);
+    let Via::Then { node } = &position.frontier[0].via else { panic!("an edge led to it") };
+    assert_eq!(node, &name("a"), "the first way that led to it is the one it sees");
+}
+
+#[test]
+fn a_limit_or_a_failure_drops_what_is_deferred() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("defer")
+            .node("a", Decided)
+            .node("b", Decided)
+            .node_with("report", Decided, deferred())
+            .entry("a")
+            .then("a", "report")
+            .then("a", "b")
+            .then("b", "fail"),
+    );
+    let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!((notes(&state), rest.0), (vec!["a".to_owned(), "b".to_owned()], Status::Failed));
+}
+
+#[test]
+fn a_route_decides_whether_its_node_arrives_at_a_join() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("join")
+            .node("start", Decided)
+            .node_with("draft", Decided, bounded(2, "fail"))
+            .node("facts", Decided)
+            .node("merge", Decided)
+            .entry("start")
+            .then("start", "draft")
+            .then("start", "facts")
+            .join(["draft", "facts"], "merge")
+            .route("draft", ["draft", "merge"], |team: &Team| {
+                if team.notes.iter().filter(|it| *it == "draft").count() < 2 {
+                    "draft"
+                } else {
+                    "merge"
+                }
+            }),
+    );
+    let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!(notes(&state), ["start", "draft", "facts", "draft", "merge"]);
+    assert_eq!(rest, (Status::Done, None));
+}
+
+/// `review` uses a workflow with two branches; `review.end` is reached when they are done.
+fn used(inner: impl FnOnce(GraphBuilder) -> GraphBuilder) -> CompiledGraph {
+    let catch = vec![Catch { kind: None, to: Target::Node(name("mend")) }];
+    let caught = || Policies { catch: catch.clone(), ..Policies::default() };
+    let builder = GraphBuilder::new::<Team>("use")
+        .node("review", Decided)
+        .node_with("review.lint", Decided, caught())
+        .node_with("review.read", Decided, caught())
+        .node("review.sum", Decided)
+        .node_with("review.end", Decided, end_of("review"))
+        .node("publish", Decided)
+        .node("mend", Decided)
+        .entry("review")
+        .then("review", "review.lint")
+        .then("review", "review.read")
+        .then("review.read", "review.sum")
+        .then("review.sum", "review.end")
+        .then("review.lint", "review.end")
+        .then("review.end", "publish");
+    compiled(inner(builder))
+}
+
+#[test]
+fn the_end_of_a_used_workflow_waits_for_all_of_it_and_for_nothing_else() {
+    let graph = used(|it| {
+        it.node("other1", Decided)
+            .node("other2", Decided)
+            .node("other3", Decided)
+            .node("other4", Decided)
+            .entry("other1")
+            .then("other1", "other2")
+            .then("other2", "other3")
+            .then("other3", "other4")
+    });
+    let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
+    let steps = [
+        &["other1", "review"][..],
+        &["other2", "review.lint", "review.read"],
+        &["other3", "review.sum"],
+        &["other4", "review.end"],
+        &["publish"],
+    ];
+    assert_eq!(notes(&state), steps.concat());
+    assert_eq!(rest, (Status::Done, None));
+}
+
+#[test]
+fn what_waits_within_a_used_workflow_goes_before_its_end_and_its_end_before_what_waits_outside() {
+    let graph = used(|it| {
+        it.node_with("review.last", Decided, deferred())
+            .node_with("report", Decided, deferred())
+            .then("review", "review.last")
+            .then("review", "report")
+    });
+    let (state, _) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
+    let order = [
+        "review",
+        "review.lint",
+        "review.read",
+        "review.sum",
+        "review.last",
+        "review.end",
+        "publish",
+        "report",
+    ];
+    assert_eq!(notes(&state), order);
+}
+
+#[test]
+fn a_failure_that_leads_out_of_a_used_workflow_abandons_what_is_left_in_it() {
+    let graph = used(|it| it);
+    let (state, rest) = Hand::start(&graph).run(
+        |_| 0,
+        |task| match task.node.as_str() {
+            "review.lint" => Err(to_end(ErrorKind::Other)),
+            _ => Ok(noting(task)),
+        },
+    );
+    assert_eq!(notes(&state), ["review", "review.read", "mend"], "`review.sum` was to follow");
+    assert_eq!(rest, (Status::Done, None));
+}
+
+#[test]
+fn abandoned_arrivals_and_waiting_nodes_are_forgotten() {
+    let graph = used(|it| {
+        it.node("review.both", Decided)
+            .node("review.slow", Decided)
+            .then("review", "review.slow")
+            .join(["review.read", "review.slow"], "review.both")
+    });
+    let mut hand = Hand::start(&graph);
+    let mut failed = false;
+    while let Some(task) = hand.open.pop_front() {
+        if task.node == path("review.lint") {
+            failed = true;
+            let attempt = attempt(task.attempt);
+            let failure = to_end(ErrorKind::Other);
+            hand.tell(Event::Failed { task: task.id, failure, attempt });
+        } else {
+            hand.finish(&task, noting(&task));
+        }
+        if failed && hand.machine.position().step.0 == 2 {
+            let position = hand.machine.position();
+            assert!(position.joins.is_empty() && position.deferred.is_empty(), "{position:?}");
+            assert_eq!(position.frontier.len(), 1);
+        }
+    }
+    assert_eq!(hand.rest, Some((Status::Done, None)));
+}
