@@ -139,6 +139,25 @@ fn every_mistake_is_found_at_its_place_with_a_way_out() {
 }
 
 #[test]
+fn a_case_that_is_never_reached_is_shown_with_those_that_take_all_of_it() {
+    let findings = findings(Path::new("tests/workflow/wrong/case_taken.yaml"));
+    let shown: Vec<String> = findings
+        .in_order()
+        .iter()
+        .map(|it| {
+            let labels = it.labels.iter().map(|it| (it.place.line_and_column().0, &it.text));
+            format!("{:?}: {:?}", it.severity, labels.collect::<Vec<_>>())
+        })
+        .collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    Error: [(11, "never reached"), (10, "taken here")]
+    Error: [(14, "never reached"), (12, "taken here"), (13, "taken here")]
+    Warning: [(23, "never reached")]
+    Warning: [(29, "never reached")]
+    "#);
+}
+
+#[test]
 fn every_code_of_loading_has_a_file_that_shows_it() {
     // Found when a graph is compiled, not when it is loaded.
     let compiled = ["GR030", "GR031", "GR032", "GR033", "GR034", "GR036", "GR037", "GR038"];
@@ -437,7 +456,7 @@ fn deep_expressions_and_prompts_are_refused_not_followed() {
         let findings = parsed(&text).unwrap_err().to_string();
         assert!(findings.contains("GR020"), "{part}: {findings}");
     }
-    let long = format!("true{}", " && true".repeat(180));
+    let long = format!("brief == \"\"{}", " && true".repeat(180));
     assert!(parsed(&small(&format!("{{ when: '{long}', to: end }}"), "x")).is_ok());
     let prompt = format!("{}1{}", "{{ ".to_owned() + &"(".repeat(5_000), ")".repeat(5_000) + " }}");
     assert!(parsed(&small("{ when: 'brief == \"\"', to: end }", &prompt)).is_err());

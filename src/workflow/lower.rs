@@ -242,17 +242,19 @@ impl Lowering<'_> {
             item: self.item.as_ref().map(|it| (it.name.as_str(), &it.ty)),
             output,
         };
-        match Expression::compile(text, scope) {
-            Ok(expression) => Some(expression),
-            Err(problems) => {
-                for problem in problems {
-                    let range = yaml.within(&self.report.file.text, &problem.range);
-                    let place = self.report.place(&range);
-                    self.report.push_problem(problem, place);
-                }
-                None
+        let (expression, problems) = match Expression::compile(text, scope) {
+            Ok(expression) => {
+                let problems = expression.constant_parts();
+                (Some(expression), problems)
             }
+            Err(problems) => (None, problems),
+        };
+        for problem in problems {
+            let range = yaml.within(&self.report.file.text, &problem.range);
+            let place = self.report.place(&range);
+            self.report.push_problem(problem, place);
         }
+        expression
     }
 
     /// Checks a prompt against what a node will see.

@@ -104,8 +104,11 @@ impl Route for Cases {
                 return Ok(hops(&case.to));
             }
         }
-        // Loading makes sure of a last case without a condition.
-        Ok(Vec::new())
+        // Loading makes sure of a case for every state; to end in silence would hide that it failed.
+        let conditions = self.tried.iter().filter_map(|it| it.when.as_ref());
+        let conditions: Vec<&str> = conditions.map(Expression::source).collect();
+        let expression = conditions.join(", ");
+        Err(RouteError::Expression { expression, reason: "no case holds".to_owned() })
     }
 }
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Expression, Workflow,
+    cases::Conditions,
     lower::Lowering,
     reader::{Data, Entry, Yaml},
     report::suggestion,
@@ -48,6 +49,7 @@ impl Lowering<'_> {
     fn read_cases(&mut self, from: &NodeName, then: &Yaml, items: &[Yaml]) -> Cases {
         let written = self.flow.after(from);
         let mut cases = Vec::new();
+        let mut conditions = Conditions::default();
         let mut otherwise: Option<&Yaml> = None;
         for item in items {
             if let Some(otherwise) = otherwise {
@@ -62,22 +64,23 @@ impl Lowering<'_> {
             let to = case.require(&mut self.report, "to", "say where the case leads");
             let to = to.map(|it| self.read_targets(it, "`to`")).unwrap_or_default();
             let Some(when) = case.get("when") else {
-                otherwise = Some(item);
+                otherwise = otherwise.or(Some(item));
                 cases.push(Case { when: None, to });
                 continue;
             };
-            if let Some(condition) = self.expression(when, &written) {
-                self.check_condition(when, &condition);
-                cases.push(Case { when: Some(condition), to });
+            let Some(condition) = self.expression(when, &written) else {
+                conditions.unknown = true;
+                continue;
+            };
+            self.check_condition(when, &condition);
+            if otherwise.is_none() {
+                let constant = condition.is_constant() || !condition.constant_parts().is_empty();
+                conditions.list.push((when, condition.clone(), constant));
             }
+            cases.push(Case { when: Some(condition), to });
         }
-        if otherwise.is_none() {
-            let message = format!("what follows `{from}` if no case holds?");
-            let range = items.last().map_or(&then.range, |it| &it.range);
-            let finding = Diagnostic::error("GR024", message);
-            let finding = finding.at(self.report.place(range), "the last case has a condition");
-            self.report.push(finding.help("end with a case without one: `- { to: … }`"));
-        }
+        let last = items.last().map_or(&then.range, |it| &it.range);
+        self.check_cases(from, &conditions, otherwise, last);
         Cases::new(cases)
     }
 

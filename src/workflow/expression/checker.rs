@@ -11,6 +11,7 @@ use super::{
     ExpressionScope,
     operators::joined,
     syntax::{Kind, Node, Operator},
+    worlds::Types,
 };
 use crate::{
     id::{ChannelName, NodeName},
@@ -23,6 +24,8 @@ use crate::{
 
 pub(super) struct Checked {
     pub(super) ty: Type,
+    /// The type of each part.
+    pub(super) types: Types,
     pub(super) reads: BTreeSet<ChannelName>,
     pub(super) problems: Vec<Problem>,
 }
@@ -33,11 +36,13 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         variables: scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect(),
         present: Vec::new(),
         asking: false,
+        types: Types::new(),
         reads: BTreeSet::new(),
         problems: Vec::new(),
     };
     let ty = checker.value(root);
-    Checked { ty, reads: checker.reads, problems: checker.problems }
+    let Checker { types, reads, problems, .. } = checker;
+    Checked { ty, types, reads, problems }
 }
 
 pub(super) struct Checker<'a> {
@@ -48,6 +53,7 @@ pub(super) struct Checker<'a> {
     pub(super) present: Vec<String>,
     /// Inside `has`, where nothing needs to be there.
     asking: bool,
+    types: Types,
     reads: BTreeSet<ChannelName>,
     problems: Vec<Problem>,
 }
@@ -68,6 +74,12 @@ impl Checker<'_> {
     }
 
     pub(super) fn ty(&mut self, node: &Node) -> Type {
+        let ty = self.found(node);
+        self.types.insert((node.range.start, node.range.end), ty.clone());
+        ty
+    }
+
+    fn found(&mut self, node: &Node) -> Type {
         match &node.kind {
             Kind::Literal(value) => literal(value),
             Kind::List(items) => self.list(items),

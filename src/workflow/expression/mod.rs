@@ -5,22 +5,27 @@
 //! other than `exists` and `all`, unsigned numbers, conversions.
 
 mod checker;
+mod closed;
 mod evaluate;
 mod lexer;
 mod operators;
 mod parser;
+mod print;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod worlds;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    sync::Arc,
 };
 
 use serde_json::Value;
 
 pub use self::evaluate::EvaluateError;
+pub(crate) use self::worlds::{CaseList, Uncovered};
 use super::report::Problem;
 use crate::{
     id::{ChannelName, NodeName},
@@ -36,6 +41,7 @@ pub struct Expression {
     reads: Vec<ChannelName>,
     /// What it calls the dispatched item.
     item: Option<String>,
+    conditions: Arc<worlds::Conditions>,
 }
 
 /// What an expression sees.
@@ -73,9 +79,10 @@ impl Expression {
         if !checked.problems.is_empty() {
             return Err(checked.problems);
         }
+        let conditions = Arc::new(worlds::translate(&root, &checked.types));
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
-        Ok(Self { source: source.trim().to_owned(), root, ty: checked.ty, reads, item })
+        Ok(Self { source: source.trim().to_owned(), root, ty: checked.ty, reads, item, conditions })
     }
 
     /// The value in a state.
@@ -102,6 +109,14 @@ impl Expression {
     /// The channels it looks at, sorted.
     pub fn reads(&self) -> &[ChannelName] {
         &self.reads
+    }
+
+    /// The parts that are the same in every state though they look as if they were not: always or
+    /// never true, or without a value.
+    pub(crate) fn constant_parts(&self) -> Vec<Problem> {
+        let mut problems = worlds::constant_parts(&self.conditions);
+        closed::note_valueless(&self.root, &mut problems);
+        problems
     }
 
     /// Whether it is `true` or `false` as it stands.

@@ -41,6 +41,8 @@ impl Parser {
         if self.depth > DEPTH_MAX {
             return Err(self.problem("the expression is nested too deeply", "too deep"));
         }
+        // Brackets are no part of the tree, and yet of what is marked.
+        let start = self.range().start;
         let mut left = self.prefix()?;
         let mut compared = false;
         while let Some(operator) = self.operator().filter(|it| it.binding() > binding) {
@@ -52,14 +54,14 @@ impl Parser {
             compared |= comparison;
             self.next();
             let right = self.expression(operator.binding())?;
-            let range = left.range.start..right.range.end;
+            let range = start..self.end();
             left = self.node(Kind::Binary(operator, Box::new(left), Box::new(right)), range)?;
         }
         if binding == 0 && self.takes("?") {
             let then = self.expression(0)?;
             self.expect(":")?;
             let otherwise = self.expression(0)?;
-            let range = left.range.start..otherwise.range.end;
+            let range = start..self.end();
             left = self.node(Kind::If(Box::new([left, then, otherwise])), range)?;
         }
         self.depth -= 1;
@@ -81,17 +83,18 @@ impl Parser {
         }
         let of = self.prefix()?;
         self.depth -= 1;
-        let range = start..of.range.end;
+        let range = start..self.end();
         self.node(make(Box::new(of)), range)
     }
 
     fn postfix(&mut self) -> Parsed<Node> {
+        let start = self.range().start;
         let mut node = self.primary()?;
         while self.takes(".") {
             let (name, range) = self.name("the name of a field")?;
-            let whole = node.range.start..range.end;
+            let whole = start..range.end;
             node = if *self.peek() == Token::Symbol("(") {
-                self.method(node, &name, range)?
+                self.method(node, &name, range, start)?
             } else {
                 self.node(Kind::Field(Box::new(node), name), whole)?
             };
@@ -118,7 +121,7 @@ impl Parser {
             Token::Symbol("[") => {
                 self.next();
                 let items = self.list("]")?;
-                let end = self.tokens[self.at - 1].1.end;
+                let end = self.end();
                 return self.node(Kind::List(items), range.start..end);
             }
             Token::Symbol(_) | Token::End => return Err(self.unexpected("a value")),
@@ -150,7 +153,7 @@ impl Parser {
         const KNOWN: &[&str] = &["has", "visits"];
         self.next();
         let mut arguments = self.list(")")?;
-        let whole = range.start..self.tokens[self.at - 1].1.end;
+        let whole = range.start..self.end();
         let argument = if arguments.len() == 1 { arguments.pop() } else { None };
         let kind = match (name, argument) {
             ("has", Some(of)) if of.path().is_some() => Kind::Has(Box::new(of)),
@@ -176,11 +179,11 @@ impl Parser {
         self.node(kind, whole)
     }
 
-    fn method(&mut self, of: Node, name: &str, range: Range<usize>) -> Parsed<Node> {
+    fn method(&mut self, of: Node, name: &str, range: Range<usize>, start: usize) -> Parsed<Node> {
         const KNOWN: &[&str] = &["size", "exists", "all"];
         self.next();
         let arguments = self.list(")")?;
-        let whole = of.range.start..self.tokens[self.at - 1].1.end;
+        let whole = start..self.end();
         let of = Box::new(of);
         let kind = match (name, <[Node; 2]>::try_from(arguments)) {
             ("size", Err(none)) if none.is_empty() => Kind::Size(of),
@@ -253,6 +256,11 @@ impl Parser {
 
     fn range(&self) -> Range<usize> {
         self.tokens[self.at].1.clone()
+    }
+
+    /// The end of the token before.
+    fn end(&self) -> usize {
+        self.tokens[self.at.saturating_sub(1)].1.end
     }
 
     fn next(&mut self) {

@@ -66,6 +66,22 @@ impl Node {
             _ => None,
         }
     }
+
+    /// The parts directly below it, in the order they were written.
+    pub(super) fn parts(&self) -> Vec<&Self> {
+        match &self.kind {
+            Kind::Literal(_) | Kind::Name(_) | Kind::Visits(_) => Vec::new(),
+            Kind::List(items) => items.iter().collect(),
+            Kind::Field(of, _)
+            | Kind::Not(of)
+            | Kind::Negate(of)
+            | Kind::Has(of)
+            | Kind::Size(of) => vec![of],
+            Kind::Binary(_, left, right) => vec![left, right],
+            Kind::If(parts) => parts.iter().collect(),
+            Kind::Quantified { list, condition, .. } => vec![list, condition],
+        }
+    }
 }
 
 impl Operator {

@@ -1,0 +1,63 @@
+//! Writes a tree as text again, always in the same way, so that equal parts have equal texts.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::syntax::{Kind, Node, Operator};
+
+impl Display for Node {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Literal(value) => write!(f, "{value}"),
+            Kind::List(items) => write!(f, "[{}]", listed(items)),
+            Kind::Name(name) => f.write_str(name),
+            Kind::Field(of, name) => write!(f, "{}.{name}", Inside(of)),
+            Kind::Not(of) => write!(f, "!{}", Inside(of)),
+            Kind::Negate(of) => write!(f, "-{}", Inside(of)),
+            Kind::Binary(operator, left, right) => {
+                let side = |it: &Self, tight: bool| match &it.kind {
+                    Kind::If(_) => format!("({it})"),
+                    Kind::Binary(inner, ..) if !stands_free(*inner, *operator, tight) => {
+                        format!("({it})")
+                    }
+                    _ => it.to_string(),
+                };
+                write!(f, "{} {} {}", side(left, false), operator.symbol(), side(right, true))
+            }
+            Kind::If(parts) => {
+                let [condition, then, otherwise] = parts.as_ref();
+                write!(f, "{} ? {} : {}", Inside(condition), Inside(then), Inside(otherwise))
+            }
+            Kind::Has(of) => write!(f, "has({of})"),
+            Kind::Visits(node) => write!(f, "visits(\"{node}\")"),
+            Kind::Size(of) => write!(f, "{}.size()", Inside(of)),
+            Kind::Quantified { all, list, variable, condition } => {
+                let name = if *all { "all" } else { "exists" };
+                write!(f, "{}.{name}({variable}, {condition})", Inside(list))
+            }
+        }
+    }
+}
+
+/// A part that something stands directly before or behind.
+struct Inside<'a>(&'a Node);
+
+impl Display for Inside<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.0.kind {
+            Kind::Binary(..) | Kind::If(_) | Kind::Not(_) | Kind::Negate(_) => {
+                write!(f, "({})", self.0)
+            }
+            _ => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Whether an operator needs no brackets beside another one.
+fn stands_free(inner: Operator, outer: Operator, right: bool) -> bool {
+    let (inner, outer) = (inner.binding(), outer.binding());
+    inner > outer || (inner == outer && !right && inner != Operator::COMPARISON)
+}
+
+fn listed(items: &[Node]) -> String {
+    items.iter().map(Node::to_string).collect::<Vec<_>>().join(", ")
+}
