@@ -78,10 +78,10 @@ impl Loaded {
     /// Fails when a model or the sandbox cannot be used.
     pub(super) fn connect(&self, options: &RunOptions) -> Result<Arc<dyn ModelSource>, CliError> {
         let kinds = || self.workflow.nodes.iter().map(|(name, it)| (name, &it.kind));
-        if kinds().any(|(_, kind)| matches!(kind, NodeKind::RunTests(_))) {
+        if kinds().any(|(_, kind)| matches!(kind, NodeKind::RunTests(_) | NodeKind::Run(_))) {
             Sandbox::probe().map_err(|error| {
                 let help = error.hint();
-                let message = "the workflow runs generated code, and there is no place for that";
+                let message = "the workflow runs code in a sandbox, and there is no place for that";
                 let refused = CliError::new(Exit::Unusable, message).because(error);
                 help.into_iter().fold(refused, CliError::with_help)
             })?;

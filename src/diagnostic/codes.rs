@@ -41,7 +41,7 @@ pub const CODES: &[Code] = pages! {
     // The graph, and what flows through it.
     "GR030" "GR031" "GR032" "GR033" "GR034" "GR035" "GR036" "GR037" "GR038" "GR039"
     // Prompts and safety.
-    "GR040" "GR041" "GR046" "GR047"
+    "GR040" "GR041" "GR046" "GR047" "GR048"
     // Names, continued.
     "GR111" "GR112" "GR113"
 };

@@ -27,6 +27,8 @@ pub enum ErrorKind {
     Credentials,
     /// A tool failed.
     Tool,
+    /// A command ended with another code than zero, or was stopped.
+    Command,
     /// The sandbox could not be set up.
     Sandbox,
     /// A recording has no answer to a request, or could not be written.
@@ -106,7 +108,7 @@ impl From<Failure> for NodeError {
 
 impl ErrorKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Timeout,
         Self::RateLimit,
         Self::Provider,
@@ -114,6 +116,7 @@ impl ErrorKind {
         Self::InvalidOutput,
         Self::Credentials,
         Self::Tool,
+        Self::Command,
         Self::Sandbox,
         Self::Recording,
         Self::Delivery,
@@ -139,6 +142,7 @@ impl ErrorKind {
             Self::InvalidOutput => "invalid_output",
             Self::Credentials => "credentials",
             Self::Tool => "tool",
+            Self::Command => "command",
             Self::Sandbox => "sandbox",
             Self::Recording => "recording",
             Self::Delivery => "delivery",

@@ -7,14 +7,17 @@ mod agent;
 mod ask;
 mod call;
 mod pass;
+mod run;
 mod run_tests;
+mod sandboxed;
 mod set;
 mod write_files;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use self::{
-    agent::Agent, ask::Ask, pass::Pass, run_tests::RunTests, set::Set, write_files::WriteFiles,
+    agent::Agent, ask::Ask, pass::Pass, run::Run, run_tests::RunTests, set::Set,
+    write_files::WriteFiles,
 };
 use crate::{
     diagnostic::Diagnostic,
@@ -99,6 +102,7 @@ impl NodeFactory for Factory {
         Ok(match definition.kind.clone() {
             NodeKind::Agent(agent) => Arc::new(Agent::new(agent, services)),
             NodeKind::RunTests(run_tests) => Arc::new(RunTests::new(run_tests, services)),
+            NodeKind::Run(run) => Arc::new(Run::new(run, services)),
             NodeKind::Ask(ask) => Arc::new(Ask::new(ask)),
             NodeKind::Set(set) => Arc::new(Set::new(set)),
             // The list is gone through by the route behind it.

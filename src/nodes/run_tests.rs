@@ -6,17 +6,21 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::{Services, expression_view, write_files::source_files};
+use super::{
+    Services, expression_view,
+    sandboxed::{probe, python, unusable},
+    write_files::source_files,
+};
 use crate::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
     sandbox::{
-        JobError, Limits, PytestError, PytestReport, PythonEnvironment, Sandbox, SandboxError,
-        SourceFile, run_pytest,
+        JobError, PytestError, PytestReport, PythonEnvironment, Sandbox, SandboxError, SourceFile,
+        run_pytest,
     },
     state::Update,
     team::{SseStatus, TestResult},
-    workflow::{RunTestsNode, Runner, SandboxSettings, TestOutput},
+    workflow::{RunTestsNode, Runner, TestOutput},
 };
 
 /// Runs the tests of an artifact.
@@ -41,23 +45,15 @@ impl RunTests {
     }
 
     async fn prepare(&self) -> Result<Arc<Ready>, NodeError> {
-        let SandboxSettings { requirements, .. } = &self.definition.sandbox;
-        let sandbox =
-            tokio::task::spawn_blocking(Sandbox::probe).await?.map_err(|it| unusable(&it))?;
-        let environment = PythonEnvironment::prepare(requirements, &self.cache_dir)
-            .await
-            .map_err(|error| hinted(Failure::of(ErrorKind::Sandbox, &error), error.hint()))?;
+        let sandbox = probe().await?;
+        let requirements = &self.definition.sandbox.requirements;
+        let environment = python(requirements, &self.cache_dir).await?;
         Ok(Arc::new(Ready { sandbox, environment }))
     }
 
     async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
         let ready = self.ready.get_or_try_init(|| self.prepare()).await?;
-        let settings = &self.definition.sandbox;
-        let limits = Limits {
-            wall: settings.time,
-            memory_bytes: settings.memory_bytes,
-            ..Limits::default()
-        };
+        let limits = self.definition.sandbox.limits();
         let Runner::Pytest = self.definition.runner;
         let ran = run_pytest(&ready.sandbox, &ready.environment, files, &limits, &ctx.cancel).await;
         match ran {
@@ -135,18 +131,4 @@ fn result_of(report: &PytestReport) -> TestResult {
         duration_seconds: report.wall.as_secs_f64(),
     }
     .with_output(&report.output)
-}
-
-/// The machine is at fault, not the code: no model is shown this.
-fn unusable(error: &SandboxError) -> NodeError {
-    let hint = error.hint();
-    hinted(Failure::of(ErrorKind::Sandbox, error), hint.as_deref())
-}
-
-fn hinted(failure: Failure, hint: Option<&str>) -> NodeError {
-    let message = match hint {
-        Some(hint) => format!("{} ({hint})", failure.message),
-        None => failure.message,
-    };
-    Failure { message, ..failure }.into()
 }

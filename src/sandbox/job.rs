@@ -181,7 +181,9 @@ const DANGEROUS_NAMES: [&str; 12] = [
     "TAR_OPTIONS",
 ];
 
-fn is_harmless_variable(name: &str) -> bool {
+/// Whether a job may set a variable of this name: neither a loader, a shell, a runtime nor the
+/// sandbox obeys it.
+pub fn is_harmless_variable(name: &str) -> bool {
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
     is_name

@@ -24,7 +24,8 @@ mod supervisor;
 mod write;
 
 pub use error::{JobError, SandboxError};
-pub use job::{Finished, Job, Limits, Mount, Outcome, SourceFile};
+pub use job::{Finished, Job, Limits, Mount, Outcome, SourceFile, is_harmless_variable};
+pub use output::clean_output;
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;
 pub use pytest::{PytestError, PytestOutcome, PytestReport, run_pytest};

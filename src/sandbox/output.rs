@@ -48,9 +48,18 @@ impl Output {
     }
 }
 
+/// As what a job prints, with lines of any length: they may be data.
+pub fn clean_output(bytes: &[u8]) -> String {
+    clean_lines(bytes, usize::MAX)
+}
+
 /// Turns bytes into text without escape sequences, control characters other than `\n` and `\t`, characters that reorder
 /// the text around them, or endless lines.
 pub(super) fn clean(bytes: &[u8]) -> String {
+    clean_lines(bytes, LINE_BYTES_MAX)
+}
+
+fn clean_lines(bytes: &[u8], line_max: usize) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut cleaned = String::with_capacity(text.len());
     let mut characters = text.chars();
@@ -64,22 +73,22 @@ pub(super) fn clean(bytes: &[u8]) -> String {
             '\u{1b}' => skip_escape(&mut characters),
             '\u{9b}' => skip_control_sequence(&mut characters),
             '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => skip_string(&mut characters),
-            '\t' => line_bytes = push_capped(&mut cleaned, '\t', line_bytes),
+            '\t' => line_bytes = push_capped(&mut cleaned, '\t', line_bytes, line_max),
             character if character.is_control() || is_reordering(character) => {}
-            character => line_bytes = push_capped(&mut cleaned, character, line_bytes),
+            character => line_bytes = push_capped(&mut cleaned, character, line_bytes, line_max),
         }
     }
     cleaned
 }
 
 /// Adds a character unless the line is full, and says once that it is. Returns the new length of the line.
-fn push_capped(text: &mut String, character: char, line_bytes: usize) -> usize {
-    if line_bytes > LINE_BYTES_MAX {
+fn push_capped(text: &mut String, character: char, line_bytes: usize, line_max: usize) -> usize {
+    if line_bytes > line_max {
         return line_bytes;
     }
-    if line_bytes + character.len_utf8() > LINE_BYTES_MAX {
+    if line_bytes + character.len_utf8() > line_max {
         text.push('…');
-        return LINE_BYTES_MAX + 1;
+        return line_max + 1;
     }
     text.push(character);
     line_bytes + character.len_utf8()

@@ -7,7 +7,8 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
     graph::{Backoff, Catch, Condition, Edge, Graph, Limits, Node, NodeSpec, Policies},
     id::{ChannelName, NodeName},
-    state::Schema,
+    sandbox,
+    state::{Schema, Type},
 };
 
 /// A workflow whose names, types, expressions and prompts are checked.
@@ -76,6 +77,8 @@ pub enum NodeKind {
     Agent(AgentNode),
     /// Runs tests in a sandbox.
     RunTests(RunTestsNode),
+    /// Runs a command in a sandbox.
+    Run(RunNode),
     /// Asks a person.
     Ask(AskNode),
     /// Computes fields of the state.
@@ -153,6 +156,38 @@ pub struct SandboxSettings {
     pub time: Duration,
     /// The Python packages that are there, as pip names them.
     pub requirements: Vec<String>,
+}
+
+/// A node that runs a command in a sandbox.
+#[derive(Clone, Debug)]
+pub struct RunNode {
+    /// The program and its arguments, as they are written; nothing of the state is among them.
+    pub argv: Vec<String>,
+    /// Where it runs.
+    pub sandbox: SandboxSettings,
+    /// Its variables.
+    pub env: Vec<(String, Expression)>,
+    /// Its standard input: a text, or anything else as JSON.
+    pub stdin: Option<Expression>,
+    /// Its files, each with its path and content.
+    pub files: Option<Expression>,
+    /// Which output goes to which field.
+    pub writes: Vec<(ChannelName, RunOutput)>,
+}
+
+/// What a command gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunOutput {
+    /// What it printed.
+    Stdout,
+    /// What it printed as errors.
+    Stderr,
+    /// The code it ended with. If it is written, no code is a failure.
+    ExitCode,
+    /// Whether that code is zero. If it is written, no code is a failure.
+    Ok,
+    /// What it printed, as the JSON that it is.
+    Json,
 }
 
 /// A node that asks a person.
@@ -257,6 +292,43 @@ impl TestOutput {
             Self::CodeArtifact => "code_artifact",
             Self::Status => "status",
             Self::Attempts => "attempts",
+        }
+    }
+}
+
+impl RunOutput {
+    /// Every output.
+    pub const ALL: [Self; 5] = [Self::Stdout, Self::Stderr, Self::ExitCode, Self::Ok, Self::Json];
+
+    /// The word a workflow uses for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::ExitCode => "exit_code",
+            Self::Ok => "ok",
+            Self::Json => "json",
+        }
+    }
+
+    /// What a field that takes it must be.
+    pub fn ty(self) -> Type {
+        match self {
+            Self::Stdout | Self::Stderr => Type::String,
+            Self::ExitCode => Type::Int,
+            Self::Ok => Type::Bool,
+            Self::Json => Type::Any,
+        }
+    }
+}
+
+impl SandboxSettings {
+    /// What a job in it may use.
+    pub fn limits(&self) -> sandbox::Limits {
+        sandbox::Limits {
+            wall: self.time,
+            memory_bytes: self.memory_bytes,
+            ..sandbox::Limits::default()
         }
     }
 }

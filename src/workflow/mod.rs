@@ -37,8 +37,9 @@ use thiserror::Error;
 use self::report::Report;
 pub use self::{
     definition::{
-        AgentNode, AskNode, Defaults, MapNode, NodeDefinition, NodeFactory, NodeKind, RunTestsNode,
-        Runner, SandboxSettings, SetNode, TestOutput, Workflow, WriteFilesNode,
+        AgentNode, AskNode, Defaults, MapNode, NodeDefinition, NodeFactory, NodeKind, RunNode,
+        RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode, TestOutput, Workflow,
+        WriteFilesNode,
     },
     expression::{EvaluateError, Expression, ExpressionView},
     format::json_schema,

@@ -7,11 +7,11 @@ use super::{
     values::{
         AgentName, Attempts, Catch, Count, CustomName, Duration, Either, EventName, Expression,
         FieldName, FileName, MatchedValue, Named, OneOrMany, OutputName, Positive, PromptPath,
-        RunnerName, SandboxName, Scalar, TargetName, Template, Text,
+        RunnerName, SandboxName, Scalar, TargetName, Template, Text, VariableName,
     },
 };
 
-/// A node: exactly one kind (`agent`, `run_tests`, `ask`, `set`, `write_files`,
+/// A node: exactly one kind (`agent`, `run`, `run_tests`, `ask`, `set`, `write_files`,
 /// `parallel`, `map`, `node`),
 /// and what holds for all of them.
 #[derive(JsonSchema)]
@@ -20,6 +20,9 @@ pub(super) struct Node {
     // The kinds.
     /// Kind: one of `agents` is asked, and its answer written to the fields of `writes`.
     agent: Option<AgentName>,
+    /// Kind: a command is run in a sandbox: the program and its arguments, as they are. What the
+    /// state holds reaches it by `env`, `stdin` and `files`.
+    run: Option<Vec<Scalar>>,
     /// Kind: tests are run in a sandbox.
     run_tests: Option<RunTests>,
     /// Kind: a person is asked this question, which is a template. The run waits, saved.
@@ -41,13 +44,19 @@ pub(super) struct Node {
     /// For `agent`: the path of the prompt; `prompts/NODE.md` if nothing is said.
     prompt: Option<Either<PromptPath, Prompt>>,
     /// The fields it writes. The type of a field is what a model is asked for, and the check of its
-    /// answer. For `run_tests`: which output goes to which field.
+    /// answer. For `run` and `run_tests`: which output goes to which field.
     writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
     /// For `agent`: how often it may mend an answer that cannot be read.
     repair: Option<Count>,
-    /// For `run_tests`: one of `sandboxes`.
+    /// For `run` and `run_tests`: one of `sandboxes`.
     #[serde(rename = "in")]
     within: Option<SandboxName>,
+    /// For `run`: variables of the command, by expressions.
+    env: Option<Named<VariableName, Expression>>,
+    /// For `run`: what the command reads, by an expression: a text, or anything else as JSON.
+    stdin: Option<Expression>,
+    /// For `run`: the files that the command finds, by an expression.
+    files: Option<Expression>,
     /// For `ask`: the fields that the person is shown.
     show: Option<OneOrMany<FieldName>>,
     /// For `ask`: the answers to choose from.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     graph::ErrorKind,
-    workflow::{Runner, TestOutput, policies::ATTEMPTS_MAX, types::REDUCERS},
+    workflow::{RunOutput, Runner, TestOutput, policies::ATTEMPTS_MAX, types::REDUCERS},
 };
 
 /// Types that stand for a kind of value, with the schema of each.
@@ -109,10 +109,17 @@ values! {
     NumberPath = {"type": "string"};
     /// What runs tests.
     RunnerName = {"enum": (Runner::ALL.map(Runner::as_str))};
-    /// What a run of tests gives.
-    OutputName = {"enum": (TestOutput::ALL.map(TestOutput::as_str))};
+    /// What a command or a run of tests gives.
+    OutputName = {"enum": (outputs())};
+    /// The name of a variable.
+    VariableName = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"};
     /// A built-in reducer.
     ReducerName = {"type": "string", "pattern": (one_of(REDUCERS)), "examples": REDUCERS};
+}
+
+fn outputs() -> Vec<&'static str> {
+    let of_a_command = RunOutput::ALL.map(RunOutput::as_str);
+    of_a_command.into_iter().chain(TestOutput::ALL.map(TestOutput::as_str)).collect()
 }
 
 /// A pattern rather than an `enum`, where another kind of value may stand as well.

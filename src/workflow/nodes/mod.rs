@@ -2,15 +2,16 @@
 
 mod agent;
 mod ask;
+mod run;
 mod run_tests;
 mod set;
 mod write_files;
 
 use super::{
-    NodeDefinition, NodeKind, Workflow,
+    Expression, NodeDefinition, NodeKind, SandboxSettings, Workflow,
     lower::Lowering,
     policies::COMMON,
-    reader::{Entry, Word, Yaml},
+    reader::{Data, Entry, Word, Yaml},
     report::suggestion,
     shape::Section,
     typing::{describe, fits},
@@ -24,6 +25,7 @@ use crate::{
 /// Each kind of node, and the keys that only it takes.
 pub(super) const KINDS: &[(&str, &[&str])] = &[
     ("agent", &["prompt", "writes", "repair"]),
+    ("run", &["in", "env", "stdin", "files", "writes"]),
     ("run_tests", &["in", "writes"]),
     ("ask", &["show", "choices", "writes"]),
     ("set", &[]),
@@ -126,6 +128,8 @@ impl Lowering<'_> {
         let section = reading.section;
         if let Some(agent) = section.get("agent") {
             self.read_agent_node(reading, agent, bounded).map(NodeKind::Agent)
+        } else if let Some(command) = section.get("run") {
+            self.read_run(reading, command).map(NodeKind::Run)
         } else if let Some(tests) = section.get("run_tests") {
             self.read_run_tests(reading, tests).map(NodeKind::RunTests)
         } else if let Some(question) = section.get("ask") {
@@ -138,6 +142,43 @@ impl Lowering<'_> {
             self.read_write_files(reading, files, bounded).map(NodeKind::WriteFiles)
         } else {
             self.read_custom(section.get("node")?)
+        }
+    }
+
+    /// The sandbox that `in` names.
+    fn read_sandbox_of(&mut self, section: &Section<'_>) -> Option<SandboxSettings> {
+        let help = "name one of `sandboxes`: code of a model runs nowhere else";
+        let sandbox = section.require(&mut self.report, "in", help)?;
+        let word = self.report.word(sandbox, "`in`")?;
+        let settings = self.sandboxes.get(&word.text).cloned();
+        if settings.is_none() {
+            let known = self.sandboxes.keys().map(String::as_str);
+            self.report.unknown("GR015", "sandbox", &word, known);
+        } else {
+            self.uses("sandboxes", &word.text);
+        }
+        settings
+    }
+
+    /// The pairs of `writes`: `field: output`, or just fields that are called as their outputs.
+    fn read_pairs(&mut self, yaml: &Yaml) -> Vec<(Word, Word)> {
+        if let Data::Map(entries) = &yaml.data {
+            let pair = |Entry { key, value }: &Entry| {
+                Some((key.clone(), self.report.word(value, "an output")?))
+            };
+            return entries.iter().filter_map(pair).collect();
+        }
+        let words = self.report.words(yaml, "`writes`");
+        words.into_iter().map(|it| (it.clone(), it)).collect()
+    }
+
+    /// Checks that an expression may be a list of files.
+    fn check_files(&mut self, yaml: &Yaml, files: &Expression) {
+        if !matches!(files.ty(), Type::List(_) | Type::Map(_) | Type::Any) {
+            let message =
+                format!("`files` is a list of files, and this is {}", describe(files.ty()));
+            let place = self.report.place(&yaml.range);
+            self.report.push(Diagnostic::error("GR022", message).at(place, "no list"));
         }
     }
 

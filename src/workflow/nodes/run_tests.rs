@@ -8,7 +8,7 @@ use crate::{
     workflow::{
         RunTestsNode, Runner, TestOutput,
         lower::Lowering,
-        reader::{Data, Entry, Word, Yaml},
+        reader::{Word, Yaml},
         report::suggestion,
         shape::Section,
         typing::fits,
@@ -33,18 +33,7 @@ impl Lowering<'_> {
             self.expect_type(it, attempt.ty(), &Type::Int, "the number of an attempt");
             Some(attempt)
         });
-        let help = "name one of `sandboxes`: code of a model runs nowhere else";
-        let sandbox = section.require(&mut self.report, "in", help);
-        let sandbox = sandbox.and_then(|it| self.report.word(it, "`in`"));
-        let settings = sandbox.as_ref().and_then(|it| self.sandboxes.get(&it.text).cloned());
-        match &sandbox {
-            Some(word) if settings.is_none() => {
-                let known = self.sandboxes.keys().map(String::as_str);
-                self.report.unknown("GR015", "sandbox", word, known);
-            }
-            Some(word) => self.uses("sandboxes", &word.text),
-            None => (),
-        }
+        let sandbox = self.read_sandbox_of(section);
         let help = "say which output goes to which field: `writes: { result: test_result }`";
         let writes = section.require(&mut self.report, "writes", help);
         let writes = writes.map(|it| self.read_outputs(it)).unwrap_or_default();
@@ -52,7 +41,7 @@ impl Lowering<'_> {
             artifact: artifact?,
             runner: runner?,
             attempt,
-            sandbox: settings?,
+            sandbox: sandbox?,
             writes,
         })
     }
@@ -69,17 +58,8 @@ impl Lowering<'_> {
 
     /// `field: output`, or just the names of fields that are called as their outputs.
     fn read_outputs(&mut self, yaml: &Yaml) -> Vec<(ChannelName, TestOutput)> {
-        let mut pairs: Vec<(Word, Word)> = Vec::new();
-        if let Data::Map(entries) = &yaml.data {
-            for Entry { key, value } in entries {
-                pairs.extend(self.report.word(value, "an output").map(|it| (key.clone(), it)));
-            }
-        } else {
-            let words = self.report.words(yaml, "`writes`");
-            pairs.extend(words.into_iter().map(|it| (it.clone(), it)));
-        }
         let mut writes = Vec::new();
-        for (field, output) in pairs {
+        for (field, output) in self.read_pairs(yaml) {
             let channel = self.report.channel(&field, &self.schema);
             let found = TestOutput::ALL.into_iter().find(|it| it.as_str() == output.text);
             let Some(found) = found else {

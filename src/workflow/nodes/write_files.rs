@@ -4,14 +4,12 @@ use std::path::{Component, Path};
 
 use super::{Reading, WRITE_FILES_KEYS};
 use crate::{
-    diagnostic::Diagnostic,
     state::Type,
     workflow::{
         WriteFilesNode,
         lower::Lowering,
         reader::{Data, Entry, Yaml},
         shape::Section,
-        typing::describe,
     },
 };
 
@@ -32,12 +30,7 @@ impl Lowering<'_> {
         });
         let files = parts.get("files").and_then(|it| {
             let files = self.expression(it, &written)?;
-            if !matches!(files.ty(), Type::List(_) | Type::Map(_) | Type::Any) {
-                let message =
-                    format!("`files` is a list of files, and this is {}", describe(files.ty()));
-                let place = self.report.place(&it.range);
-                self.report.push(Diagnostic::error("GR022", message).at(place, "no list"));
-            }
+            self.check_files(it, &files);
             Some(files)
         });
         let mut documents = Vec::new();

@@ -1,0 +1,261 @@
+//! `run`: a command in a sandbox.
+//!
+//! What the command prints is its result; the words of the state reach it as variables, as
+//! standard input and as files, and never as a part of its arguments.
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::{
+    Services, expression_view,
+    sandboxed::{Bench, unusable},
+    write_files::source_files,
+};
+use crate::{
+    event::Report,
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    sandbox::{Finished, Job, JobError, Outcome, SandboxError, SourceFile, clean_output},
+    state::Update,
+    workflow::{Expression, ExpressionView, RunNode, RunOutput},
+};
+
+/// The longest value of a variable; the kernel takes twice as much.
+const VARIABLE_BYTES_MAX: usize = 64 << 10;
+/// What is kept of each stream, in bytes. Written into the script below.
+const STREAM_BYTES_MAX: usize = 1 << 20;
+
+/// Runs the command with its streams in files, which are brought out when it has ended.
+///
+/// Arguments: the names of what goes in and comes out, then the command. Nothing of the state is
+/// among them. The streams lie in `/tmp` meanwhile, so that the command finds its own files only.
+const SCRIPT: &str = r#"
+input=$1 output=$2 errors=$3 missing=$4
+shift 4
+[[ -d /env/bin ]] && PATH=/env/bin:$PATH
+exec 8</dev/null
+if [[ -e $input ]]; then exec 8<"$input"; rm -- "$input"; fi
+if ! type -P -- "$1" >/dev/null; then : >"$missing"; exit 127; fi
+"$@" <&8 >/tmp/.stdout 2>/tmp/.stderr 8<&-
+status=$?
+head -c 1048577 /tmp/.stdout >"$output"
+head -c 1048577 /tmp/.stderr >"$errors"
+exit "$status"
+"#;
+
+/// Runs a command.
+#[derive(Debug)]
+pub(super) struct Run {
+    definition: RunNode,
+    services: Services,
+    /// Made when it is first needed, and kept for the loop that comes back here.
+    bench: OnceCell<Bench>,
+}
+
+/// What came of a command that ended by itself.
+struct Ended {
+    code: i32,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Run {
+    pub(super) fn new(definition: RunNode, services: Services) -> Self {
+        Self { definition, services, bench: OnceCell::new() }
+    }
+
+    /// The job, and the names under which its streams and the word that there is no such program
+    /// come out. They cannot be guessed, so that no file of the command's is taken for them.
+    fn job(&self, view: &ExpressionView<'_>, bench: &Bench) -> Result<(Job, Names), NodeError> {
+        let names = Names::new();
+        let mut files = match &self.definition.files {
+            Some(files) => source_files(&files.evaluate(view)?)?,
+            None => Vec::new(),
+        };
+        if let Some(stdin) = &self.definition.stdin {
+            let content = text_of(&stdin.evaluate(view)?);
+            files.push(SourceFile { path: names.input.clone(), content });
+        }
+        let variable = |(name, value): &(String, Expression)| {
+            let text = text_of(&value.evaluate(view)?);
+            if text.len() > VARIABLE_BYTES_MAX {
+                let message = format!("the variable `{name}` is too long; pass it by `stdin`");
+                return Err(NodeError::from(Failure::new(ErrorKind::Command, message)));
+            }
+            Ok((name.clone(), text))
+        };
+        let wrapper = ["bash", "-c", SCRIPT, "run"].map(str::to_owned);
+        let Names { input, output, errors, missing } = names.clone();
+        let job = Job {
+            argv: wrapper
+                .into_iter()
+                .chain([input, output, errors, missing])
+                .chain(self.definition.argv.iter().cloned())
+                .collect(),
+            files,
+            env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
+            read_only: bench.mounts(),
+            limits: self.definition.sandbox.limits(),
+            collect: vec![names.output.clone(), names.errors.clone(), names.missing.clone()],
+        };
+        Ok((job, names))
+    }
+
+    fn program(&self) -> &str {
+        self.definition.argv.first().map_or("", String::as_str)
+    }
+
+    /// What came of a command that was not stopped.
+    fn ended(&self, mut finished: Finished, names: &Names) -> Result<Ended, Failure> {
+        let program = self.program();
+        if finished.collected.contains_key(&names.missing) {
+            let message = format!(
+                "there is no program `{program}` inside the sandbox (only those below /usr; \
+                 packages of Python are run by `python -m`)"
+            );
+            return Err(Failure::new(ErrorKind::Sandbox, message));
+        }
+        let code = match finished.outcome {
+            Outcome::Passed => 0,
+            Outcome::Failed(code) => code,
+            Outcome::Signaled(signal) => 128 + signal,
+            Outcome::TimedOut => {
+                let time = self.definition.sandbox.time;
+                let message = format!("`{program}` was stopped after {time:?}");
+                return Err(Failure::new(ErrorKind::Timeout, message));
+            }
+            Outcome::OutOfMemory => return Err(stopped(program, "it used too much memory")),
+            Outcome::OutputLimit => return Err(stopped(program, "it wrote too much output")),
+        };
+        let mut stream = |name: &str| {
+            finished
+                .collected
+                .remove(name)
+                .ok_or_else(|| stopped(program, "it left no room for its output"))
+        };
+        Ok(Ended { code, stdout: stream(&names.output)?, stderr: stream(&names.errors)? })
+    }
+
+    /// Whether the workflow wants to know how the command ended, so that no code is a failure.
+    fn takes_failures(&self) -> bool {
+        let tells = |it: &RunOutput| matches!(it, RunOutput::ExitCode | RunOutput::Ok);
+        self.definition.writes.iter().any(|(_, output)| tells(output))
+    }
+
+    fn update(&self, ended: &Ended) -> Result<Update, Failure> {
+        let mut update = Update::default();
+        for (channel, output) in &self.definition.writes {
+            let value = match output {
+                RunOutput::Stdout => shown(&ended.stdout).into(),
+                RunOutput::Stderr => shown(&ended.stderr).into(),
+                RunOutput::ExitCode => json!(ended.code),
+                RunOutput::Ok => json!(ended.code == 0),
+                // What was cut is no JSON any more, so its size need not be looked at.
+                RunOutput::Json => match serde_json::from_slice(&ended.stdout) {
+                    Ok(value) => value,
+                    // It could not do its work, and says so by its code, which is written as well.
+                    Err(_) if ended.code != 0 => continue,
+                    Err(error) => {
+                        let message = format!("`{}` printed no JSON: {error}", self.program());
+                        let raw = Some(shown(&ended.stdout));
+                        let failure = Failure::new(ErrorKind::InvalidOutput, message);
+                        return Err(Failure { raw, ..failure });
+                    }
+                },
+            };
+            update = update.write(channel.clone(), value);
+        }
+        Ok(update)
+    }
+}
+
+#[async_trait]
+impl Node for Run {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let prepare = || Bench::prepare(&self.definition.sandbox, &self.services.cache_dir);
+        let bench = self.bench.get_or_try_init(prepare).await?;
+        let (job, names) = self.job(&expression_view(&ctx, None), bench)?;
+        let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
+            Ok(finished) => finished,
+            // A model may have chosen these names: it is the work that failed.
+            Err(SandboxError::Refused(JobError::Files(refused))) => {
+                let message = format!("the files were not accepted: {refused}");
+                return Err(Failure::new(ErrorKind::Command, message).into());
+            }
+            Err(error) => return Err(unusable(&error)),
+        };
+        let ended = self.ended(finished, &names)?;
+        let message = format!("`{}` ended with {}", self.program(), ended.code);
+        ctx.report(Report::Note { message: message.clone() }).await;
+        if ended.code != 0 && !self.takes_failures() {
+            let said = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
+            let failure = Failure::new(ErrorKind::Command, with_last_words(message, said));
+            return Err(Failure { raw: Some(shown(said)), ..failure }.into());
+        }
+        Ok(self.update(&ended)?.into())
+    }
+
+    fn contract(&self) -> Contract {
+        let writes = self.definition.writes.iter().map(|(channel, _)| channel.clone()).collect();
+        Contract { reads: None, writes: Some(writes) }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "run"
+    }
+}
+
+/// The names of the files that carry what goes in and comes out.
+#[derive(Clone)]
+struct Names {
+    input: String,
+    output: String,
+    errors: String,
+    missing: String,
+}
+
+impl Names {
+    fn new() -> Self {
+        let id = ulid::Ulid::new();
+        let name = |what: &str| format!("{what}-{id}");
+        Self {
+            input: name("stdin"),
+            output: name("stdout"),
+            errors: name("stderr"),
+            missing: name("missing"),
+        }
+    }
+}
+
+fn stopped(program: &str, why: &str) -> Failure {
+    Failure::new(ErrorKind::Command, format!("`{program}` was stopped: {why}"))
+}
+
+/// A text as it is, anything else as JSON.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What a command printed as text without control characters, and with a word where it was cut.
+fn shown(bytes: &[u8]) -> String {
+    if bytes.len() <= STREAM_BYTES_MAX {
+        return clean_output(bytes);
+    }
+    clean_output(&bytes[..STREAM_BYTES_MAX]) + "\n… cut after 1 MiB\n"
+}
+
+/// A message with the last line that a command printed.
+fn with_last_words(message: String, said: &[u8]) -> String {
+    let said = shown(said);
+    match said.lines().rev().find(|it| !it.trim().is_empty()) {
+        Some(last) => format!("{message}: {}", last.trim().chars().take(200).collect::<String>()),
+        None => message,
+    }
+}

@@ -1,0 +1,63 @@
+//! A sandbox with what a workflow declares for it, for the nodes that run code.
+
+use std::path::Path;
+
+use crate::{
+    graph::{ErrorKind, Failure, NodeError},
+    sandbox::{Mount, PythonEnvironment, Sandbox, SandboxError},
+    workflow::SandboxSettings,
+};
+
+/// A place where code can run.
+#[derive(Debug)]
+pub(super) struct Bench {
+    pub(super) sandbox: Sandbox,
+    /// The packages; `None` if none are declared.
+    environment: Option<PythonEnvironment>,
+}
+
+impl Bench {
+    /// Finds out whether there can be a sandbox, and gets the packages that are declared for it.
+    pub(super) async fn prepare(
+        settings: &SandboxSettings,
+        cache_dir: &Path,
+    ) -> Result<Self, NodeError> {
+        let sandbox = probe().await?;
+        let environment = match settings.requirements.as_slice() {
+            [] => None,
+            some => Some(python(some, cache_dir).await?),
+        };
+        Ok(Self { sandbox, environment })
+    }
+
+    pub(super) fn mounts(&self) -> Vec<Mount> {
+        self.environment.as_ref().map(|it| it.mounts().to_vec()).unwrap_or_default()
+    }
+}
+
+pub(super) async fn probe() -> Result<Sandbox, NodeError> {
+    tokio::task::spawn_blocking(Sandbox::probe).await?.map_err(|it| unusable(&it))
+}
+
+pub(super) async fn python(
+    requirements: &[String],
+    cache_dir: &Path,
+) -> Result<PythonEnvironment, NodeError> {
+    PythonEnvironment::prepare(requirements, cache_dir)
+        .await
+        .map_err(|error| hinted(Failure::of(ErrorKind::Sandbox, &error), error.hint()))
+}
+
+/// The machine is at fault, not the code: no model is shown this.
+pub(super) fn unusable(error: &SandboxError) -> NodeError {
+    let hint = error.hint();
+    hinted(Failure::of(ErrorKind::Sandbox, error), hint.as_deref())
+}
+
+fn hinted(failure: Failure, hint: Option<&str>) -> NodeError {
+    let message = match hint {
+        Some(hint) => format!("{} ({hint})", failure.message),
+        None => failure.message,
+    };
+    Failure { message, ..failure }.into()
+}

@@ -1,0 +1,77 @@
+//! The kinds of nodes that touch the world, in whole workflows: commands and tools.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where what it needs is missing")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod run;
+
+use std::{path::Path, sync::Arc};
+
+use graphrun::{
+    checkpoint::RunInfo,
+    compile::compile,
+    diagnostic::SourceFile,
+    engine::{Engine, RunEnd, Stop},
+    event::{EventSink, Stamped},
+    nodes::{Services, factory, registry},
+    state::Update,
+    storage::MemoryStorage,
+    workflow::{Registry, parse},
+};
+use serde_json::Value;
+
+/// How a run ended, and what it told.
+struct Ended {
+    end: RunEnd,
+    events: Vec<Stamped>,
+}
+
+impl Ended {
+    fn state(&self, field: &str) -> &Value {
+        self.end.state.get(field).unwrap_or(&Value::Null)
+    }
+
+    /// The events, one a line.
+    fn told(&self) -> String {
+        let line = |it: &Stamped| serde_json::to_string(&it.event).unwrap() + "\n";
+        self.events.iter().map(line).collect()
+    }
+
+    fn reason(&self) -> &str {
+        self.end.reason.as_deref().unwrap_or_default()
+    }
+}
+
+fn services() -> Services {
+    Services { cache_dir: support::cache_dir(), ..Services::offline() }
+}
+
+/// Runs a workflow of the library alone.
+async fn run(text: &str, input: Value) -> Ended {
+    run_with(text, input, services(), registry()).await
+}
+
+async fn run_with(text: &str, input: Value, services: Services, registry: Registry) -> Ended {
+    let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });
+    let (workflow, warnings) = parse(file, Path::new("tests/nodes"), &registry)
+        .unwrap_or_else(|findings| panic!("{findings}"));
+    let (graph, missing) = workflow.into_graph(&factory(services, registry));
+    assert!(warnings.is_empty() && missing.is_empty(), "{warnings}{missing}");
+    let (graph, _) = compile((graph, missing)).unwrap_or_else(|findings| panic!("{findings}"));
+    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let mut sink = EventSink::default();
+    let mut told = sink.subscribe();
+    let collect = async {
+        let mut events = Vec::new();
+        while let Some(event) = told.recv().await {
+            events.push(event);
+        }
+        events
+    };
+    let (info, input) = (RunInfo::new("w"), Update::of(&input).unwrap());
+    let stop = Stop::default();
+    let (end, events) = tokio::join!(engine.start(info, input, sink, &stop), collect);
+    Ended { end: end.unwrap(), events }
+}

@@ -1,0 +1,125 @@
+//! `run`: real commands in the real sandbox.
+
+use graphrun::event::Status;
+use serde_json::{Value, json};
+
+use super::run;
+
+/// A workflow of one command, whose fields are those that a command can write.
+fn command(node: &str) -> String {
+    format!(
+        "graphrun: 1\nname: w\n\
+         state:\n  words: string\n  n: {{ type: int, default: 3 }}\n  out: string\n  err: string\n  \
+         code: int\n  ok: bool\n  data: json\n  caught: string\n  \
+         files: {{ type: [{{ path: string, content: string }}], default: [] }}\n\
+         input: [words, files]\nsandboxes: {{ box: {{ time: 10s }} }}\nstart: it\nnodes:\n  it:\n    \
+         in: box\n{node}    then: end\n"
+    )
+}
+
+fn words(words: &str) -> Value {
+    json!({ "words": words })
+}
+
+#[tokio::test]
+async fn standard_output_and_error_are_told_apart() {
+    let node = "    run: [sh, -c, 'echo out; echo err >&2; exit 3']\n    \
+                writes: { out: stdout, err: stderr, code: exit_code, ok: ok }\n";
+    let ended = run(&command(node), words("")).await;
+    assert_eq!(ended.end.status, Status::Done, "{:?}", ended.end.reason);
+    let fields = ["out", "err", "code", "ok"].map(|it| ended.state(it).clone());
+    assert_eq!(fields, [json!("out\n"), json!("err\n"), json!(3), json!(false)]);
+    assert!(ended.told().contains("`sh` ended with 3"), "{}", ended.told());
+}
+
+#[tokio::test]
+async fn what_the_state_holds_reaches_a_command_unread() {
+    let evil = "'; echo $HOME `id` \"$(id)\" -n \u{7} é\n";
+    let node = "    run: [sh, -c, 'printf \"%s|%s|\" \"$WORDS\" \"$N\"; cat']\n    \
+                env: { WORDS: words, N: n + 1 }\n    stdin: words\n    writes: { out: stdout }\n";
+    let ended = run(&command(node), words(evil)).await;
+    // The bell is the one character that is not kept.
+    let kept = evil.replace('\u{7}', "");
+    assert_eq!(*ended.state("out"), json!(format!("{kept}|4|{kept}")), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn files_are_there_and_nothing_else_is() {
+    let files = json!([{"path": "a/b.txt", "content": "one"}, {"path": "c", "content": "two"}]);
+    let node = "    run: [sh, -c, 'find . -type f | sort; cat a/b.txt c']\n    files: files\n    \
+                stdin: words\n    writes: { out: stdout }\n";
+    let ended = run(&command(node), json!({"words": "x", "files": files})).await;
+    assert_eq!(*ended.state("out"), json!("./a/b.txt\n./c\nonetwo"), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn printed_json_is_a_value() {
+    let node = "    run: [printf, '{\"a\": [1, 2.5, null]}']\n    writes: { data: json }\n";
+    let ended = run(&command(node), words("")).await;
+    assert_eq!(*ended.state("data"), json!({"a": [1, 2.5, null]}), "{}", ended.reason());
+    let node = "    run: [echo, none]\n    writes: { data: json }\n";
+    let ended = run(&command(node), words("")).await;
+    assert_eq!(ended.end.status, Status::Failed);
+    assert!(ended.reason().contains("`echo` printed no JSON"), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn a_code_that_nobody_asks_for_is_a_failure_that_can_be_caught() {
+    let node = "    run: [sh, -c, 'echo first >&2; echo the reason >&2; exit 7']\n    \
+                writes: { out: stdout }\n";
+    let ended = run(&command(node), words("")).await;
+    assert_eq!(ended.end.status, Status::Failed);
+    assert!(ended.reason().contains("`sh` ended with 7: the reason"), "{}", ended.reason());
+    let caught = format!("{node}    catch: {{ command: mend }}\n");
+    let mend = "  mend: { set: { caught: '\"yes\"' }, then: end }\n";
+    let ended = run(&(command(&caught) + mend), words("")).await;
+    assert_eq!((ended.end.status, ended.state("caught")), (Status::Done, &json!("yes")));
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_end_is_stopped() {
+    let text = command("    run: [sleep, '600']\n    writes: { ok: ok }\n");
+    let ended = run(&text.replace("10s", "1s"), words("")).await;
+    assert_eq!(ended.end.status, Status::Failed, "it did not end, so there is no result");
+    assert!(ended.reason().contains("`sleep` was stopped after 1s"), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_for_the_operator() {
+    let node = "    run: [no-such-program]\n    catch: { any: it }\n    max_visits: 2\n    \
+                writes: { ok: ok }\n";
+    let ended = run(&command(node), words("")).await;
+    assert_eq!(ended.end.status, Status::Failed);
+    let reason = ended.reason();
+    assert!(reason.contains("no program `no-such-program` inside the sandbox"), "{reason}");
+}
+
+#[tokio::test]
+async fn endless_output_is_cut_and_the_rest_of_the_run_goes_on() {
+    let node = "    run: [sh, -c, 'yes | head -c 3000000']\n    writes: { out: stdout, ok: ok }\n";
+    let ended = run(&command(node), words("")).await;
+    let out = ended.state("out").as_str().unwrap_or_default();
+    assert_eq!(*ended.state("ok"), json!(true), "{}", ended.reason());
+    assert!(out.len() < 1_100_000 && out.ends_with("\n… cut after 1 MiB\n"), "{}", out.len());
+    let endless = run(&command("    run: [yes]\n    writes: { out: stdout }\n"), words("")).await;
+    assert_eq!(endless.end.status, Status::Failed);
+}
+
+#[tokio::test]
+async fn there_is_no_network_and_no_file_of_the_host() {
+    let node = "    run: [sh, -c, 'ls /root /home 2>/dev/null; cat /etc/shadow; echo $HOST_ONLY; \
+                cat /proc/net/dev | grep -c :']\n    writes: { out: stdout, ok: ok }\n";
+    let ended = run(&command(node), words("")).await;
+    assert_eq!(*ended.state("out"), json!("\n1\n"), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn packages_of_the_sandbox_are_there() {
+    let text = command(
+        "    run: [python, -m, pytest, --version]\n    writes: { out: stdout, err: stderr }\n",
+    );
+    let packages = "box: { time: 60s, python: { requirements: [pytest] } }";
+    let ended = run(&text.replace("box: { time: 10s }", packages), words("")).await;
+    let told = format!("{}{}", ended.state("out"), ended.state("err"));
+    assert!(told.contains("pytest "), "{told} {}", ended.reason());
+}
