@@ -174,6 +174,30 @@ fn every_code_of_loading_has_a_file_that_shows_it() {
 }
 
 #[test]
+fn the_way_that_leaves_a_field_unwritten_is_marked() {
+    let marked = |file: &str| {
+        let findings = findings(&Path::new("tests/workflow/wrong").join(file));
+        let marked = findings.in_order().into_iter().filter(|it| it.code == "GR130").map(|it| {
+            let line = |at: usize| it.labels[at].place.line_and_column().0;
+            format!("line {}: see line {}: {}", line(0), line(1), it.labels[1].text)
+        });
+        marked.collect::<Vec<String>>().join("\n")
+    };
+    insta::assert_snapshot!(marked("unwritten_on_some_way.yaml"), @r"
+    line 11: see line 8: who starts the run may leave it out
+    line 18: see line 12: not written when the run comes to `fork` from `caught`
+    line 21: see line 18: not written when the run comes to `loop` from `joined`
+    line 23: see line 18: not written when the run comes to `loop` from `joined`
+    line 25: see line 7: a limit may lead to `late` before that
+    ");
+    insta::assert_snapshot!(marked("unwritten_after_trouble.yaml"), @r"
+    line 10: see line 9: not written when the run comes to `b` from `a` by `catch`
+    line 15: see line 13: cleared here
+    line 16: see line 12: not written when the run comes to `merge` from `d`, with `c` used up
+    ");
+}
+
+#[test]
 fn what_is_right_has_no_findings() {
     let cases = cases("right");
     assert!(cases.len() >= 5, "only {} files", cases.len());

@@ -44,6 +44,8 @@ pub const CODES: &[Code] = pages! {
     "GR040" "GR041" "GR046" "GR047" "GR048"
     // Names, continued.
     "GR111" "GR112" "GR113"
+    // The graph, where the range above is full.
+    "GR130"
 };
 
 impl Code {

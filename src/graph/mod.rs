@@ -8,6 +8,7 @@ mod condition;
 mod context;
 mod definition;
 mod failure;
+pub(crate) mod net;
 mod node;
 mod policy;
 mod question;

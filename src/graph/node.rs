@@ -35,6 +35,12 @@ pub trait Node: Send + Sync {
         Contract::default()
     }
 
+    /// The channels it writes whenever it finishes; `None` if those are all that its contract
+    /// names.
+    fn writes_always(&self) -> Option<Vec<ChannelName>> {
+        None
+    }
+
     /// The most calls of models that one attempt makes, so that the worst case is known.
     ///
     /// `None` if it does not say, which is not the same as none.
@@ -133,6 +139,10 @@ where
         }
     }
 
+    fn writes_always(&self) -> Option<Vec<ChannelName>> {
+        never_null::<O::Writes>()
+    }
+
     fn kind(&self) -> &'static str {
         "function"
     }
@@ -148,6 +158,24 @@ impl fmt::Debug for dyn Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Node({})", self.kind())
     }
+}
+
+/// The fields of a struct that are written whatever they hold: one that is null is left alone.
+fn never_null<T: JsonSchema>() -> Option<Vec<ChannelName>> {
+    let fields = fields_of::<T>(SchemaSettings::for_serialize)?;
+    let schema =
+        SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
+    let is_null = |it: &Value| {
+        let named = it.get("type").unwrap_or(&Value::Null);
+        named == "null" || named.as_array().is_some_and(|it| it.iter().any(|it| it == "null"))
+    };
+    let may_be_null = |name: &str| {
+        let field = schema.get("properties").and_then(|it| it.get(name));
+        let options = field.and_then(|it| it.get("anyOf")).and_then(Value::as_array);
+        field.is_none_or(is_null) || options.is_some_and(|it| it.iter().any(is_null))
+    };
+    let always = fields.into_iter().filter(|it| it.required && !may_be_null(it.channel.as_str()));
+    Some(always.map(|it| it.channel).collect())
 }
 
 /// The fields of a struct as channels, or `None` if the type is no struct.

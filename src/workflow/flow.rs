@@ -1,29 +1,47 @@
-//! Which fields something may have written by the time a node runs, by some way at least.
+//! Which fields are written by the time a node runs: on some way to it, and on every way.
 //!
 //! It looks at the file before anything is lowered, because expressions and prompts are checked
 //! against it. What it cannot make sense of it passes over; the lowering reports that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use super::{
+    expression::known_after,
     heads::{Follows, Heads},
-    reader::{Data, Yaml},
+    reader::{Data, Entry, Yaml},
     registry::Registry,
+    written::{Presence, Without, Written},
 };
 use crate::{
-    graph::Target,
+    graph::{
+        Node, Target,
+        net::{
+            Alternative, Arrow, Assigned, Bits, Bound, Decision, Ending, GapKind, Join, Net,
+            NetNode, Outcome,
+        },
+    },
     id::{ChannelName, NodeName},
-    state::Schema,
+    state::{Schema, Type},
 };
 
-type Channels = BTreeSet<ChannelName>;
-
-/// What may be written before and by each node.
+/// What is written before and after each node.
 #[derive(Debug)]
 pub(super) struct Flow {
-    before: BTreeMap<NodeName, Channels>,
-    writes: BTreeMap<NodeName, Channels>,
-    start: Channels,
+    nodes: BTreeMap<NodeName, usize>,
+    paths: Arc<Paths>,
+}
+
+/// The ways of a workflow with what is written on them.
+#[derive(Debug)]
+pub(super) struct Paths {
+    net: Net,
+    assigned: Assigned,
+    fields: BTreeMap<ChannelName, usize>,
+    names: Vec<NodeName>,
+    /// Where each node is named.
+    places: Vec<Range<usize>>,
+    start: Range<usize>,
+    limit: Range<usize>,
 }
 
 /// What the flow is read from.
@@ -38,187 +56,387 @@ pub(super) struct Sources<'a> {
 
 impl Flow {
     pub(super) fn of(sources: Sources<'_>) -> Self {
-        let channels = sources.schema.channels().iter();
-        let defaults = channels.filter(|it| it.default().is_some()).map(|it| it.name().clone());
-        let start: Channels = defaults.chain(sources.input.iter().cloned()).collect();
-        let mut ways = Ways::default();
-        let mut writes = BTreeMap::new();
-        let start_node = sources.root.get("start").map(|it| sources.names(it)).unwrap_or_default();
-        ways.forks.push(start_node);
-        for entry in sources.root.get("nodes").map(Yaml::entries).unwrap_or_default() {
-            let name = entry.key.text.as_str();
-            if let Some(node) = sources.heads.nodes.get(name) {
-                writes.insert(node.clone(), sources.writes(&entry.value));
-                sources.add_ways(node, &entry.value, &mut ways);
+        let Sources { root, heads, .. } = sources;
+        let names: Vec<NodeName> = heads.nodes.iter().cloned().collect();
+        let nodes: BTreeMap<NodeName, usize> =
+            names.iter().enumerate().map(|(at, it)| (it.clone(), at)).collect();
+        let range = |it: Option<&Yaml>| it.map_or(0..0, |it| it.range.clone());
+        let start = range(root.get("start"));
+        let limit = range(root.get("limits").and_then(|it| it.get("exhausted")));
+        let mut places = vec![start.clone(); names.len()];
+        for entry in root.get("nodes").map(Yaml::entries).unwrap_or_default() {
+            if let Some(at) = nodes.get(entry.key.text.as_str()) {
+                places[*at] = entry.key.range.clone();
             }
-            if let Some((group, _)) = sources.heads.groups.get_key_value(name) {
-                ways.forks.push(sources.heads.starts(group));
-                for end in sources.heads.ends(group) {
-                    sources.add_ways(&end, &entry.value, &mut ways);
+        }
+        let channels = sources.schema.channels().iter().enumerate();
+        let fields: BTreeMap<ChannelName, usize> =
+            channels.map(|(at, it)| (it.name().clone(), at)).collect();
+        let weaving = Weaving { sources, nodes: &nodes, fields: &fields, net: Net::default() };
+        let net = weaving.weave();
+        let assigned = Assigned::of(&net);
+        let paths = Paths { net, assigned, fields, names, places, start, limit };
+        Self { nodes, paths: Arc::new(paths) }
+    }
+
+    /// What is written when a node starts.
+    pub(super) fn before(&self, node: &NodeName) -> Written {
+        match self.nodes.get(node) {
+            Some(node) => Written::before(&self.paths, *node),
+            None => Written::at_start(&self.paths),
+        }
+    }
+
+    /// What is written when a node has finished.
+    pub(super) fn after(&self, node: &NodeName) -> Written {
+        match self.nodes.get(node) {
+            Some(node) => Written::after(&self.paths, *node),
+            None => Written::at_start(&self.paths),
+        }
+    }
+}
+
+impl Paths {
+    pub(super) fn field(&self, name: &str) -> Option<usize> {
+        self.fields.get(name).copied()
+    }
+
+    pub(super) fn before(&self, node: usize, field: usize) -> Presence {
+        if self.assigned.surely_before(node).contains(field) {
+            Presence::Always
+        } else if !self.assigned.maybe_before(node).contains(field) {
+            Presence::Never
+        } else {
+            Presence::Sometimes(self.without(node, field))
+        }
+    }
+
+    pub(super) fn after(&self, node: usize, field: usize) -> Presence {
+        let itself = &self.net.nodes[node];
+        if itself.surely.contains(field) {
+            Presence::Always
+        } else if itself.clears.contains(field) {
+            let text = "cleared here".to_owned();
+            let without = Without { place: self.places[node].clone(), text };
+            if itself.maybe.contains(field) {
+                Presence::Sometimes(Some(without))
+            } else {
+                Presence::Never
+            }
+        } else {
+            match self.before(node, field) {
+                Presence::Never if itself.maybe.contains(field) => Presence::Sometimes(None),
+                before => before,
+            }
+        }
+    }
+
+    pub(super) fn at_start(&self, field: usize) -> Presence {
+        if self.net.surely_at_start.contains(field) {
+            Presence::Always
+        } else if self.net.maybe_at_start.contains(field) {
+            Presence::Sometimes(None)
+        } else {
+            Presence::Never
+        }
+    }
+
+    /// The way on which a field is not written before a node, in words.
+    fn without(&self, node: usize, field: usize) -> Option<Without> {
+        let gap = self.assigned.gap(&self.net, node, field)?;
+        let name = |it: usize| &self.names[it];
+        let to = name(gap.to);
+        let Some(from) = gap.from else {
+            let (place, text) = match gap.kind {
+                GapKind::Limit => (&self.limit, format!("a limit may lead to `{to}` before that")),
+                _ if self.net.maybe_at_start.contains(field) => {
+                    (&self.start, "who starts the run may leave it out".to_owned())
                 }
-            }
-            if let Some((map, node)) = sources.heads.maps.get_key_value(name) {
-                ways.next.entry(map.clone()).or_default().insert(node.clone());
-                sources.add_ways(node, &entry.value, &mut ways);
-            }
-            sources.add_next(name, &mut ways);
-        }
-        let before = before(&ways, &writes, &start);
-        Self { before, writes, start }
-    }
-
-    /// What may be written when a node starts.
-    pub(super) fn before(&self, node: &NodeName) -> Channels {
-        self.before.get(node).unwrap_or(&self.start).clone()
-    }
-
-    /// What may be written when a node has finished.
-    pub(super) fn after(&self, node: &NodeName) -> Channels {
-        let mut channels = self.before(node);
-        channels.extend(self.writes.get(node).into_iter().flatten().cloned());
-        channels
-    }
-}
-
-#[derive(Debug, Default)]
-struct Ways {
-    next: BTreeMap<NodeName, BTreeSet<NodeName>>,
-    /// Nodes that start in the same step and go on side by side.
-    forks: Vec<Vec<NodeName>>,
-}
-
-impl Sources<'_> {
-    /// The nodes named by a text or a list of texts.
-    fn names(&self, yaml: &Yaml) -> Vec<NodeName> {
-        let items = match &yaml.data {
-            Data::List(items) => items.iter().collect(),
-            _ => vec![yaml],
-        };
-        let targets = items.iter().filter_map(|it| self.heads.targets(it.text()?));
-        let node = |it: Target| match it {
-            Target::Node(name) => Some(name),
-            Target::End | Target::Fail => None,
-        };
-        targets.flatten().filter_map(node).collect()
-    }
-
-    fn add_ways(&self, from: &NodeName, yaml: &Yaml, ways: &mut Ways) {
-        let defaults = self.root.get("defaults").and_then(|it| it.get("catch"));
-        let limit = self.root.get("limits").and_then(|it| it.get("exhausted"));
-        let caught = [yaml.get("catch"), defaults].into_iter().flatten();
-        let caught = caught.flat_map(Yaml::entries).map(|it| &it.value);
-        let then = yaml.get("then").map(then_targets).unwrap_or_default();
-        let others = caught.chain(yaml.get("exhausted")).chain(limit);
-        let next = ways.next.entry(from.clone()).or_default();
-        for target in then.into_iter().chain(others) {
-            let names = self.names(target);
-            next.extend(names.iter().cloned());
-            if names.len() > 1 {
-                ways.forks.push(names);
-            }
-        }
-    }
-
-    /// The way to the next name of a branch.
-    fn add_next(&self, name: &str, ways: &mut Ways) {
-        let heads = self.heads;
-        let name = heads.nodes.get(name).or_else(|| Some(heads.groups.get_key_value(name)?.0));
-        let Some(name) = name else { return };
-        if let Follows::Next(next) = heads.follows(name) {
-            let maps = heads.maps.get_key_value(name).map(|(map, _)| map.clone());
-            for end in heads.ends(name).into_iter().chain(maps) {
-                ways.next.entry(end).or_default().extend(heads.starts(&next));
-            }
-        }
-    }
-
-    fn writes(&self, yaml: &Yaml) -> Channels {
-        let named = |name: &str| self.schema.channel(name).map(|it| it.name().clone());
-        let keys = |it: &Yaml| -> Vec<String> {
-            it.entries().iter().map(|it| it.key.text.clone()).collect()
-        };
-        let mut words: Vec<String> = yaml.get("set").map(keys).unwrap_or_default();
-        if let Some(writes) = yaml.get("writes") {
-            words.extend(writes.text().map(str::to_owned));
-            words.extend(writes.items().iter().filter_map(Yaml::text).map(str::to_owned));
-            words.extend(keys(writes));
-        }
-        if let Some(custom) = yaml.get("node").and_then(Yaml::text) {
-            let contract = self.registry.custom(custom).map(|it| it.contract());
-            // A node that does not say what it writes may write everything.
-            let all = || self.schema.channels().iter().map(|it| it.name().clone()).collect();
-            let written: Channels = match contract.and_then(|it| it.writes) {
-                Some(writes) => writes.into_iter().collect(),
-                None => all(),
+                _ => (&self.start, "not written when the run starts".to_owned()),
             };
-            return written;
-        }
-        words.iter().filter_map(|it| named(it)).collect()
+            return Some(Without { place: place.clone(), text });
+        };
+        let whence = format!("not written when the run comes to `{to}` from `{}`", name(from));
+        let (place, text) = match gap.kind {
+            GapKind::Unwritten(Ending::Finished) | GapKind::Limit => (from, whence),
+            GapKind::Unwritten(Ending::Caught) => (from, format!("{whence} by `catch`")),
+            GapKind::Unwritten(Ending::Skipped) => {
+                (from, format!("not written when `{}` is skipped", name(from)))
+            }
+            GapKind::Spent(spent) => {
+                let spent = name(spent);
+                (from, format!("{whence}, with `{spent}` used up"))
+            }
+            GapKind::Cleared(by) => (by, "cleared here".to_owned()),
+        };
+        Some(Without { place: self.places[place].clone(), text })
     }
 }
 
-/// The values of `then` that name targets, in any of its forms.
-fn then_targets(then: &Yaml) -> Vec<&Yaml> {
-    match &then.data {
-        Data::Map(_) => match then.get("to") {
-            Some(to) => to.entries().iter().map(|it| &it.value).collect(),
-            None => Vec::new(),
-        },
-        Data::List(items) if items.iter().any(|it| matches!(it.data, Data::Map(_))) => {
-            items.iter().filter_map(|it| it.get("to")).collect()
-        }
-        Data::List(_) | Data::Scalar { .. } => vec![then],
-        Data::Null => Vec::new(),
-    }
+/// Makes a net of a file.
+struct Weaving<'a> {
+    sources: Sources<'a>,
+    nodes: &'a BTreeMap<NodeName, usize>,
+    fields: &'a BTreeMap<ChannelName, usize>,
+    net: Net,
 }
 
-fn before(
-    ways: &Ways,
-    writes: &BTreeMap<NodeName, Channels>,
-    start: &Channels,
-) -> BTreeMap<NodeName, Channels> {
-    let mut before: BTreeMap<NodeName, Channels> =
-        writes.keys().map(|it| (it.clone(), start.clone())).collect();
-    // What goes on side by side: whatever one branch does may come before all but the first node
-    // of another.
-    for fork in &ways.forks {
-        let reached: Vec<BTreeSet<&NodeName>> = fork.iter().map(|it| ways.after(it)).collect();
-        for (one, first) in fork.iter().enumerate() {
-            let mut written: Channels = writes.get(first).cloned().unwrap_or_default();
-            written.extend(reached[one].iter().filter_map(|it| writes.get(*it)).flatten().cloned());
-            for (_, others) in reached.iter().enumerate().filter(|(other, _)| *other != one) {
-                for node in others {
-                    before.entry((*node).clone()).or_default().extend(written.iter().cloned());
+impl Weaving<'_> {
+    fn weave(mut self) -> Net {
+        let Sources { root, heads, schema, input, .. } = self.sources;
+        let fields = schema.channels().len();
+        let mut start = Bits::none(fields);
+        for (at, channel) in schema.channels().iter().enumerate() {
+            if channel.default().is_some() {
+                start.insert(at);
+            }
+        }
+        let mut surely = start.clone();
+        for (at, channel) in schema.channels().iter().enumerate() {
+            if input.contains(channel.name()) {
+                start.insert(at);
+                // Who starts a run may leave an optional one out.
+                if !matches!(channel.ty(), Type::Optional(_)) {
+                    surely.insert(at);
                 }
             }
         }
-    }
-    let mut open: Vec<&NodeName> = writes.keys().collect();
-    while let Some(node) = open.pop() {
-        let mut after = before.get(node).cloned().unwrap_or_default();
-        after.extend(writes.get(node).into_iter().flatten().cloned());
-        for next in ways.next.get(node).into_iter().flatten() {
-            let known = before.entry(next.clone()).or_default();
-            let size = known.len();
-            known.extend(after.iter().cloned());
-            if known.len() > size {
-                open.push(next);
+        self.net.fields = fields;
+        (self.net.maybe_at_start, self.net.surely_at_start) = (start, surely);
+        self.net.nodes = vec![NetNode::new(fields); self.nodes.len()];
+        self.net.start = root.get("start").map(|it| self.named(it)).unwrap_or_default();
+        let limit = root.get("limits").and_then(|it| it.get("exhausted"));
+        self.net.after_limit = limit.and_then(|it| self.named(it).first().copied());
+        let entries = root.get("nodes").map(Yaml::entries).unwrap_or_default();
+        for (node, awaited) in &heads.joins {
+            let awaited: Vec<usize> = awaited.iter().map(|it| self.nodes[it]).collect();
+            self.join(self.nodes[node], &awaited);
+        }
+        let mut then: Vec<Vec<Decision>> = vec![Vec::new(); self.nodes.len()];
+        for entry in entries {
+            self.follow(entry, &mut then);
+        }
+        for entry in entries {
+            if let Some(at) = self.nodes.get(entry.key.text.as_str()) {
+                let then = std::mem::take(&mut then[*at]);
+                self.net.nodes[*at] = self.node(*at, &entry.value, then);
             }
         }
+        self.net
     }
-    before
+
+    /// Adds what follows a node, a `map` or a `parallel`.
+    fn follow(&mut self, Entry { key, value }: &Entry, then: &mut [Vec<Decision>]) {
+        let heads = self.sources.heads;
+        let head = heads.nodes.get(key.text.as_str());
+        let group = heads.groups.get_key_value(key.text.as_str()).map(|(name, _)| name);
+        let Some(name) = head.or(group) else { return };
+        let decision = match (heads.follows(name), value.get("then")) {
+            (Follows::Then | Follows::Next(_), Some(written)) => self.decision(written),
+            (Follows::Next(next), None) => {
+                let next = heads.starts(&next).into_iter();
+                let arrow = |it: NodeName| Arrow::Node(self.nodes[&it]);
+                Decision::always(next.map(arrow).collect())
+            }
+            _ => return,
+        };
+        let ends: Vec<usize> = heads.ends(name).iter().map(|it| self.nodes[it]).collect();
+        if let (Some(map), Some(_)) = (self.nodes.get(name), heads.maps.get(name)) {
+            let mut alternatives = self.leading(*map, decision.clone()).alternatives;
+            alternatives.extend(ends.iter().map(|it| Alternative::to(vec![Arrow::Tasks(*it)])));
+            then[*map].push(Decision { alternatives });
+        }
+        let decision = match group {
+            Some(_) => self.gathering(&ends, decision),
+            None => decision,
+        };
+        for end in ends {
+            then[end].push(self.leading(end, decision.clone()));
+        }
+    }
+
+    /// What waits for a node is not led to by it: it arrives there.
+    fn leading(&self, from: usize, mut decision: Decision) -> Decision {
+        let arrows = decision.alternatives.iter_mut().flat_map(|it| &mut it.arrows);
+        for arrow in arrows {
+            let awaits = |it: &Join| *arrow == Arrow::Node(it.node) && it.awaited.contains(&from);
+            if let Some(at) = self.net.joins.iter().position(awaits) {
+                *arrow = Arrow::Join(at);
+            }
+        }
+        decision
+    }
+
+    /// What follows a `parallel` waits for all of its branches.
+    fn gathering(&mut self, ends: &[usize], mut decision: Decision) -> Decision {
+        let arrows = decision.alternatives.iter_mut().flat_map(|it| &mut it.arrows);
+        for arrow in arrows {
+            if let Arrow::Node(node) = *arrow {
+                *arrow = Arrow::Join(self.join(node, ends));
+            }
+        }
+        decision
+    }
+
+    fn node(&self, at: usize, yaml: &Yaml, then: Vec<Decision>) -> NetNode {
+        let fields = self.net.fields;
+        let arrow = |it: &Yaml| self.arrows(it).first().copied();
+        let exhausted = yaml.get("exhausted").and_then(arrow);
+        let bounded = yaml.get("max_visits").is_some() || exhausted.is_some();
+        let (maybe, surely) = self.writes(yaml);
+        let clears = yaml.get("clears").and_then(|it| self.fields(&words(it)));
+        let mut outcomes = vec![Outcome::finished(then)];
+        if yaml.get("when").is_some() {
+            let decisions = outcomes[0].decisions.clone();
+            outcomes.push(Outcome { ending: Ending::Skipped, decisions });
+        }
+        outcomes.extend(self.caught(at, yaml).into_iter().map(Outcome::caught));
+        NetNode {
+            outcomes,
+            bound: bounded.then(|| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
+            resets: yaml.get("resets").map(|it| self.named(it)).unwrap_or_default(),
+            maybe,
+            surely,
+            clears: clears.unwrap_or_else(|| Bits::none(fields)),
+            is_deferred: yaml.get("defer").and_then(Yaml::text) == Some("true"),
+        }
+    }
+
+    /// A node that waits twice is taken to wait for all together.
+    fn join(&mut self, node: usize, awaited: &[usize]) -> usize {
+        let joins = &mut self.net.joins;
+        let at = joins.iter().position(|it| it.node == node).unwrap_or(joins.len());
+        if at == joins.len() {
+            joins.push(Join { node, awaited: Vec::new() });
+        }
+        for node in awaited {
+            if !joins[at].awaited.contains(node) {
+                joins[at].awaited.push(*node);
+            }
+        }
+        at
+    }
+
+    /// The value of `then`, in any of its forms.
+    fn decision(&self, then: &Yaml) -> Decision {
+        let alternatives: Vec<Alternative> = match &then.data {
+            Data::Map(_) => {
+                let to = then.get("to").map(Yaml::entries).unwrap_or_default();
+                to.iter().map(|it| Alternative::to(self.arrows(&it.value))).collect()
+            }
+            Data::List(items) if items.iter().any(|it| matches!(it.data, Data::Map(_))) => {
+                self.cases(items)
+            }
+            Data::List(_) | Data::Scalar { .. } => vec![Alternative::to(self.arrows(then))],
+            Data::Null => Vec::new(),
+        };
+        Decision { alternatives }
+    }
+
+    /// Cases are tried in order: what one knows is that its condition holds, and none before it.
+    fn cases(&self, items: &[Yaml]) -> Vec<Alternative> {
+        let mut known: Vec<usize> = Vec::new();
+        let mut cases = Vec::new();
+        for item in items {
+            let when = item.get("when").and_then(Yaml::text).map(known_after);
+            let (holds, fails) = when.unwrap_or_default();
+            let fields = |names: Vec<String>| {
+                let found = |it: String| self.fields.get(it.as_str()).copied();
+                names.into_iter().filter_map(found).collect::<Vec<usize>>()
+            };
+            if let Some(to) = item.get("to") {
+                let mut known = known.clone();
+                known.extend(fields(holds));
+                cases.push(Alternative { arrows: self.arrows(to), known });
+            }
+            known.extend(fields(fails));
+        }
+        cases
+    }
+
+    /// Where failures lead: its own `catch` first, then what `defaults` say of other kinds.
+    fn caught(&self, at: usize, yaml: &Yaml) -> Vec<Arrow> {
+        let own = yaml.get("catch").map(Yaml::entries).unwrap_or_default();
+        let defaults = self.sources.root.get("defaults").and_then(|it| it.get("catch"));
+        let mut caught: Vec<Arrow> = own.iter().flat_map(|it| self.arrows(&it.value)).collect();
+        for default in defaults.map(Yaml::entries).unwrap_or_default() {
+            let is_covered =
+                own.iter().any(|it| it.key.text == default.key.text || it.key.text == "any");
+            if !is_covered {
+                let to = self.arrows(&default.value);
+                caught.extend(to.into_iter().filter(|it| *it != Arrow::Node(at)));
+            }
+        }
+        caught
+    }
+
+    /// The fields that a node may write, and those that it writes whenever it finishes.
+    fn writes(&self, yaml: &Yaml) -> (Bits, Bits) {
+        if let Some(custom) = yaml.get("node").and_then(Yaml::text) {
+            let node = self.sources.registry.custom(custom);
+            return self.writes_of(node.as_deref());
+        }
+        let mut written: Vec<&str> = yaml.get("set").map(keys).unwrap_or_default();
+        if let Some(writes) = yaml.get("writes") {
+            written.extend(words(writes));
+        }
+        self.known(self.fields(&written), self.fields(&written))
+    }
+
+    fn writes_of(&self, node: Option<&dyn Node>) -> (Bits, Bits) {
+        let maybe = node.and_then(|it| it.contract().writes);
+        let surely = node.and_then(Node::writes_always).or_else(|| maybe.clone());
+        let fields = |it: Option<Vec<ChannelName>>| {
+            self.fields(&it?.iter().map(ChannelName::as_str).collect::<Vec<_>>())
+        };
+        self.known(fields(maybe), fields(surely))
+    }
+
+    /// Of a node that does not say what it writes, or not rightly, nothing is known: nobody is
+    /// blamed for reading it.
+    fn known(&self, maybe: Option<Bits>, surely: Option<Bits>) -> (Bits, Bits) {
+        let all = || Bits::all(self.net.fields);
+        maybe.zip(surely).unwrap_or_else(|| (all(), all()))
+    }
+
+    /// The fields of these names, if all of them are some.
+    fn fields(&self, names: &[&str]) -> Option<Bits> {
+        let mut found = Bits::none(self.net.fields);
+        for name in names {
+            found.insert(*self.fields.get(*name)?);
+        }
+        Some(found)
+    }
+
+    /// The nodes named by a text or a list of texts.
+    fn named(&self, yaml: &Yaml) -> Vec<usize> {
+        let node = |it: Arrow| match it {
+            Arrow::Node(node) => Some(node),
+            _ => None,
+        };
+        self.arrows(yaml).into_iter().filter_map(node).collect()
+    }
+
+    fn arrows(&self, yaml: &Yaml) -> Vec<Arrow> {
+        let targets = words(yaml).into_iter().filter_map(|it| self.sources.heads.targets(it));
+        let arrow = |it: Target| match it {
+            Target::Node(name) => self.nodes.get(&name).map(|it| Arrow::Node(*it)),
+            Target::End => Some(Arrow::End),
+            Target::Fail => Some(Arrow::Fail),
+        };
+        targets.flatten().filter_map(arrow).collect()
+    }
 }
 
-impl Ways {
-    /// The nodes that a way of at least one step leads to.
-    fn after(&self, node: &NodeName) -> BTreeSet<&NodeName> {
-        let mut found = BTreeSet::new();
-        let mut open: Vec<&NodeName> = self.next.get(node).into_iter().flatten().collect();
-        while let Some(node) = open.pop() {
-            if found.insert(node) {
-                open.extend(self.next.get(node).into_iter().flatten());
-            }
-        }
-        found
+/// A text, the texts of a list, or the keys of a mapping.
+fn words(yaml: &Yaml) -> Vec<&str> {
+    match &yaml.data {
+        Data::Map(_) => keys(yaml),
+        Data::List(_) => yaml.items().iter().filter_map(Yaml::text).collect(),
+        Data::Scalar { .. } | Data::Null => yaml.text().into_iter().collect(),
     }
+}
+
+fn keys(yaml: &Yaml) -> Vec<&str> {
+    yaml.entries().iter().map(|it| it.key.text.as_str()).collect()
 }

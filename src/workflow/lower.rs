@@ -19,6 +19,7 @@ use super::{
     sections::Agent,
     shape::Section,
     types::{read_state, refuse_private},
+    written::Written,
 };
 use crate::{
     diagnostic::Diagnostic,
@@ -208,11 +209,7 @@ impl Lowering<'_> {
     }
 
     /// Compiles an expression that is written at a place of the file.
-    pub(super) fn expression(
-        &mut self,
-        yaml: &Yaml,
-        written: &BTreeSet<ChannelName>,
-    ) -> Option<Expression> {
+    pub(super) fn expression(&mut self, yaml: &Yaml, written: &Written) -> Option<Expression> {
         self.expression_with(yaml, written, false)
     }
 
@@ -220,7 +217,7 @@ impl Lowering<'_> {
     pub(super) fn expression_with_output(
         &mut self,
         yaml: &Yaml,
-        written: &BTreeSet<ChannelName>,
+        written: &Written,
     ) -> Option<Expression> {
         self.expression_with(yaml, written, true)
     }
@@ -228,7 +225,7 @@ impl Lowering<'_> {
     fn expression_with(
         &mut self,
         yaml: &Yaml,
-        written: &BTreeSet<ChannelName>,
+        written: &Written,
         output: bool,
     ) -> Option<Expression> {
         let Some(text) = yaml.text() else {

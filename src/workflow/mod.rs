@@ -25,6 +25,7 @@ mod source;
 mod then;
 mod types;
 mod typing;
+mod written;
 
 use std::{
     io,

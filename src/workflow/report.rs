@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
+use super::written::Without;
 use crate::diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean};
 
 /// A file with more mistakes than this is not a workflow; the rest is not looked at.
@@ -25,6 +26,8 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     pub(crate) label: String,
     pub(crate) help: Option<String>,
+    /// The way that is to blame, where there is one.
+    pub(crate) without: Option<Box<Without>>,
 }
 
 impl Report {
@@ -51,8 +54,11 @@ impl Report {
     }
 
     pub(super) fn push_problem(&mut self, problem: Problem, place: Option<Place>) {
-        let Problem { code, range: _, message, label, help } = problem;
-        let finding = Diagnostic::error(code, message).at(place, label);
+        let Problem { code, range: _, message, label, help, without } = problem;
+        let mut finding = Diagnostic::error(code, message).at(place, label);
+        if let Some(without) = without {
+            finding = finding.at(self.place(&without.place), without.text);
+        }
         self.push(Diagnostic { help, ..finding });
     }
 
@@ -90,7 +96,14 @@ impl Problem {
         message: impl Into<String>,
         label: impl Into<String>,
     ) -> Self {
-        Self { code, range, message: message.into(), label: label.into(), help: None }
+        Self {
+            code,
+            range,
+            message: message.into(),
+            label: label.into(),
+            help: None,
+            without: None,
+        }
     }
 
     #[must_use]

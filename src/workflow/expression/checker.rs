@@ -19,6 +19,7 @@ use crate::{
     workflow::{
         report::{Problem, suggestion},
         typing::describe,
+        written::Presence,
     },
 };
 
@@ -148,14 +149,32 @@ impl Checker<'_> {
             return Type::Any;
         };
         self.reads.insert(channel.name().clone());
-        let written = self.scope.written.contains(channel.name());
-        if !written && !self.asking && !self.present.iter().any(|it| it == name) {
-            let message = format!("`{name}` is read here, and nothing writes it before");
-            self.problem("GR035", range, message, "never written by then").help = Some(format!(
-                "make `{name}` an input, give it a default, or let an earlier node write it"
-            ));
+        if !self.asking && !self.present.iter().any(|it| it == name) {
+            self.expect_written(name, matches!(channel.ty(), Type::Optional(_)), range);
         }
         channel.ty().clone()
+    }
+
+    fn expect_written(&mut self, name: &str, is_optional: bool, range: &Range<usize>) {
+        match self.scope.written.presence(name) {
+            Presence::Always => (),
+            Presence::Never => {
+                let message = format!("`{name}` is read here, and nothing writes it before");
+                self.problem("GR035", range, message, "never written by then").help =
+                    Some(format!(
+                        "make `{name}` an input, give it a default, or let an earlier node write it"
+                    ));
+            }
+            // An optional one is known to need a guard.
+            Presence::Sometimes(_) if is_optional => (),
+            Presence::Sometimes(without) => {
+                let message = format!("`{name}` is read here, and not every way here writes it");
+                let problem = self.problem("GR130", range, message, "may be unwritten here");
+                problem.without = without.map(Box::new);
+                problem.help =
+                    Some(format!("guard it with `has({name})`, or write it on every way"));
+            }
+        }
     }
 
     fn field(&mut self, of: &Node, name: &str, range: &Range<usize>) -> Type {

@@ -7,6 +7,7 @@
 mod checker;
 mod closed;
 mod evaluate;
+mod known;
 mod lexer;
 mod operators;
 mod parser;
@@ -25,8 +26,11 @@ use std::{
 use serde_json::Value;
 
 pub use self::evaluate::EvaluateError;
-pub(crate) use self::worlds::{CaseList, Uncovered};
-use super::report::Problem;
+pub(crate) use self::{
+    known::known_after,
+    worlds::{CaseList, Uncovered},
+};
+use super::{report::Problem, written::Written};
 use crate::{
     id::{ChannelName, NodeName},
     state::{Schema, State, Type},
@@ -61,8 +65,8 @@ pub struct ExpressionView<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpressionScope<'a> {
     pub(crate) schema: &'a Schema,
-    /// The channels that something may have written by then.
-    pub(crate) written: &'a BTreeSet<ChannelName>,
+    /// The channels that are written by then.
+    pub(crate) written: &'a Written,
     /// The nodes whose visits can be counted.
     pub(crate) nodes: &'a BTreeSet<NodeName>,
     /// The name and the type of the item that is dispatched to the node.

@@ -1,9 +1,8 @@
 //! Walks the tree of a template and checks names, fields, enum values and what may be unwritten.
 //!
-//! It says nothing it is not sure of: where a type is not known, anything goes. What is checked is
-//! therefore wrong on every way; that a field is written on every way is not promised.
+//! It says nothing it is not sure of: where a type is not known, anything goes.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::ops::Range;
 
 use minijinja::machinery::{
     Span,
@@ -13,17 +12,17 @@ use minijinja::machinery::{
 
 use super::TEMPLATE;
 use crate::{
-    id::{ChannelName, NodeName},
+    id::NodeName,
     state::{Schema, Type},
-    workflow::{report::Problem, typing::describe},
+    workflow::{report::Problem, typing::describe, written::Written},
 };
 
 /// What a prompt will see.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PromptScope<'a> {
     pub(crate) schema: &'a Schema,
-    /// The channels that something may have written by then.
-    pub(crate) written: &'a BTreeSet<ChannelName>,
+    /// The channels that are written by then.
+    pub(crate) written: &'a Written,
     pub(crate) node: &'a NodeName,
     /// Whether the node has a bound.
     pub(crate) bounded: bool,
@@ -37,7 +36,8 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
         return Vec::new();
     };
     let variables = scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect();
-    let mut checker = Checker { scope, variables, defined: Vec::new(), problems: Vec::new() };
+    let mut checker =
+        Checker { scope, variables, defined: Vec::new(), problems: Vec::new(), missed: Vec::new() };
     checker.statement(&template);
     checker.problems
 }
@@ -49,6 +49,8 @@ pub(super) struct Checker<'a> {
     /// The names that a condition around has found to be defined.
     pub(super) defined: Vec<String>,
     problems: Vec<Problem>,
+    /// The fields that were found to be unwritten; one guard may do for all places.
+    pub(super) missed: Vec<String>,
 }
 
 impl Checker<'_> {

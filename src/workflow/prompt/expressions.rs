@@ -14,6 +14,7 @@ use crate::{
     workflow::{
         report::suggestion,
         typing::{describe, values_of},
+        written::Presence,
     },
 };
 
@@ -109,16 +110,27 @@ impl Checker<'_> {
 
     fn name(&mut self, name: &str, span: Span) -> Type {
         match self.look_up(name) {
-            Some((ty, true)) => ty,
-            Some((ty, false)) => {
+            Some((ty, Presence::Always)) => ty,
+            Some((ty, _)) if self.missed.iter().any(|it| it == name) => ty,
+            Some((ty, Presence::Never)) => {
+                self.missed.push(name.to_owned());
                 let node = self.scope.node;
                 let problem = if self.scope.schema.channel(name).is_some() {
                     format!("`{name}` is used here, and nothing writes it before `{node}` runs")
                 } else {
                     format!("`{name}` is used here, and `{node}` has no bound")
                 };
-                self.problem("GR035", span, problem, "never there").help =
-                    Some(format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`"));
+                self.problem("GR035", span, problem, "never there").help = Some(guarded(name));
+                ty
+            }
+            Some((ty, Presence::Sometimes(without))) => {
+                self.missed.push(name.to_owned());
+                let node = self.scope.node;
+                let message =
+                    format!("`{name}` is used here, and not every way to `{node}` writes it");
+                let problem = self.problem("GR130", span, message, "may be unwritten here");
+                problem.without = without.map(Box::new);
+                problem.help = Some(guarded(name));
                 ty
             }
             None => {
@@ -134,22 +146,26 @@ impl Checker<'_> {
     }
 
     /// The type of a name, and whether it may be there.
-    fn look_up(&self, name: &str) -> Option<(Type, bool)> {
+    fn look_up(&self, name: &str) -> Option<(Type, Presence)> {
         if let Some((_, ty)) = self.variables.iter().rev().find(|(it, _)| it == name) {
-            return Some((ty.clone(), true));
+            return Some((ty.clone(), Presence::Always));
         }
         let defined = self.defined.iter().any(|it| it == name);
-        match name {
-            "visit" => return Some((Type::Int, true)),
-            "max_visits" => return Some((Type::Int, self.scope.bounded || defined)),
-            "item" => return Some((Type::Any, true)),
-            "via" => return Some((via_type(), true)),
-            _ if FUNCTIONS.contains(&name) => return Some((Type::Any, true)),
-            _ => (),
-        }
-        let channel = self.scope.schema.channel(name)?;
-        let written = defined || self.scope.written.contains(channel.name());
-        Some((channel.ty().clone(), written))
+        let ty = match name {
+            "visit" => Type::Int,
+            "max_visits" if self.scope.bounded || defined => Type::Int,
+            "max_visits" => return Some((Type::Int, Presence::Never)),
+            "item" => Type::Any,
+            "via" => via_type(),
+            _ if FUNCTIONS.contains(&name) => Type::Any,
+            _ => {
+                let ty = self.scope.schema.channel(name)?.ty().clone();
+                let presence =
+                    if defined { Presence::Always } else { self.scope.written.presence(name) };
+                return Some((ty, presence));
+            }
+        };
+        Some((ty, Presence::Always))
     }
 
     fn field(&mut self, of: &Type, name: &str, span: Span) -> Type {
@@ -275,6 +291,10 @@ impl Checker<'_> {
             self.problem("GR041", span, message, format!("no such {kind}")).help = help;
         }
     }
+}
+
+fn guarded(name: &str) -> String {
+    format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`")
 }
 
 fn via_type() -> Type {

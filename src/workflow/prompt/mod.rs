@@ -169,6 +169,7 @@ mod tests {
         graph::{ErrorKind, Failure},
         id::{ChannelName, NodeName},
         state::{Channel, Reducer, Schema, Update},
+        workflow::written::Written,
     };
 
     fn state(fields: &[(&str, serde_json::Value)]) -> State {
@@ -217,7 +218,7 @@ mod tests {
         let state = state(&[]);
         let scope = PromptScope {
             schema: state.schema(),
-            written: &BTreeSet::new(),
+            written: &Written::from_iter([]),
             node: &node,
             bounded: false,
             item: None,

@@ -1,0 +1,400 @@
+//! Which fields are written when a node starts: on some way to it, and on every way.
+//!
+//! Both are found by following every line from node to node until nothing changes: what some way
+//! has written is added up, what every way has written is what all lines have in common. All
+//! branches that arrive at a join have finished, so what each has written is there. What runs
+//! beside a node may write in time, which makes a field possible, or clear it, which makes it
+//! uncertain.
+
+use std::collections::BTreeSet;
+
+use super::{Arrow, Bits, Ending, Meetings, Net, reach::Reach};
+
+/// What is written when each node starts, and why not more.
+#[derive(Debug)]
+pub(crate) struct Assigned {
+    /// What some way to the node has written.
+    maybe: Vec<Bits>,
+    /// What every way has.
+    surely: Vec<Bits>,
+    lines: Vec<Line>,
+    into: Vec<Vec<usize>>,
+    /// What each line carries at the least.
+    carried: Vec<Bits>,
+}
+
+/// Where a field is left unwritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// The node that is come from; `None` at the start and after a limit.
+    pub(crate) from: Option<usize>,
+    /// The node that is come to.
+    pub(crate) to: usize,
+    pub(crate) kind: GapKind,
+}
+
+/// Why a field may be unwritten on a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GapKind {
+    /// Nothing on the way writes it.
+    Unwritten(Ending),
+    /// The bound of this node was used up, and nothing before writes it.
+    Spent(usize),
+    /// This node clears it.
+    Cleared(usize),
+    /// A limit may be reached before anything writes it.
+    Limit,
+}
+
+/// One way from a node to the next.
+#[derive(Clone, Debug)]
+struct Line {
+    /// `None` at the start and after a limit.
+    from: Option<usize>,
+    to: usize,
+    ending: Ending,
+    known: Vec<usize>,
+    /// The bounds that were found used up.
+    spent: Vec<usize>,
+    /// The join it arrives at, and as which of the nodes waited for.
+    join: Option<(usize, usize)>,
+    is_limit: bool,
+}
+
+impl Assigned {
+    pub(crate) fn of(net: &Net) -> Self {
+        let mut reach = Reach::of(net);
+        let meetings = Meetings::of(net, &reach);
+        reach.refine(|it| meetings.of_node(it).collect());
+        Following::new(net, &reach, &meetings).run()
+    }
+
+    /// What some way to a node has written.
+    pub(crate) fn maybe_before(&self, node: usize) -> &Bits {
+        &self.maybe[node]
+    }
+
+    /// What every way to a node has written. Everything, if no way leads to it.
+    pub(crate) fn surely_before(&self, node: usize) -> &Bits {
+        &self.surely[node]
+    }
+
+    /// A way on which a field is not written before a node, as near to it as ways part.
+    pub(crate) fn gap(&self, net: &Net, node: usize, field: usize) -> Option<Gap> {
+        let mut seen = BTreeSet::from([node]);
+        let mut open = std::collections::VecDeque::from([node]);
+        let mut last = None;
+        while let Some(to) = open.pop_front() {
+            let (with, without): (Vec<usize>, Vec<usize>) =
+                self.into[to].iter().partition(|it| self.carried[**it].contains(field));
+            let joins: BTreeSet<usize> =
+                with.iter().filter_map(|it| self.lines[*it].join).map(|(join, _)| join).collect();
+            for line in without.iter().map(|it| &self.lines[*it]) {
+                if line.join.is_some_and(|(join, _)| joins.contains(&join)) {
+                    // Another branch brings it.
+                    continue;
+                }
+                let gap = |kind| Some(Gap { from: line.from, to, kind });
+                let Some(from) = line.from else {
+                    let kind = if line.is_limit {
+                        GapKind::Limit
+                    } else {
+                        GapKind::Unwritten(Ending::Finished)
+                    };
+                    last = last.or(gap(kind));
+                    continue;
+                };
+                let node = &net.nodes[from];
+                if line.ending == Ending::Finished && node.clears.contains(field) {
+                    return gap(GapKind::Cleared(from));
+                }
+                if line.ending != Ending::Finished && node.surely.contains(field) {
+                    return gap(GapKind::Unwritten(line.ending));
+                }
+                if !with.is_empty() && line.join.is_none() {
+                    return gap(match line.spent.last() {
+                        Some(spent) => GapKind::Spent(*spent),
+                        None => GapKind::Unwritten(line.ending),
+                    });
+                }
+                let carries_before = self.surely[from].contains(field);
+                if carries_before || node.surely.contains(field) {
+                    // Something beside it takes the field away.
+                    let clears = |it: &usize| net.nodes[*it].clears.contains(field);
+                    let by = (0..net.nodes.len()).find(clears);
+                    last = by.and_then(|it| gap(GapKind::Cleared(it))).or(last);
+                    continue;
+                }
+                if seen.insert(from) {
+                    open.push_back(from);
+                }
+            }
+        }
+        last
+    }
+}
+
+/// Follows the lines until nothing changes.
+struct Following<'a> {
+    net: &'a Net,
+    reach: &'a Reach,
+    meetings: &'a Meetings,
+    lines: Vec<Line>,
+    into: Vec<Vec<usize>>,
+    maybe: Vec<Bits>,
+    surely: Vec<Bits>,
+    is_reached: Vec<bool>,
+    /// For each join, what each of the nodes waited for brings, once it was seen to arrive.
+    maybe_arrived: Vec<Vec<Option<Bits>>>,
+    surely_arrived: Vec<Vec<Option<Bits>>>,
+    /// What may be written beside each node.
+    gains: Vec<Bits>,
+    /// What is uncertain after each node because something beside it may clear it.
+    loses: Vec<Bits>,
+    /// For each bounded node, what is surely written once it was visited.
+    after_visit: Vec<Option<AfterVisit>>,
+}
+
+/// What is known once a bounded node was visited, which it was if its bound is used up.
+struct AfterVisit {
+    /// The nodes that are led to when it has not finished.
+    unfinished: Bits,
+    /// What may be cleared later.
+    lost: Bits,
+}
+
+impl<'a> Following<'a> {
+    fn new(net: &'a Net, reach: &'a Reach, meetings: &'a Meetings) -> Self {
+        let (nodes, fields) = (net.nodes.len(), net.fields);
+        let arrived = |_: &super::Join| Vec::new();
+        let mut following = Self {
+            net,
+            reach,
+            meetings,
+            lines: Vec::new(),
+            into: vec![Vec::new(); nodes],
+            maybe: vec![Bits::none(fields); nodes],
+            surely: vec![Bits::all(fields); nodes],
+            is_reached: vec![false; nodes],
+            maybe_arrived: net.joins.iter().map(arrived).collect(),
+            surely_arrived: net.joins.iter().map(arrived).collect(),
+            gains: (0..nodes).map(|it| written_by(net, meetings.of_node(it))).collect(),
+            loses: (0..nodes).map(|it| cleared_by(net, meetings.of_node(it))).collect(),
+            after_visit: Vec::new(),
+        };
+        for (at, join) in net.joins.iter().enumerate() {
+            following.maybe_arrived[at] = vec![None; join.awaited.len()];
+            following.surely_arrived[at] = vec![None; join.awaited.len()];
+        }
+        following.after_visit = (0..nodes).map(|it| following.after_visit_of(it)).collect();
+        following.draw_lines();
+        following
+    }
+
+    fn after_visit_of(&self, node: usize) -> Option<AfterVisit> {
+        self.net.nodes[node].bound?;
+        let outcomes = self.net.nodes[node].outcomes.iter();
+        let unfinished = outcomes.filter(|it| it.ending != Ending::Finished);
+        let to = unfinished.flat_map(super::Outcome::alternatives).flat_map(|it| &it.arrows);
+        let to = to.filter_map(|it| match it {
+            Arrow::Node(to) | Arrow::Tasks(to) => Some(*to),
+            Arrow::Join(join) => Some(self.net.joins[*join].node),
+            Arrow::End | Arrow::Fail => None,
+        });
+        let unfinished = self.reach.from(to);
+        let lost = if self.meetings.is_empty() {
+            cleared_by(self.net, self.reach.from([node]).iter())
+        } else {
+            cleared_by(self.net, 0..self.net.nodes.len())
+        };
+        Some(AfterVisit { unfinished, lost })
+    }
+
+    fn draw_lines(&mut self) {
+        let limit = self.net.after_limit;
+        for from in
+            self.reach.order(&self.net.start.iter().copied().chain(limit).collect::<Vec<_>>())
+        {
+            for outcome in &self.net.nodes[from].outcomes {
+                for alternative in outcome.alternatives() {
+                    for arrow in &alternative.arrows {
+                        let line = Line {
+                            from: Some(from),
+                            to: from,
+                            ending: outcome.ending,
+                            known: alternative.known.clone(),
+                            spent: Vec::new(),
+                            join: None,
+                            is_limit: false,
+                        };
+                        self.draw(&line, *arrow);
+                    }
+                }
+            }
+        }
+        let first = Line {
+            from: None,
+            to: 0,
+            ending: Ending::Finished,
+            known: Vec::new(),
+            spent: Vec::new(),
+            join: None,
+            is_limit: false,
+        };
+        for &to in &self.net.start {
+            self.push(Line { to, ..first.clone() });
+        }
+        if let Some(to) = limit {
+            self.push(Line { to, is_limit: true, ..first });
+        }
+    }
+
+    fn draw(&mut self, line: &Line, arrow: Arrow) {
+        let (from, to, join) = match arrow {
+            Arrow::Node(to) | Arrow::Tasks(to) => (line.from, to, None),
+            Arrow::Join(at) => {
+                let join = &self.net.joins[at];
+                let position = line.from.and_then(|it| join.position(it));
+                (line.from, join.node, position.map(|it| (at, it)))
+            }
+            Arrow::End | Arrow::Fail => return,
+        };
+        for reached in self.reach.reached(self.net, from, to) {
+            let (to, spent) = (reached.node, reached.spent);
+            self.push(Line { to, spent, join, ..line.clone() });
+        }
+    }
+
+    fn push(&mut self, line: Line) {
+        self.into[line.to].push(self.lines.len());
+        self.lines.push(line);
+    }
+
+    fn run(mut self) -> Assigned {
+        let lines = std::mem::take(&mut self.lines);
+        // Ends: what may be written only grows, and what surely is only shrinks.
+        while lines.iter().fold(false, |changed, it| self.follow(it) | changed) {}
+        let carried = lines.iter().map(|it| self.surely_carried(it)).collect();
+        let Self { maybe, surely, into, .. } = self;
+        Assigned { maybe, surely, lines, into, carried }
+    }
+
+    fn follow(&mut self, line: &Line) -> bool {
+        if line.from.is_some_and(|it| !self.is_reached[it]) {
+            return false;
+        }
+        let (mut maybe, mut surely) = (self.maybe_carried(line), self.surely_carried(line));
+        if let Some((join, at)) = line.join {
+            let Some(all) = self.arrive(join, at, (maybe, surely), line) else { return false };
+            (maybe, surely) = all;
+        }
+        let is_new = !std::mem::replace(&mut self.is_reached[line.to], true);
+        let more = self.maybe[line.to].add(&maybe);
+        self.surely[line.to].keep(&surely) | more | is_new
+    }
+
+    /// What is there when all that is waited for has arrived; `None` if that never is.
+    fn arrive(
+        &mut self,
+        join: usize,
+        at: usize,
+        (maybe, surely): (Bits, Bits),
+        line: &Line,
+    ) -> Option<(Bits, Bits)> {
+        self.maybe_arrived[join][at].get_or_insert_with(|| maybe.clone()).add(&maybe);
+        self.surely_arrived[join][at].get_or_insert_with(|| surely.clone()).keep(&surely);
+        let mut all = (Bits::none(self.net.fields), Bits::none(self.net.fields));
+        let arrived = self.maybe_arrived[join].iter().zip(&self.surely_arrived[join]);
+        for (maybe, surely) in arrived {
+            all.0.add(maybe.as_ref()?);
+            all.1.add(surely.as_ref()?);
+        }
+        self.add_visited(line, &mut all.1);
+        Some(all)
+    }
+
+    fn maybe_carried(&self, line: &Line) -> Bits {
+        let Some(from) = line.from else {
+            let start = self.net.maybe_at_start.clone();
+            return if line.is_limit {
+                start.with(&written_by(self.net, 0..self.net.nodes.len()))
+            } else {
+                start
+            };
+        };
+        let node = &self.net.nodes[from];
+        let mut carried = self.maybe[from].clone();
+        if line.ending == Ending::Finished {
+            carried.remove(&node.clears);
+            carried.add(&node.maybe);
+        }
+        carried.extend(&line.known);
+        carried.add(&self.gains[from]);
+        if let Some((join, at)) = line.join {
+            carried.add(&written_by(self.net, self.meetings.of_arrived(join, at)));
+        }
+        if self.net.nodes[line.to].is_deferred {
+            carried.add(&written_by(self.net, self.meetings.of_deferred(line.to)));
+        }
+        carried
+    }
+
+    fn surely_carried(&self, line: &Line) -> Bits {
+        let Some(from) = line.from else {
+            let mut carried = self.net.surely_at_start.clone();
+            if line.is_limit {
+                carried.remove(&cleared_by(self.net, 0..self.net.nodes.len()));
+            }
+            return carried;
+        };
+        let node = &self.net.nodes[from];
+        let mut carried = self.surely[from].clone();
+        if line.ending == Ending::Finished {
+            carried.remove(&node.clears);
+            carried.add(&node.surely);
+        }
+        carried.extend(&line.known);
+        carried.remove(&self.loses[from]);
+        if let Some((join, at)) = line.join {
+            carried.remove(&cleared_by(self.net, self.meetings.of_arrived(join, at)));
+        } else {
+            self.add_visited(line, &mut carried);
+        }
+        if self.net.nodes[line.to].is_deferred {
+            carried.remove(&cleared_by(self.net, self.meetings.of_deferred(line.to)));
+        }
+        carried
+    }
+
+    /// Adds what is known because the nodes whose bounds are used up were visited.
+    fn add_visited(&self, line: &Line, carried: &mut Bits) {
+        let Some(from) = line.from else { return };
+        for &spent in &line.spent {
+            let Some(after) = &self.after_visit[spent] else { continue };
+            let node = &self.net.nodes[spent];
+            let mut known = self.surely[spent].clone();
+            if !after.unfinished.contains(from) {
+                known.remove(&node.clears);
+                known.add(&node.surely);
+            }
+            known.remove(&after.lost);
+            carried.add(&known);
+        }
+    }
+}
+
+/// What some of the nodes may write.
+fn written_by(net: &Net, nodes: impl Iterator<Item = usize>) -> Bits {
+    nodes.fold(Bits::none(net.fields), |all, it| all.with(&net.nodes[it].maybe))
+}
+
+/// What some of the nodes clear and may leave so.
+fn cleared_by(net: &Net, nodes: impl Iterator<Item = usize>) -> Bits {
+    let mut all = Bits::none(net.fields);
+    for node in nodes.map(|it| &net.nodes[it]).filter(|it| !it.clears.is_empty()) {
+        let mut cleared = node.clears.clone();
+        cleared.remove(&node.surely);
+        all.add(&cleared);
+    }
+    all
+}

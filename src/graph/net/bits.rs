@@ -1,0 +1,103 @@
+//! Sets of small numbers.
+
+/// A set of the numbers below a length that never changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Bits(Vec<u64>);
+
+impl Bits {
+    /// None of the numbers below a length.
+    pub(crate) fn none(length: usize) -> Self {
+        Self(vec![0; length.div_ceil(64)])
+    }
+
+    /// All of the numbers below a length.
+    pub(crate) fn all(length: usize) -> Self {
+        let mut bits = Self(vec![u64::MAX; length.div_ceil(64)]);
+        if let (Some(last), over @ 1..) = (bits.0.last_mut(), length % 64) {
+            *last = (1 << over) - 1;
+        }
+        bits
+    }
+
+    pub(crate) fn contains(&self, at: usize) -> bool {
+        self.0[at / 64] & (1 << (at % 64)) != 0
+    }
+
+    /// Adds a number; whether it was not there.
+    pub(crate) fn insert(&mut self, at: usize) -> bool {
+        let is_new = !self.contains(at);
+        self.0[at / 64] |= 1 << (at % 64);
+        is_new
+    }
+
+    pub(crate) fn extend(&mut self, numbers: &[usize]) {
+        for &at in numbers {
+            self.insert(at);
+        }
+    }
+
+    /// Adds what another set has; whether that was any more.
+    pub(crate) fn add(&mut self, other: &Self) -> bool {
+        self.change(other, |mine, theirs| mine | theirs)
+    }
+
+    /// This set with all of another.
+    pub(crate) fn with(mut self, other: &Self) -> Self {
+        self.add(other);
+        self
+    }
+
+    /// Keeps what another set has, too; whether that was any less.
+    pub(crate) fn keep(&mut self, other: &Self) -> bool {
+        self.change(other, |mine, theirs| mine & theirs)
+    }
+
+    /// Removes what another set has; whether that was any less.
+    pub(crate) fn remove(&mut self, other: &Self) -> bool {
+        self.change(other, |mine, theirs| mine & !theirs)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|it| *it == 0)
+    }
+
+    /// The numbers in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let bit = usize::try_from(left.trailing_zeros()).ok().filter(|_| left != 0)?;
+                left &= left - 1;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+
+    fn change(&mut self, other: &Self, change: impl Fn(u64, u64) -> u64) -> bool {
+        debug_assert_eq!(self.0.len(), other.0.len(), "sets of one length go together");
+        let mut is_changed = false;
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            let next = change(*mine, *theirs);
+            is_changed |= next != *mine;
+            *mine = next;
+        }
+        is_changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_knows_its_numbers_in_order() {
+        let mut bits = Bits::none(130);
+        assert!([64, 3, 129, 63].map(|it| bits.insert(it)).iter().all(|it| *it));
+        assert!(!bits.insert(64));
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 63, 64, 129]);
+        assert_eq!(Bits::all(130).iter().count(), 130);
+        assert_eq!(Bits::all(128).iter().count(), 128);
+        assert!(!bits.is_empty());
+        assert!(!bits.keep(&Bits::all(130)) && bits.remove(&Bits::all(130)) && bits.is_empty());
+    }
+}

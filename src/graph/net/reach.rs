@@ -1,0 +1,156 @@
+//! Which nodes lead to which, and from where a bound may be found used up.
+
+use super::{Arrow, Bits, Net};
+
+/// Who leads to whom, in any number of steps.
+#[derive(Debug)]
+pub(super) struct Reach {
+    next: Vec<Vec<usize>>,
+    /// For each bounded node, the nodes from which it may be reached again after a visit.
+    spendable: Vec<Option<Bits>>,
+}
+
+/// A node that an arrow may lead to, after these bounds were found used up.
+#[derive(Clone, Debug)]
+pub(super) struct Reached {
+    pub(super) node: usize,
+    pub(super) spent: Vec<usize>,
+}
+
+impl Reach {
+    pub(super) fn of(net: &Net) -> Self {
+        let mut next: Vec<Vec<usize>> = vec![Vec::new(); net.nodes.len()];
+        for (from, node) in net.nodes.iter().enumerate() {
+            let exhausted = node.bound.map(|it| it.exhausted);
+            for arrow in node.arrows().chain(exhausted) {
+                match arrow {
+                    Arrow::Node(to) | Arrow::Tasks(to) => next[from].push(to),
+                    Arrow::Join(join) => next[from].push(net.joins[join].node),
+                    Arrow::End | Arrow::Fail => (),
+                }
+            }
+            next[from].sort_unstable();
+            next[from].dedup();
+        }
+        let mut reach = Self { next, spendable: Vec::new() };
+        // Beside a node anything may run that comes after a fork as well.
+        let beside = reach.from(net.forks());
+        let spendable = |(at, node): (usize, &super::NetNode)| {
+            node.bound.map(|_| {
+                let mut after = reach.from([at]);
+                if beside.contains(at) {
+                    after.add(&beside);
+                }
+                after
+            })
+        };
+        reach.spendable = net.nodes.iter().enumerate().map(spendable).collect();
+        reach
+    }
+
+    /// Says more exactly from where a bound may be found used up: from what comes after its node,
+    /// or after what runs beside it.
+    pub(super) fn refine(&mut self, beside: impl Fn(usize) -> Vec<usize>) {
+        for at in 0..self.spendable.len() {
+            if self.spendable[at].is_some() {
+                let after = self.from(beside(at).into_iter().chain([at]));
+                self.spendable[at] = Some(after);
+            }
+        }
+    }
+
+    /// These nodes, and all that come after them.
+    pub(super) fn from(&self, nodes: impl IntoIterator<Item = usize>) -> Bits {
+        let mut found = Bits::none(self.next.len());
+        let mut open: Vec<usize> = nodes.into_iter().filter(|it| found.insert(*it)).collect();
+        while let Some(node) = open.pop() {
+            open.extend(self.next[node].iter().filter(|it| found.insert(**it)));
+        }
+        found
+    }
+
+    /// The nodes in an order in which most come after those that lead to them.
+    pub(super) fn order(&self, start: &[usize]) -> Vec<usize> {
+        let mut seen = Bits::none(self.next.len());
+        let mut order = Vec::new();
+        // Each with how many of its successors were looked at.
+        let mut path: Vec<(usize, usize)> = Vec::new();
+        for &start in start {
+            if seen.insert(start) {
+                path.push((start, 0));
+            }
+            while let Some((node, at)) = path.last_mut() {
+                let (node, next) = (*node, self.next[*node].get(*at));
+                *at += 1;
+                match next {
+                    Some(&next) if seen.insert(next) => path.push((next, 0)),
+                    Some(_) => (),
+                    None => {
+                        order.push(node);
+                        path.pop();
+                    }
+                }
+            }
+        }
+        order.reverse();
+        order
+    }
+
+    /// What may run when an arrow leads from one node to another: that one, or what stands behind
+    /// its bound. `from` is `None` at the start, where no bound is used up.
+    pub(super) fn reached(&self, net: &Net, from: Option<usize>, to: usize) -> Vec<Reached> {
+        let mut found = vec![Reached { node: to, spent: Vec::new() }];
+        self.behind_bounds(net, from, to, |spent, arrow| {
+            if let Arrow::Node(node) | Arrow::Tasks(node) = arrow {
+                found.push(Reached { node, spent: spent.to_vec() });
+            }
+        });
+        found
+    }
+
+    /// Tells each arrow that may be taken instead, with the bounds that are used up then.
+    pub(super) fn behind_bounds(
+        &self,
+        net: &Net,
+        from: Option<usize>,
+        to: usize,
+        mut tell: impl FnMut(&[usize], Arrow),
+    ) {
+        let Some(from) = from else { return };
+        let (mut at, mut spent) = (to, Vec::new());
+        while let Some(bound) = net.nodes[at].bound
+            && self.spendable[at].as_ref().is_some_and(|it| it.contains(from))
+            && !net.nodes[from].resets.contains(&at)
+            && !spent.contains(&at)
+        {
+            spent.push(at);
+            tell(&spent, bound.exhausted);
+            let (Arrow::Node(next) | Arrow::Tasks(next)) = bound.exhausted else { return };
+            at = next;
+        }
+    }
+}
+
+impl Net {
+    /// The nodes after which several things may go on at once, or the first ones.
+    pub(super) fn forks(&self) -> Vec<usize> {
+        let goes_on = |it: &&Arrow| !matches!(it, Arrow::End | Arrow::Fail);
+        let forks = |at: &usize| {
+            self.nodes[*at].outcomes.iter().any(|outcome| {
+                let widest = |it: &super::Decision| {
+                    let arrows = it.alternatives.iter().map(|it| {
+                        let tasks = it.arrows.iter().any(|it| matches!(it, Arrow::Tasks(_)));
+                        it.arrows.iter().filter(goes_on).count() + usize::from(tasks)
+                    });
+                    arrows.max().unwrap_or(0)
+                };
+                outcome.decisions.iter().map(widest).sum::<usize>() > 1
+            })
+        };
+        let mut found: Vec<usize> = (0..self.nodes.len()).filter(forks).collect();
+        if self.start.len() > 1 {
+            found.extend(&self.start);
+        }
+        found
+    }
+}
