@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     sync::Arc,
 };
 
@@ -78,7 +77,7 @@ pub(super) struct Lowering<'a> {
 pub(super) fn lower(
     mut report: Report,
     root: &Yaml,
-    folder: &Path,
+    prompts: PromptFiles,
     registry: &Registry,
 ) -> (Option<Workflow>, Report) {
     let Some(top) = Section::read(&mut report, root, "a workflow", KEYS) else {
@@ -88,7 +87,7 @@ pub(super) fn lower(
     let name = top.require(&mut report, "name", "write `name: my_workflow`");
     let name = name.and_then(|it| report.word(it, "`name`"));
     let about = top.get("about").and_then(|it| report.word(it, "`about`"));
-    let state = read_state(&mut report, &top, folder, registry);
+    let state = read_state(&mut report, &top, prompts.folder(), registry);
     let nodes = top.require(&mut report, "nodes", "a workflow needs nodes");
     let Some(schema) = state.schema else {
         // Without a state every field would be unknown; one finding says it better than many.
@@ -100,7 +99,7 @@ pub(super) fn lower(
     let sources = Sources { root, heads: &heads, schema: &schema, input: &input, registry };
     let flow = Flow::of(sources);
     let mut lowering = Lowering {
-        prompts: PromptFiles::new(folder),
+        prompts,
         report,
         registry,
         schema,
@@ -122,7 +121,7 @@ pub(super) fn lower(
     let mut workflow = lowering.workflow(name, limits, entry);
     workflow.about = about.map(|it| it.text);
     (workflow.input, workflow.output) = (input, output);
-    folder.clone_into(&mut workflow.folder);
+    lowering.prompts.folder().clone_into(&mut workflow.folder);
     if let Some(nodes) = nodes {
         lowering.read_items(nodes);
         lowering.read_nodes(nodes, &mut workflow);

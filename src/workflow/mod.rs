@@ -13,6 +13,7 @@ mod format;
 mod heads;
 mod lower;
 mod nodes;
+mod outline;
 mod policies;
 mod prompt;
 mod reader;
@@ -35,7 +36,6 @@ use std::{
 
 use thiserror::Error;
 
-use self::report::Report;
 pub use self::{
     definition::{
         AgentNode, AskNode, Defaults, MapNode, NodeDefinition, NodeFactory, NodeKind, RunNode,
@@ -46,7 +46,15 @@ pub use self::{
     format::json_schema,
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
+    source::Buffers,
 };
+#[cfg(feature = "cli")]
+pub(crate) use self::{
+    nodes::KINDS,
+    outline::{Outline, Part, Slot, Step},
+    prompt::prompt_paths,
+};
+use self::{prompt::PromptFiles, report::Report};
 use crate::diagnostic::{Diagnostics, SourceFile};
 
 /// A workflow cannot be loaded.
@@ -90,12 +98,24 @@ pub fn parse(
     folder: &Path,
     registry: &Registry,
 ) -> Result<(Workflow, Diagnostics), Diagnostics> {
-    let mut report = Report::new(file);
-    let Some(root) = reader::read(&mut report) else { return Err(report.into_findings()) };
-    let (workflow, report) = lower::lower(report, &root, folder, registry);
-    let findings = report.into_findings();
-    match workflow {
-        Some(workflow) => findings.or_ok(workflow),
-        None => Err(findings),
+    match survey(file, folder, registry, &Buffers::default()) {
+        (Some(workflow), findings) => findings.or_ok(workflow),
+        (None, findings) => Err(findings),
     }
+}
+
+/// As [`parse`], but gives the workflow as far as it could be made, errors or not: for an editor.
+///
+/// The texts of open buffers stand for the files on the disk.
+pub fn survey(
+    file: Arc<SourceFile>,
+    folder: &Path,
+    registry: &Registry,
+    buffers: &Buffers,
+) -> (Option<Workflow>, Diagnostics) {
+    let mut report = Report::new(file);
+    let Some(root) = reader::read(&mut report) else { return (None, report.into_findings()) };
+    let prompts = PromptFiles::new(folder, buffers.clone());
+    let (workflow, report) = lower::lower(report, &root, prompts, registry);
+    (workflow, report.into_findings())
 }

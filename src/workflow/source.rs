@@ -1,10 +1,34 @@
-//! Reads a text file that a person wrote, up to a size.
+//! Reads a text file that a person wrote, up to a size, or is just writing.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, ErrorKind, Read},
-    path::Path,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
+
+/// The texts of files as an editor shows them, which may not be saved yet. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Buffers(Arc<BTreeMap<PathBuf, Arc<str>>>);
+
+impl Buffers {
+    /// The text of a file that is open.
+    pub fn get(&self, path: &Path) -> Option<&str> {
+        self.0.get(path).map(AsRef::as_ref)
+    }
+
+    /// Whether there is such a file, open or on the disk.
+    pub(super) fn has_file(&self, path: &Path) -> bool {
+        self.0.contains_key(path) || path.is_file()
+    }
+}
+
+impl FromIterator<(PathBuf, Arc<str>)> for Buffers {
+    fn from_iter<T: IntoIterator<Item = (PathBuf, Arc<str>)>>(texts: T) -> Self {
+        Self(Arc::new(texts.into_iter().collect()))
+    }
+}
 
 /// The whole text of a file.
 ///

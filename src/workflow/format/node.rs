@@ -6,8 +6,8 @@ use super::{
     sections::Retry,
     values::{
         AgentName, Attempts, Catch, Count, CustomName, Duration, Either, EventName, Expression,
-        FieldName, FileName, MatchedValue, Named, OneOrMany, OutputName, Positive, PromptPath,
-        RunnerName, SandboxName, Scalar, TargetName, Template, Text, VariableName,
+        FieldName, FileName, MatchedValue, Named, NodeRef, OneOrMany, OutputName, Positive,
+        PromptPath, RunnerName, SandboxName, Scalar, TargetName, Template, Text, VariableName,
     },
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Node {
     custom: Option<CustomName>,
     /// Kind: these branches run side by side; `then` waits for all of them. A branch is a node, or a
     /// list of nodes that follow each other.
-    parallel: Option<Vec<OneOrMany<TargetName>>>,
+    parallel: Option<Vec<OneOrMany<NodeRef>>>,
     /// Kind: a node is done for each item of a list, side by side; `then` waits for all of them.
     map: Option<Map>,
 
@@ -70,7 +70,7 @@ pub(super) struct Node {
     /// built in.
     then: Option<Then>,
     /// The nodes that this one waits for. It runs once when all of them have led to it.
-    join: Option<OneOrMany<TargetName>>,
+    join: Option<OneOrMany<NodeRef>>,
     /// The condition under which it runs; else it is skipped, and the run goes on with `then`.
     when: Option<Expression>,
     /// Whether it lets everything else that is left to run go first.
@@ -80,7 +80,7 @@ pub(super) struct Node {
     /// Where the run goes when `max_visits` is used up.
     exhausted: Option<TargetName>,
     /// The nodes whose counts of visits start anew when this one finishes.
-    resets: Option<OneOrMany<TargetName>>,
+    resets: Option<OneOrMany<NodeRef>>,
     /// The fields that are emptied when this node finishes, before it writes.
     clears: Option<OneOrMany<FieldName>>,
     /// The event that tells watchers that the run came here: a verb in the past tense.
@@ -140,7 +140,7 @@ pub(super) struct Map {
     name: Option<Text>,
     /// The node; its own `then` is left to the map.
     #[serde(rename = "do")]
-    node: TargetName,
+    node: NodeRef,
     /// How many items are worked on at the same time.
     width: Option<Positive>,
 }

@@ -7,7 +7,7 @@ use super::{
     values::{
         AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, FieldDeclared,
         FieldName, FieldType, Flag, Memory, ModelDeclared, ModelName, ModelRef, Named, Network,
-        NodeName, NumberPath, OneOrMany, Positive, PromptPath, ReducerName, Requirement,
+        NodeName, NodeRef, NumberPath, OneOrMany, Positive, PromptPath, ReducerName, Requirement,
         SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Text, TypeDeclared,
         TypeNotation, Version,
     },
@@ -45,7 +45,7 @@ pub(super) struct WorkflowFile {
     /// What holds for every node that does not say otherwise.
     defaults: Option<Defaults>,
     /// The first node, or several that start side by side.
-    start: OneOrMany<TargetName>,
+    start: OneOrMany<NodeRef>,
     /// The nodes by name. Each is of exactly one kind and says what follows it.
     nodes: Named<NodeName, Node>,
 }

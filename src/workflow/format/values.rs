@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 
 use crate::{
     graph::ErrorKind,
-    workflow::{RunOutput, Runner, TestOutput, policies::ATTEMPTS_MAX, types::REDUCERS},
+    workflow::{
+        RunOutput, Runner, TestOutput,
+        policies::ATTEMPTS_MAX,
+        types::{REDUCERS, TYPES},
+    },
 };
 
 /// Types that stand for a kind of value, with the schema of each.
@@ -36,7 +40,7 @@ values! {
     /// True or false.
     Flag = {"type": "boolean"};
     /// A type in the short notation: a text, a list with one type, or a record.
-    TypeNotation = {"type": ["string", "array", "object"]};
+    TypeNotation = {"type": ["string", "array", "object"], "examples": TYPES, "x-refers": "type"};
     /// The name of a type under `types`.
     TypeDeclared = {"type": "string", "x-declares": "type"};
     /// The path of a JSON Schema beside the workflow.
@@ -77,6 +81,8 @@ values! {
     PromptPath = {"type": "string", "x-refers": "prompt"};
     /// A node, a `parallel`, `end` or `fail`.
     TargetName = {"type": "string", "x-refers": "target"};
+    /// A node or a `parallel`.
+    NodeRef = {"type": "string", "x-refers": "node"};
     /// The name of a node under `nodes`.
     NodeName = {"type": "string", "x-declares": "node"};
     /// The name of a field under `state`.
@@ -244,7 +250,8 @@ impl JsonSchema for FieldType {
             spec["properties"].as_object().into_iter().flatten().map(described).collect();
         json_schema!({
             "type": ["string", "array", "object"],
-            "examples": ["string", "int", "float", "bool", "json", "date", "duration"],
+            "examples": TYPES,
+            "x-refers": "type",
             "properties": hints,
             "if": {"type": "object", "required": ["type"], "propertyNames": {"enum": keys}},
             "then": {"properties": spec["properties"]},

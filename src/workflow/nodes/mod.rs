@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Each kind of node, and the keys that only it takes.
-pub(super) const KINDS: &[(&str, &[&str])] = &[
+pub(crate) const KINDS: &[(&str, &[&str])] = &[
     ("agent", &["prompt", "writes", "repair"]),
     ("run", &["in", "env", "stdin", "files", "writes"]),
     ("run_tests", &["in", "writes"]),

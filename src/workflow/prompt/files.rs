@@ -13,7 +13,7 @@ use crate::{
     workflow::{
         reader::{Word, Yaml},
         report::{Problem, Report, suggestion},
-        source::read_text,
+        source::{Buffers, read_text},
     },
 };
 
@@ -38,6 +38,7 @@ enum Origin {
 #[derive(Debug)]
 pub(crate) struct PromptFiles {
     folder: PathBuf,
+    buffers: Buffers,
     loaded: BTreeMap<PathBuf, Option<LoadedPrompt>>,
 }
 
@@ -68,8 +69,13 @@ impl Origin {
 }
 
 impl PromptFiles {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), loaded: BTreeMap::new() }
+    pub(crate) fn new(folder: &Path, buffers: Buffers) -> Self {
+        Self { folder: folder.to_owned(), buffers, loaded: BTreeMap::new() }
+    }
+
+    /// The folder of the workflow.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Reads the prompt at a path that is written in the workflow.
@@ -81,8 +87,8 @@ impl PromptFiles {
             report.bad_value(path, "the path of a prompt is relative and has no `..`", HELP);
             return None;
         }
-        let candidates = self.candidates(relative);
-        if let Some(found) = candidates.iter().find(|it| it.is_file()) {
+        let candidates = prompt_paths(&self.folder, relative);
+        if let Some(found) = candidates.iter().find(|it| self.buffers.has_file(it)) {
             return self.load_once(report, found, path);
         }
         let near = candidates.iter().find_map(|it| nearby(it, relative));
@@ -99,17 +105,14 @@ impl PromptFiles {
         node: &Word,
     ) -> Option<LoadedPrompt> {
         let path = format!("prompts/{}.md", node.text);
-        if let Some(found) = self.candidates(Path::new(&path)).iter().find(|it| it.is_file()) {
+        let candidates = prompt_paths(&self.folder, Path::new(&path));
+        if let Some(found) = candidates.iter().find(|it| self.buffers.has_file(it)) {
             return self.load_once(report, found, node);
         }
         let finding = Diagnostic::error("GR013", format!("`{}` has no prompt", node.text));
         let finding = finding.at(report.place(&node.range), "without `prompt`");
         report.push(finding.help(format!("write it to `{path}`, or say `prompt:` where it is")));
         None
-    }
-
-    fn candidates(&self, relative: &Path) -> [PathBuf; 2] {
-        [self.folder.join(relative), above(&self.folder).join(relative)]
     }
 
     fn load_once(
@@ -119,16 +122,30 @@ impl PromptFiles {
         named: &Word,
     ) -> Option<LoadedPrompt> {
         if !self.loaded.contains_key(found) {
-            let prompt = read(report, found, named);
+            let prompt = read(report, found, named, &self.buffers);
             self.loaded.insert(found.to_owned(), prompt);
         }
         self.loaded.get(found).cloned().flatten()
     }
 }
 
-fn read(report: &mut Report, found: &Path, named: &Word) -> Option<LoadedPrompt> {
+/// Where the file of a prompt may be, whose path is written in a workflow of a folder.
+pub(crate) fn prompt_paths(folder: &Path, relative: &Path) -> [PathBuf; 2] {
+    [folder.join(relative), above(folder).join(relative)]
+}
+
+fn read(
+    report: &mut Report,
+    found: &Path,
+    named: &Word,
+    buffers: &Buffers,
+) -> Option<LoadedPrompt> {
     let name = found.display().to_string();
-    match read_text(found, BYTES_MAX) {
+    let text = match buffers.get(found) {
+        Some(text) => Ok(text.to_owned()),
+        None => read_text(found, BYTES_MAX),
+    };
+    match text {
         Ok(text) => {
             let file = Arc::new(SourceFile { name: name.clone(), text });
             let text = Arc::clone(&file);

@@ -18,6 +18,8 @@ use std::{
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, value::Serde};
 use thiserror::Error;
 
+#[cfg(feature = "cli")]
+pub(crate) use self::files::prompt_paths;
 pub(super) use self::{
     checker::PromptScope,
     files::{LoadedPrompt, PromptFiles},

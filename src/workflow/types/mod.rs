@@ -16,8 +16,8 @@ use std::{
 
 use serde_json::{Value, json};
 
-pub(super) use self::reducers::REDUCERS;
 use self::values::value_of;
+pub(super) use self::{notation::TYPES, reducers::REDUCERS};
 use super::{
     reader::{Data, Entry, Word, Yaml},
     registry::Registry,

@@ -15,7 +15,9 @@ use crate::{
     },
 };
 
-const TYPES: &[&str] = &["string", "int", "float", "bool", "json", "date", "duration"];
+/// The types that have a name of their own.
+pub(in crate::workflow) const TYPES: &[&str] =
+    &["string", "int", "float", "bool", "json", "date", "duration"];
 /// To how many values named types may be written out; a large state has a few thousand.
 const COPIED_MAX: usize = 100_000;
 

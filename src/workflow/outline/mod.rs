@@ -1,0 +1,108 @@
+//! The outline of a workflow file, for editors: which key and value stands where, and what a
+//! cursor stands in.
+//!
+//! Unlike the reader it never gives up. It goes by indentation and brackets alone, so that it holds
+//! for a file that is being typed: a bracket or quote that is not closed ends where the next line
+//! stands no deeper than the key before it. Where the reader can read a file, both agree, which
+//! a test below shows; what they may differ in are scalars that are written over several lines.
+
+mod flow;
+mod scanner;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, ops::Range};
+
+use self::scanner::Scanner;
+
+/// A step from a value into it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// Under a key of a mapping.
+    Key(String),
+    /// To an item of a list.
+    Item(usize),
+}
+
+/// A value of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The way to it.
+    pub(crate) path: Vec<Step>,
+    /// The bytes of its key, without quotes; none for the item of a list.
+    pub(crate) key: Option<Range<usize>>,
+    /// The bytes of its text, without quotes; none if it is no scalar.
+    pub(crate) value: Option<Range<usize>>,
+}
+
+/// What stands, or could stand, at a cursor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// The way to the mapping whose key it is, or to the value.
+    pub(crate) path: Vec<Step>,
+    /// Whether it can be a key.
+    pub(crate) takes_key: bool,
+    /// Whether it can be a value.
+    pub(crate) takes_value: bool,
+    /// Where what is typed so far begins.
+    pub(crate) start: usize,
+}
+
+/// The values of a file, in its order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outline {
+    parts: Vec<Part>,
+    /// The first part at the end of each path, and the parts directly below it.
+    at: HashMap<Vec<Step>, usize>,
+    below: HashMap<Vec<Step>, Vec<usize>>,
+}
+
+impl Outline {
+    /// The outline of a text, which may be broken.
+    pub(crate) fn of(text: &str) -> Self {
+        let mut outline = Self { parts: Scanner::run(text).parts, ..Self::default() };
+        for (number, part) in outline.parts.iter().enumerate() {
+            outline.at.entry(part.path.clone()).or_insert(number);
+            if let Some((_, parent)) = part.path.split_last() {
+                outline.below.entry(parent.to_vec()).or_default().push(number);
+            }
+        }
+        outline
+    }
+
+    /// What stands at a cursor; what comes behind it does not matter.
+    pub(crate) fn slot(text: &str, cursor: usize) -> Slot {
+        text.get(..cursor).map(|before| Scanner::run(before).slot).unwrap_or_default()
+    }
+
+    /// Every value.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The value at the end of a path.
+    pub(crate) fn part(&self, path: &[Step]) -> Option<&Part> {
+        self.at.get(path).map(|it| &self.parts[*it])
+    }
+
+    /// The value under these keys.
+    pub(crate) fn under(&self, keys: &[&str]) -> Option<&Part> {
+        let path: Vec<Step> = keys.iter().map(|it| Step::Key((*it).to_owned())).collect();
+        self.part(&path)
+    }
+
+    /// The values directly below a path.
+    pub(crate) fn below(&self, path: &[Step]) -> impl Iterator<Item = &Part> {
+        self.below.get(path).into_iter().flatten().map(|it| &self.parts[*it])
+    }
+}
+
+impl Part {
+    /// The key of the value, if it has one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self.path.last() {
+            Some(Step::Key(key)) => Some(key),
+            Some(Step::Item(_)) | None => None,
+        }
+    }
+}
