@@ -79,4 +79,7 @@ pub mod draw;
 pub mod nodes;
 
 #[cfg(feature = "cli")]
+pub mod lsp;
+
+#[cfg(feature = "cli")]
 pub mod cli;

@@ -17,6 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["checkpoint"],
     &["engine", "storage", "draw"],
     &["nodes"],
+    &["lsp"],
     &["cli"],
 ];
 
@@ -28,6 +29,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("reqwest", &["llm"]),
     ("async_openai", &["llm"]),
     ("rusqlite", &["storage"]),
+    ("lsp_server", &["lsp"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("miette", &["cli"]),

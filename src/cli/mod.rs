@@ -8,6 +8,7 @@ mod doctor;
 mod execute;
 mod explain;
 mod graph;
+mod lsp;
 mod plan;
 mod resume;
 mod runs;
@@ -75,6 +76,8 @@ enum Command {
     Runs(runs::Args),
     /// Say what is usable here: sandbox, Python, models, database
     Doctor,
+    /// Serve an editor: findings, hover texts, definitions, completion (LSP on stdio)
+    Lsp(lsp::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -108,6 +111,7 @@ impl Command {
             Self::Schema(args) => schema::run(&args, globals),
             Self::Runs(args) => runs::run(args, globals),
             Self::Doctor => doctor::run(globals),
+            Self::Lsp(args) => lsp::run(&args, globals),
             Self::Completions(args) => completions::run(&args, globals),
         }
     }

@@ -1,0 +1,28 @@
+//! `graphrun lsp`.
+
+use super::{
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+};
+use crate::{lsp, nodes};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Taken from clients that say so; there is no other way
+    #[arg(long, hide = true)]
+    stdio: bool,
+}
+
+/// Serves an editor on stdin and stdout until it says that it is enough.
+pub(super) fn run(_: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("lsp", &[Output::Text])?;
+    match lsp::serve(nodes::registry()) {
+        Ok(true) => Ok(Exit::Done),
+        // The protocol wants 1 from a server that was not shut down.
+        Ok(false) => Ok(Exit::Failed),
+        Err(error) => {
+            Err(CliError::new(Exit::Failed, "the editor cannot be understood").because(error))
+        }
+    }
+}

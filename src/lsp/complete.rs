@@ -1,0 +1,310 @@
+//! What can be written at the cursor.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use super::{
+    expressions::{OF_PROMPTS, Wanted, open_code, type_of, variables, wanted},
+    grammar::{self, Role},
+    protocol::{CompletionItem, ItemKind, TextEdit},
+    workspace::View,
+};
+use crate::{
+    state::Type,
+    workflow::{KINDS, Outline, Slot, Step, prompt_paths},
+};
+
+/// The most files that are offered, and how deep folders are looked into for them.
+const FILES_MAX: usize = 500;
+const DEPTH_MAX: usize = 4;
+
+/// Everything that fits; an editor leaves out what does not begin as it is typed.
+pub(super) fn complete(view: &View<'_>, at: usize) -> Vec<CompletionItem> {
+    let slot = Outline::slot(view.text, at);
+    let Some(schema) = view.grammar.at(&slot.path) else { return Vec::new() };
+    let mut offers = Offers { view, start: slot.start, at, items: Vec::new() };
+    if slot.takes_key {
+        offers.keys(&slot, schema);
+    }
+    if slot.takes_value {
+        offers.values(&slot, schema);
+    }
+    offers.items
+}
+
+struct Offers<'v, 'w> {
+    view: &'v View<'w>,
+    /// Where what is typed begins, and the cursor.
+    start: usize,
+    at: usize,
+    items: Vec<CompletionItem>,
+}
+
+impl Offers<'_, '_> {
+    fn keys(&mut self, slot: &Slot, schema: &Value) {
+        let present: Vec<&str> = self
+            .view
+            .outline
+            .below(&slot.path)
+            .filter(|it| it.key.as_ref().is_some_and(|key| key.start != slot.start))
+            .filter_map(|it| it.name())
+            .collect();
+        let colon = if self.view.text[self.at..].trim_start_matches(' ').starts_with(':') {
+            ""
+        } else {
+            ": "
+        };
+        match schema.get("propertyNames").and_then(grammar::role) {
+            Some(Role::Field) => self.fields(colon, &present),
+            Some(Role::Value) => {
+                let (_, route) = slot.path.split_last().unwrap_or((&Step::Item(0), &[]));
+                for value in self.matched(route) {
+                    if !present.contains(&value.as_str()) {
+                        self.add(&value, ItemKind::EnumMember).text_edit.new_text += colon;
+                    }
+                }
+            }
+            _ => {
+                for (key, schema) in grammar::keys(schema) {
+                    if present.contains(&key) || !is_of_kind(key, &slot.path, &present) {
+                        continue;
+                    }
+                    let item = self.add(key, ItemKind::Property);
+                    item.text_edit.new_text += colon;
+                    item.documentation = grammar::about(schema).map(|it| it.to_owned().into());
+                }
+            }
+        }
+    }
+
+    fn values(&mut self, slot: &Slot, schema: &Value) {
+        let from = self.items.len();
+        match grammar::role(schema) {
+            Some(Role::Node) => self.nodes(),
+            Some(Role::Target) => {
+                self.nodes();
+                self.add("end", ItemKind::Value).detail = Some("the run is done".into());
+                self.add("fail", ItemKind::Value).detail = Some("the run has failed".into());
+            }
+            Some(Role::Field) => self.fields("", &[]),
+            Some(Role::Agent) => self.declared("agents"),
+            Some(Role::Model) => self.declared("models"),
+            Some(Role::Sandbox) => self.declared("sandboxes"),
+            Some(Role::Prompt) => self.prompts(),
+            Some(Role::Expression) => self.expression(&slot.path, self.start, false),
+            Some(Role::Template) => {
+                let code = open_code(&self.view.text[slot.start..self.at]);
+                if let Some(code) = code {
+                    self.expression(&slot.path, slot.start + code, true);
+                }
+            }
+            Some(Role::State) => {
+                for state in self.view.registry.states() {
+                    self.add(state, ItemKind::Class);
+                }
+            }
+            Some(Role::Type) => {
+                for word in grammar::words(schema) {
+                    self.add(&word, ItemKind::Class);
+                }
+                self.declared("types");
+            }
+            Some(Role::Value | Role::SchemaFile) | None => {
+                for word in grammar::words(schema) {
+                    self.add(&word, ItemKind::Value);
+                }
+            }
+        }
+        // Right behind the colon of a key there is no space yet.
+        if !slot.takes_key && self.view.text[..slot.start].ends_with(':') {
+            for item in &mut self.items[from..] {
+                item.text_edit.new_text.insert(0, ' ');
+            }
+        }
+    }
+
+    fn nodes(&mut self) {
+        let view = self.view;
+        for node in view.names("nodes") {
+            let item = self.add(node, ItemKind::Function);
+            item.detail = view.headline(node);
+            item.documentation = view.about_node(node).map(Into::into);
+        }
+    }
+
+    fn fields(&mut self, behind: &str, present: &[&str]) {
+        let Some(state) = self.view.state else { return };
+        for channel in state.channels() {
+            let name = channel.name().as_str();
+            if present.contains(&name) {
+                continue;
+            }
+            let documentation = self.view.about_field(name, "").map(Into::into);
+            let item = self.add(name, ItemKind::Field);
+            item.text_edit.new_text += behind;
+            item.detail = Some(channel.ty().to_string());
+            item.documentation = documentation;
+        }
+    }
+
+    fn declared(&mut self, section: &str) {
+        let view = self.view;
+        for name in view.names(section) {
+            let documentation = view.about_declared(section, name).map(Into::into);
+            self.add(name, ItemKind::Class).documentation = documentation;
+        }
+    }
+
+    fn prompts(&mut self) {
+        let Some(folder) = self.view.folder() else { return };
+        let typed = &self.view.text[self.start..self.at];
+        let (typed_folder, _) = typed.rsplit_once('/').unwrap_or(("prompts", ""));
+        let mut found = Vec::new();
+        let relative = Path::new(typed_folder);
+        if relative.components().all(|it| matches!(it, std::path::Component::Normal(_))) {
+            for place in prompt_paths(folder, relative) {
+                files(&place, typed_folder, 0, &mut found);
+            }
+        }
+        found.sort();
+        found.dedup();
+        for path in found {
+            self.add(&path, ItemKind::File);
+        }
+    }
+
+    /// Names, fields and values in an expression that begins at an offset.
+    fn expression(&mut self, path: &[Step], begin: usize, is_template: bool) {
+        // A quote that YAML wants escaped is a quote here.
+        let before = self.view.text[begin..self.at].replace("\\\"", " \"");
+        let (wanted, start) = wanted(&before);
+        self.start = begin + start;
+        let bound = format!("{}{before}", self.view.items_of(path));
+        let ty = |chain| self.view.state.and_then(|it| type_of(chain, &bound, it));
+        match wanted {
+            Wanted::ValueOf(of) => {
+                for value in ty(of).as_ref().map(values).unwrap_or_default() {
+                    self.add(&value, ItemKind::EnumMember);
+                }
+            }
+            Wanted::Node => self.nodes(),
+            Wanted::MemberOf(of) => {
+                if let Some(ty) = ty(of) {
+                    self.members(&ty, is_template);
+                }
+            }
+            Wanted::Name(compared) => {
+                let in_quotes = self.view.text[..begin].ends_with('"');
+                let quote = if in_quotes { '\'' } else { '"' };
+                match compared.and_then(ty) {
+                    Some(Type::Bool) => {
+                        self.add("true", ItemKind::Value);
+                        self.add("false", ItemKind::Value);
+                    }
+                    Some(ty) => {
+                        for value in values(&ty) {
+                            self.add(&format!("{quote}{value}{quote}"), ItemKind::EnumMember);
+                        }
+                    }
+                    None => (),
+                }
+                for variable in variables(&bound) {
+                    self.add(variable, ItemKind::Variable);
+                }
+                self.fields("", &[]);
+                if is_template {
+                    for (name, about) in OF_PROMPTS {
+                        self.add(name, ItemKind::Variable).detail = Some((*about).to_owned());
+                    }
+                } else {
+                    self.add("has(", ItemKind::Function).detail =
+                        Some("whether a field is there".into());
+                    self.add("visits(", ItemKind::Function).detail =
+                        Some("how often a node has run".into());
+                }
+            }
+            Wanted::Nothing => (),
+        }
+    }
+
+    fn members(&mut self, ty: &Type, is_template: bool) {
+        if let Type::Record(record) = ty.required() {
+            for field in &record.fields {
+                self.add(&field.name, ItemKind::Field).detail = Some(field.ty.to_string());
+            }
+        }
+        let methods: &[&str] = match ty.required() {
+            _ if is_template => &[],
+            Type::List(_) => &["size()", "exists(", "all("],
+            Type::String | Type::Map(_) => &["size()"],
+            _ => &[],
+        };
+        for method in methods {
+            self.add(method, ItemKind::Function);
+        }
+    }
+
+    /// The values of what a route matches.
+    fn matched(&self, route: &[Step]) -> Vec<String> {
+        let subject = [route, &[Step::Key("match".to_owned())]].concat();
+        let subject = self.view.outline.part(&subject).and_then(|it| it.value.clone());
+        let subject = subject.and_then(|it| self.view.text.get(it));
+        let ty = subject.zip(self.view.state).and_then(|(it, state)| type_of(it.trim(), "", state));
+        match ty {
+            Some(Type::Bool) => vec!["true".to_owned(), "false".to_owned()],
+            Some(ty) => values(&ty),
+            None => Vec::new(),
+        }
+    }
+
+    fn add(&mut self, label: &str, kind: ItemKind) -> &mut CompletionItem {
+        let at = self.items.len();
+        let range = self.view.lines.range(&(self.start..self.at));
+        self.items.push(CompletionItem {
+            label: label.to_owned(),
+            kind: kind as u8,
+            detail: None,
+            documentation: None,
+            filter_text: label.to_owned(),
+            sort_text: format!("{at:04}"),
+            text_edit: TextEdit { range, new_text: label.to_owned() },
+        });
+        &mut self.items[at]
+    }
+}
+
+/// The values of an enum.
+fn values(ty: &Type) -> Vec<String> {
+    match ty.required() {
+        Type::Enum(values) => values.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a key can stand in a node that has these keys: those of another kind cannot.
+fn is_of_kind(key: &str, path: &[Step], present: &[&str]) -> bool {
+    let is_node = path.len() == 2 && path[0] == Step::Key("nodes".to_owned());
+    let kind = KINDS.iter().find(|(kind, _)| present.contains(kind));
+    let (true, Some((kind, own))) = (is_node, kind) else { return true };
+    let of_others = KINDS.iter().any(|(other, keys)| other == &key || keys.contains(&key));
+    !of_others || kind == &key || own.contains(&key)
+}
+
+/// The files in a folder and below, with the path that a workflow would use.
+fn files(folder: &Path, relative: &str, depth: usize, found: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|it| !it.starts_with('.')) else { continue };
+        let (path, relative) = (entry.path(), format!("{relative}/{name}"));
+        if found.len() >= FILES_MAX {
+            return;
+        }
+        if path.is_file() {
+            found.push(relative);
+        } else if depth < DEPTH_MAX {
+            files(&path, &relative, depth + 1, found);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Where the thing under the cursor is declared.
+
+use super::{
+    expressions::{Wanted, chain_at, open_code, quoted_at},
+    grammar::Role,
+    protocol::{Location, Position, Range},
+    workspace::{View, Workspace},
+};
+use crate::workflow::prompt_paths;
+
+/// The beginning of a file.
+const START: Range =
+    Range { start: Position { line: 0, character: 0 }, end: Position { line: 0, character: 0 } };
+
+/// The declaration of what stands at an offset.
+pub(super) fn definition(workspace: &Workspace, view: &View<'_>, at: usize) -> Option<Location> {
+    let spot = view.spot(at)?;
+    let word = view.text.get(spot.range.clone())?;
+    let cursor = at - spot.range.start;
+    match spot.role? {
+        Role::Node | Role::Target => view.declared("nodes", word),
+        Role::Field => view.declared("state", word),
+        Role::Agent => view.declared("agents", word),
+        Role::Model => view.declared("models", word),
+        Role::Sandbox => view.declared("sandboxes", word),
+        Role::Prompt => {
+            let paths = prompt_paths(view.folder()?, word.as_ref());
+            let uris = paths.iter().map(|it| (it, workspace.uri_of(it)));
+            let mut there =
+                uris.filter(|(path, uri)| path.is_file() || workspace.view(uri).is_some());
+            there.next().map(|(_, uri)| Location { uri, range: START })
+        }
+        Role::Expression => view.declared_within(word, cursor),
+        Role::Template => {
+            let code = open_code(&word[..cursor])?;
+            view.declared_within(&word[code..], cursor - code)
+        }
+        Role::Type => view.declared("types", &word[chain_at(word, cursor)?]),
+        Role::SchemaFile => {
+            let path = view.folder()?.join(word);
+            path.is_file().then(|| Location { uri: workspace.uri_of(&path), range: START })
+        }
+        Role::Value | Role::State => None,
+    }
+}
+
+impl View<'_> {
+    fn declared(&self, section: &str, name: &str) -> Option<Location> {
+        let key = self.outline.under(&[section, name])?.key.clone()?;
+        Some(Location { uri: self.uri.to_owned(), range: self.lines.range(&key) })
+    }
+
+    fn declared_within(&self, expression: &str, at: usize) -> Option<Location> {
+        let expression = expression.replace("\\\"", " \"");
+        if let Some((range, wanted)) = quoted_at(&expression, at) {
+            let is_node = wanted == Wanted::Node;
+            return is_node.then(|| self.declared("nodes", &expression[range])).flatten();
+        }
+        let chain = &expression[chain_at(&expression, at)?];
+        self.declared("state", chain.split('.').next()?)
+    }
+}

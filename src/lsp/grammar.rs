@@ -1,0 +1,171 @@
+//! What the format says of a place in a file: its JSON Schema, followed along a path.
+
+use serde_json::Value;
+
+use crate::workflow::{Step, json_schema};
+
+/// The format.
+#[derive(Debug)]
+pub(super) struct Grammar(Value);
+
+/// What a text at a place names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A node or a `parallel`.
+    Node,
+    /// A node, a `parallel`, `end` or `fail`.
+    Target,
+    Field,
+    Agent,
+    Model,
+    Sandbox,
+    /// The path of a prompt.
+    Prompt,
+    Expression,
+    Template,
+    /// A value of what is matched.
+    Value,
+    /// A registered state.
+    State,
+    /// A type of a field.
+    Type,
+    /// The path of a JSON Schema.
+    SchemaFile,
+}
+
+impl Default for Grammar {
+    fn default() -> Self {
+        Self(json_schema())
+    }
+}
+
+impl Grammar {
+    /// The schema of the value at the end of a path.
+    pub(super) fn at(&self, path: &[Step]) -> Option<&Value> {
+        path.iter().try_fold(&self.0, |schema, step| {
+            let found = match step {
+                Step::Item(_) => schema.get("items"),
+                Step::Key(key) => {
+                    // A field that says more than its type: the condition of its schema knows more.
+                    let mut parts = [schema.get("then"), Some(schema)].into_iter().flatten();
+                    let known = parts.find_map(|it| it.get("properties")?.get(key));
+                    known.or_else(|| schema.get("additionalProperties").filter(|it| it.is_object()))
+                }
+            };
+            // Types stand in types, as deep as one likes.
+            found.or_else(|| (role(schema) == Some(Role::Type)).then_some(schema))
+        })
+    }
+
+    /// What a key at the end of a path names, or declares.
+    pub(super) fn key_role(&self, path: &[Step]) -> Option<Role> {
+        let (_, outer) = path.split_last()?;
+        self.at(outer)?.get("propertyNames").and_then(role)
+    }
+
+    /// What a key at the end of a path is for; none for a name.
+    pub(super) fn about_key(&self, path: &[Step]) -> Option<&str> {
+        if self.key_role(path).is_some() {
+            return None;
+        }
+        about(self.at(path)?)
+    }
+}
+
+/// What a text of a schema names.
+pub(super) fn role(schema: &Value) -> Option<Role> {
+    let name = schema.get("x-refers").or_else(|| schema.get("x-declares"))?.as_str()?;
+    Some(match name {
+        "node" => Role::Node,
+        "target" => Role::Target,
+        "field" => Role::Field,
+        "agent" => Role::Agent,
+        "model" => Role::Model,
+        "sandbox" => Role::Sandbox,
+        "prompt" => Role::Prompt,
+        "expression" => Role::Expression,
+        "template" => Role::Template,
+        "value" => Role::Value,
+        "state" => Role::State,
+        "type" => Role::Type,
+        "schema" => Role::SchemaFile,
+        _ => return None,
+    })
+}
+
+/// What a schema says of its value.
+pub(super) fn about(schema: &Value) -> Option<&str> {
+    schema.get("description")?.as_str()
+}
+
+/// The keys of a section, in the order of the format.
+pub(super) fn keys(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten().map(|(key, value)| (key.as_str(), value))
+}
+
+/// The words that a value can be, or examples of them.
+pub(super) fn words(schema: &Value) -> Vec<String> {
+    let listed = ["enum", "examples"].into_iter().filter_map(|it| schema.get(it)?.as_array());
+    let text = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
+    listed.flatten().chain(schema.get("const")).map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// So that a new kind of name in the format is not overlooked here.
+    #[test]
+    fn every_role_of_the_format_is_known() {
+        let mut names = BTreeSet::new();
+        collect(&Grammar::default().0, &mut names);
+        assert!(names.len() >= 10, "{names:?}");
+        for name in names {
+            let known = role(&serde_json::json!({"x-refers": name})).is_some();
+            assert!(known || name == "custom", "{name}");
+        }
+    }
+
+    fn collect(schema: &Value, names: &mut BTreeSet<String>) {
+        match schema {
+            Value::Object(keywords) => {
+                for (key, value) in keywords {
+                    if let ("x-refers" | "x-declares", Value::String(name)) = (key.as_str(), value)
+                    {
+                        names.insert(name.clone());
+                    }
+                    collect(value, names);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|it| collect(it, names)),
+            _ => (),
+        }
+    }
+
+    #[test]
+    fn a_path_leads_to_what_the_format_says_there() {
+        let grammar = Grammar::default();
+        let path = |keys: &str| -> Vec<Step> {
+            let step = |it: &str| match it.parse() {
+                Ok(at) => Step::Item(at),
+                Err(_) => Step::Key(it.to_owned()),
+            };
+            keys.split('.').map(step).collect()
+        };
+        let value = |keys: &str| grammar.at(&path(keys)).and_then(role);
+        assert_eq!(value("nodes.x.then"), Some(Role::Target));
+        assert_eq!(value("nodes.x.then.3.when"), Some(Role::Expression));
+        assert_eq!(value("nodes.x.then.to.approved.0"), Some(Role::Target));
+        assert_eq!(value("nodes.x.catch.timeout"), Some(Role::Target));
+        assert_eq!(value("nodes.x.prompt.again"), Some(Role::Prompt));
+        assert_eq!(value("nodes.x.nonsense"), None);
+        assert_eq!(grammar.key_role(&path("nodes.x.set.f")), Some(Role::Field));
+        assert_eq!(grammar.key_role(&path("nodes.x.then.to.v")), Some(Role::Value));
+        assert_eq!(grammar.about_key(&path("nodes.x")), None);
+        assert!(grammar.about_key(&path("state.f.merge")).unwrap().contains("reducer"));
+        assert_eq!(words(grammar.at(&path("nodes.x.run_tests.runner")).unwrap()), ["pytest"]);
+    }
+}

@@ -1,0 +1,135 @@
+//! What is shown about the thing under the pointer.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::{
+    expressions::{OF_PROMPTS, Wanted, chain_at, open_code, quoted_at, type_of},
+    grammar::Role,
+    nodes::listed,
+    protocol::Hover,
+    workspace::{Spot, View},
+};
+use crate::{
+    state::{Field, Reducer, Type},
+    workflow::{Step, prompt_paths},
+};
+
+/// The text about what stands at an offset.
+pub(super) fn hover(view: &View<'_>, at: usize) -> Option<Hover> {
+    let spot = view.spot(at)?;
+    let word = view.text.get(spot.range.clone())?;
+    let (range, text) = match spot.role {
+        Some(Role::Expression) => within(view, &spot.path, word, at - spot.range.start)?,
+        Some(Role::Template) => {
+            let cursor = at - spot.range.start;
+            let code = open_code(&word[..cursor])?;
+            let (range, text) = within(view, &spot.path, &word[code..], cursor - code)?;
+            (range.start + code..range.end + code, text)
+        }
+        Some(role) => (0..word.len(), about(view, role, word, &spot)?),
+        None => (0..word.len(), about_key(view, &spot)?),
+    };
+    let start = spot.range.start;
+    let range = view.lines.range(&(start + range.start..start + range.end));
+    Some(Hover { contents: text.into(), range })
+}
+
+/// What a word that names something stands for.
+fn about(view: &View<'_>, role: Role, word: &str, spot: &Spot) -> Option<String> {
+    match role {
+        Role::Node | Role::Target => view.about_node(word),
+        Role::Field => view.about_field(word, ""),
+        Role::Agent => view.about_declared("agents", word),
+        Role::Model => view.about_declared("models", word),
+        Role::Sandbox => view.about_declared("sandboxes", word),
+        Role::Prompt => {
+            let found = prompt_paths(view.folder()?, word.as_ref());
+            let found = found.iter().find(|it| it.is_file());
+            Some(match found {
+                Some(path) => format!("prompt `{}`", path.display()),
+                None => "there is no such file".to_owned(),
+            })
+        }
+        Role::Value => {
+            let (_, outer) = spot.path.split_last()?;
+            let (_, route) = outer.split_last()?;
+            let subject: Vec<Step> = [route, &[Step::Key("match".to_owned())]].concat();
+            let subject = view.outline.part(&subject)?.value.clone()?;
+            let subject = view.text.get(subject)?;
+            Some(format!("if `{subject}` is `{word}`"))
+        }
+        Role::State => {
+            let state = view.registry.schema(word)?;
+            let fields =
+                state.channels().iter().map(|it| format!("- `{}`: `{}`", it.name(), it.ty()));
+            Some(format!("**{word}**\n\n{}", fields.collect::<Vec<_>>().join("\n")))
+        }
+        Role::Type => view.about_declared("types", word),
+        Role::Expression | Role::Template | Role::SchemaFile => None,
+    }
+}
+
+fn about_key(view: &View<'_>, spot: &Spot) -> Option<String> {
+    let key = spot.path.iter().rev().find_map(|it| match it {
+        Step::Key(key) => Some(key),
+        Step::Item(_) => None,
+    })?;
+    Some(format!("**{key}**\n\n{}", view.grammar.about_key(&spot.path)?))
+}
+
+/// The thing at a place of an expression.
+fn within(
+    view: &View<'_>,
+    path: &[Step],
+    expression: &str,
+    at: usize,
+) -> Option<(Range<usize>, String)> {
+    // A quote that YAML wants escaped is a quote here.
+    let expression = expression.replace("\\\"", " \"");
+    if let Some((range, wanted)) = quoted_at(&expression, at) {
+        let word = &expression[range.clone()];
+        return match wanted {
+            Wanted::Node => Some((range, view.about_node(word)?)),
+            Wanted::ValueOf(of) => {
+                let before = format!("{}{}", view.items_of(path), &expression[..range.start]);
+                let ty = type_of(of, &before, view.state?)?;
+                Some((range, format!("a value of `{of}`: `{ty}`")))
+            }
+            Wanted::MemberOf(_) | Wanted::Name(_) | Wanted::Nothing => None,
+        };
+    }
+    let range = chain_at(&expression, at)?;
+    let chain = &expression[range.clone()];
+    let before = format!("{}{}", view.items_of(path), &expression[..range.start]);
+    let text = view.about_field(chain, &before).or_else(|| {
+        let built_in = OF_PROMPTS.iter().find(|(name, _)| *name == chain)?;
+        Some(format!("**{chain}**\n\n{}", built_in.1))
+    })?;
+    Some((range, text))
+}
+
+impl View<'_> {
+    /// What is said of a field such as `review.verdict`, behind a text that may bind names.
+    pub(super) fn about_field(&self, chain: &str, before: &str) -> Option<String> {
+        let ty = type_of(chain, before, self.state?)?;
+        let mut parts = vec![format!("**{chain}**: `{ty}`")];
+        if let Type::Record(record) = ty.required() {
+            let field = |it: &Field| format!("- `{}`: `{}`", it.name, it.ty);
+            parts.push(record.fields.iter().map(field).collect::<Vec<_>>().join("\n"));
+        }
+        if let Some(channel) = self.state?.channel(chain) {
+            let about = channel.schema().get("description").and_then(Value::as_str);
+            parts.extend(about.map(str::to_owned));
+            if !matches!(channel.reducer(), Reducer::Replace) {
+                parts.push(format!("reducer `{}`", channel.reducer()));
+            }
+            parts.extend(channel.default().map(|it| format!("starts as `{it}`")));
+            if let writers @ [_, ..] = self.writers(chain).as_slice() {
+                parts.push(format!("written by {}", listed(writers)));
+            }
+        }
+        Some(parts.join("\n\n"))
+    }
+}

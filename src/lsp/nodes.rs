@@ -1,0 +1,137 @@
+//! What a file says of its nodes, fields, agents and other names, for hover texts and symbols.
+
+use super::workspace::View;
+use crate::workflow::{KINDS, Part, Step};
+
+impl View<'_> {
+    /// The kind of a node.
+    pub(super) fn kind_of(&self, node: &str) -> Option<&'static str> {
+        let has = |key: &str| self.outline.under(&["nodes", node, key]).is_some();
+        KINDS.iter().map(|(kind, _)| *kind).find(|it| has(it))
+    }
+
+    /// The texts of a value: of a scalar, of the items of a list, of the keys of a mapping.
+    pub(super) fn texts(&self, keys: &[&str]) -> Vec<&str> {
+        let Some(part) = self.outline.under(keys) else { return Vec::new() };
+        if let Some(value) = &part.value {
+            return self.text.get(value.clone()).into_iter().collect();
+        }
+        let below = self.outline.below(&part.path);
+        let range = below.filter_map(|it| it.key.clone().or_else(|| it.value.clone()));
+        range.filter_map(|it| self.text.get(it)).collect()
+    }
+
+    /// A scalar.
+    pub(super) fn scalar(&self, keys: &[&str]) -> Option<&str> {
+        let value = self.outline.under(keys)?.value.clone()?;
+        self.text.get(value)
+    }
+
+    /// The names under a section.
+    pub(super) fn names(&self, section: &str) -> Vec<&str> {
+        let path = [Step::Key(section.to_owned())];
+        let below = self.outline.below(&path);
+        below.filter_map(|it| self.text.get(it.key.clone()?)).collect()
+    }
+
+    /// The kind of a node with what it does it with, such as `agent sse`.
+    pub(super) fn headline(&self, node: &str) -> Option<String> {
+        let kind = self.kind_of(node)?;
+        let of = match kind {
+            "agent" | "node" | "tool" => self.scalar(&["nodes", node, kind])?.to_owned(),
+            "parallel" => self.texts(&["nodes", node, kind]).join(", "),
+            _ => return Some(kind.to_owned()),
+        };
+        Some(format!("{kind} {of}"))
+    }
+
+    /// What is said of a node when somebody points to it.
+    pub(super) fn about_node(&self, node: &str) -> Option<String> {
+        match node {
+            "end" => return Some("**end**: the run is done.".to_owned()),
+            "fail" => return Some("**fail**: the run has failed.".to_owned()),
+            _ => (),
+        }
+        self.outline.under(&["nodes", node])?;
+        let headline = self.headline(node).map(|it| format!(": {it}")).unwrap_or_default();
+        let words =
+            self.scalar(&["nodes", node, "about"]).into_iter().flat_map(str::split_whitespace);
+        let about = match words.collect::<Vec<_>>().as_slice() {
+            [] => String::new(),
+            words => format!("\n\n{}", words.join(" ")),
+        };
+        let mut facts = Vec::new();
+        let writes = [self.texts(&["nodes", node, "writes"]), self.texts(&["nodes", node, "set"])];
+        if let writes @ [_, ..] = writes.concat().as_slice() {
+            facts.push(format!("writes {}", listed(writes)));
+        }
+        if let Some(bound) = self.scalar(&["nodes", node, "max_visits"]) {
+            let then = self.scalar(&["nodes", node, "exhausted"]);
+            let then = then.map(|it| format!(", then `{it}`")).unwrap_or_default();
+            facts.push(format!("at most {bound} visits{then}"));
+        }
+        for key in ["resets", "clears"] {
+            if let named @ [_, ..] = self.texts(&["nodes", node, key]).as_slice() {
+                facts.push(format!("{key} {}", listed(named)));
+            }
+        }
+        Some(format!("**{node}**{headline}{about}{}", bullets(facts)))
+    }
+
+    /// The nodes that write a field.
+    pub(super) fn writers(&self, field: &str) -> Vec<&str> {
+        let writes = |node: &&str| {
+            ["writes", "set"].iter().any(|it| self.texts(&["nodes", node, it]).contains(&field))
+        };
+        self.names("nodes").into_iter().filter(writes).collect()
+    }
+
+    /// What a node under this path is given by the maps that do it, as `for task in plan.tasks`.
+    pub(super) fn items_of(&self, path: &[Step]) -> String {
+        let [Step::Key(section), Step::Key(node), ..] = path else { return String::new() };
+        if section != "nodes" {
+            return String::new();
+        }
+        let item = |map: &&str| {
+            let does = self.scalar(&["nodes", map, "map", "do"])?;
+            let over = self.scalar(&["nodes", map, "map", "over"])?;
+            let name = self.scalar(&["nodes", map, "map", "as"]).unwrap_or("item");
+            (does == node).then(|| format!("for {name} in {over} "))
+        };
+        self.names("nodes").iter().filter_map(item).collect()
+    }
+
+    /// What is said of an agent, a model, a sandbox or a type.
+    pub(super) fn about_declared(&self, section: &str, name: &str) -> Option<String> {
+        let part = self.outline.under(&[section, name])?;
+        let kind = match section {
+            "models" => "model",
+            "agents" => "agent",
+            "types" => "type",
+            _ => "sandbox",
+        };
+        let text = format!("**{name}**: {kind}");
+        if section == "models" || part.value.is_some() {
+            return Some(format!("{text} {}", listed(&self.texts(&[section, name]))));
+        }
+        let fact = |it: &Part| {
+            let value = self.text.get(it.value.clone()?)?;
+            Some(format!("{} `{value}`", it.name()?))
+        };
+        Some(text + &bullets(self.outline.below(&part.path).filter_map(fact).collect()))
+    }
+}
+
+/// A list, behind a text.
+fn bullets(facts: Vec<String>) -> String {
+    let lines = facts.into_iter().enumerate().map(|(at, fact)| {
+        let between = if at == 0 { "\n\n" } else { "\n" };
+        format!("{between}- {fact}")
+    });
+    lines.collect()
+}
+
+/// Names in a sentence.
+pub(super) fn listed(names: &[&str]) -> String {
+    names.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
+}

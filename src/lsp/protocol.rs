@@ -1,0 +1,167 @@
+//! The part of the Language Server Protocol 3.17 that is spoken here.
+
+use serde::{Deserialize, Serialize};
+
+/// A place between two characters, both counted from zero; characters are UTF-16 units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    pub(super) line: u32,
+    pub(super) character: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Range {
+    pub(super) start: Position,
+    pub(super) end: Position,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Location {
+    pub(super) uri: String,
+    pub(super) range: Range,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Diagnostic {
+    pub(super) range: Range,
+    pub(super) severity: u8,
+    pub(super) code: &'static str,
+    pub(super) source: &'static str,
+    pub(super) message: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) related_information: Vec<Related>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Related {
+    pub(super) location: Location,
+    pub(super) message: String,
+}
+
+/// The findings about one document; what was published for it before is gone.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct PublishDiagnostics {
+    pub(super) uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<i64>,
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Hover {
+    pub(super) contents: Markup,
+    pub(super) range: Range,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Markup {
+    pub(super) kind: &'static str,
+    pub(super) value: String,
+}
+
+impl From<String> for Markup {
+    fn from(value: String) -> Self {
+        Self { kind: "markdown", value }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CompletionItem {
+    pub(super) label: String,
+    pub(super) kind: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) documentation: Option<Markup>,
+    pub(super) filter_text: String,
+    /// Keeps the order in which the items are given.
+    pub(super) sort_text: String,
+    pub(super) text_edit: TextEdit,
+}
+
+/// What an item of a completion is, as editors show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemKind {
+    Function = 3,
+    Field = 5,
+    Variable = 6,
+    Class = 7,
+    Property = 10,
+    Value = 12,
+    File = 17,
+    EnumMember = 20,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TextEdit {
+    pub(super) range: Range,
+    pub(super) new_text: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Symbol {
+    pub(super) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) detail: Option<String>,
+    pub(super) kind: u8,
+    pub(super) range: Range,
+    pub(super) selection_range: Range,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) children: Vec<Self>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DidOpen {
+    pub(super) text_document: OpenedDocument,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct OpenedDocument {
+    pub(super) uri: String,
+    pub(super) version: i64,
+    pub(super) text: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DidChange {
+    pub(super) text_document: ChangedDocument,
+    pub(super) content_changes: Vec<Change>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ChangedDocument {
+    pub(super) uri: String,
+    pub(super) version: i64,
+}
+
+/// The whole text; the server asks for nothing else.
+#[derive(Debug, Deserialize)]
+pub(super) struct Change {
+    pub(super) text: String,
+}
+
+/// Names a document: closing it, asking for its symbols.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OfDocument {
+    pub(super) text_document: DocumentId,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct DocumentId {
+    pub(super) uri: String,
+}
+
+/// Names a place in a document: hover, definition, completion.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AtPosition {
+    pub(super) text_document: DocumentId,
+    pub(super) position: Position,
+}

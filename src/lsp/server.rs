@@ -1,0 +1,146 @@
+//! Takes messages one after the other, and answers.
+
+use lsp_server::{Connection, ErrorCode, Message, Notification, Request, RequestId, Response};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{
+    complete::complete,
+    define::definition,
+    hover::hover,
+    protocol::{AtPosition, DidChange, DidOpen, OfDocument},
+    symbols::symbols,
+    workspace::{View, Workspace},
+};
+use crate::workflow::Registry;
+
+/// The server of one client.
+pub(super) struct Server<'c> {
+    connection: &'c Connection,
+    workspace: Workspace,
+    is_shut_down: bool,
+}
+
+/// Why a request is not answered.
+struct Refusal(ErrorCode, String);
+
+impl<'c> Server<'c> {
+    /// Answers until the client says `exit` or goes away; says whether it said `shutdown` before.
+    pub(super) fn serve(connection: &'c Connection, registry: Registry) -> bool {
+        let Ok((id, _)) = connection.initialize_start() else { return false };
+        let mut server =
+            Self { connection, workspace: Workspace::new(registry), is_shut_down: false };
+        server.send(Response::new_ok(id, capabilities()));
+        for message in &connection.receiver {
+            match message {
+                Message::Request(request) => server.answer(request),
+                Message::Notification(it) if it.method == "exit" => return server.is_shut_down,
+                Message::Notification(notification) => server.note(notification),
+                // The server asks nothing.
+                Message::Response(_) => (),
+            }
+        }
+        false
+    }
+
+    fn answer(&mut self, Request { id, method, params }: Request) {
+        if self.is_shut_down {
+            let message = "the server is shut down".to_owned();
+            return self.refuse(id, Refusal(ErrorCode::InvalidRequest, message));
+        }
+        let answer = match method.as_str() {
+            "shutdown" => {
+                self.is_shut_down = true;
+                Ok(Value::Null)
+            }
+            "textDocument/hover" => self.at_place(params, hover),
+            "textDocument/definition" => {
+                self.at_place(params, |view, at| definition(&self.workspace, view, at))
+            }
+            "textDocument/completion" => self.at_place(params, |view, at| Some(complete(view, at))),
+            "textDocument/documentSymbol" => read(params).and_then(|it: OfDocument| {
+                to_value(self.workspace.view(&it.text_document.uri).map(|it| symbols(&it)))
+            }),
+            "initialize" => {
+                let message = "the server is initialized already".to_owned();
+                Err(Refusal(ErrorCode::InvalidRequest, message))
+            }
+            _ => Err(Refusal(ErrorCode::MethodNotFound, format!("there is no method `{method}`"))),
+        };
+        match answer {
+            Ok(result) => self.send(Response::new_ok(id, result)),
+            Err(refusal) => self.refuse(id, refusal),
+        }
+    }
+
+    /// The answer to a question about a place; null if there is nothing, or no such document.
+    fn at_place<T: Serialize>(
+        &self,
+        params: Value,
+        answer: impl FnOnce(&View<'_>, usize) -> Option<T>,
+    ) -> Result<Value, Refusal> {
+        let AtPosition { text_document, position } = read(params)?;
+        let view = self.workspace.view(&text_document.uri);
+        to_value(view.and_then(|it| answer(&it, it.lines.offset(position))))
+    }
+
+    /// Takes notice of what happened. What cannot be read, or is not known, is passed over, as
+    /// the protocol has no answer to it.
+    fn note(&mut self, Notification { method, params }: Notification) {
+        match method.as_str() {
+            "textDocument/didOpen" => {
+                let Ok(DidOpen { text_document: it }) = read(params) else { return };
+                self.workspace.set(it.uri, it.version, it.text);
+            }
+            "textDocument/didChange" => {
+                let Ok(DidChange { text_document, mut content_changes }) = read(params) else {
+                    return;
+                };
+                let Some(change) = content_changes.pop() else { return };
+                self.workspace.set(text_document.uri, text_document.version, change.text);
+            }
+            "textDocument/didClose" => {
+                let Ok(OfDocument { text_document }) = read(params) else { return };
+                self.workspace.close(&text_document.uri);
+            }
+            // A prompt that is not open may have changed.
+            "textDocument/didSave" | "workspace/didChangeWatchedFiles" => (),
+            _ => return,
+        }
+        for news in self.workspace.check() {
+            self.send(Notification::new("textDocument/publishDiagnostics".to_owned(), news));
+        }
+    }
+
+    fn refuse(&self, id: RequestId, Refusal(code, message): Refusal) {
+        self.send(Response::new_err(id, code as i32, message));
+    }
+
+    /// A client that went away is noticed when nothing more comes from it.
+    fn send(&self, message: impl Into<Message>) {
+        drop(self.connection.sender.send(message.into()));
+    }
+}
+
+fn capabilities() -> Value {
+    json!({
+        "capabilities": {
+            "positionEncoding": "utf-16",
+            // Whole texts: a workflow is small, and a lost change would be lost for good.
+            "textDocumentSync": {"openClose": true, "change": 1, "save": true},
+            "hoverProvider": true,
+            "definitionProvider": true,
+            "documentSymbolProvider": true,
+            "completionProvider": {"triggerCharacters": [" ", ".", "\"", "/", "[", "{"]},
+        },
+        "serverInfo": {"name": "graphrun", "version": env!("CARGO_PKG_VERSION")},
+    })
+}
+
+fn read<T: DeserializeOwned>(params: Value) -> Result<T, Refusal> {
+    serde_json::from_value(params).map_err(|it| Refusal(ErrorCode::InvalidParams, it.to_string()))
+}
+
+fn to_value(answer: impl Serialize) -> Result<Value, Refusal> {
+    serde_json::to_value(answer).map_err(|it| Refusal(ErrorCode::InternalError, it.to_string()))
+}

@@ -1,0 +1,52 @@
+//! The outline of a workflow that an editor shows: its sections, and the nodes with their kinds.
+
+use super::{protocol::Symbol, workspace::View};
+use crate::workflow::{Part, Step};
+
+const MODULE: u8 = 2;
+const FUNCTION: u8 = 12;
+const OBJECT: u8 = 19;
+const FIELD: u8 = 8;
+
+/// The sections whose names are shown, and what an editor takes these for.
+const SECTIONS: &[(&str, u8)] = &[
+    ("state", FIELD),
+    ("types", OBJECT),
+    ("models", OBJECT),
+    ("agents", OBJECT),
+    ("sandboxes", OBJECT),
+    ("nodes", FUNCTION),
+];
+
+/// Every name that the workflow declares.
+pub(super) fn symbols(view: &View<'_>) -> Vec<Symbol> {
+    let section = |(section, kind): &(&str, u8)| {
+        let path = [Step::Key((*section).to_owned())];
+        let part = view.outline.part(&path)?;
+        let child = |it: &Part| {
+            let name = it.name()?;
+            let detail = (*section == "nodes").then(|| view.headline(name)).flatten();
+            symbol(view, it, detail, *kind)
+        };
+        let children: Vec<Symbol> = view.outline.below(&path).filter_map(child).collect();
+        let whole = symbol(view, part, None, MODULE)?;
+        (!children.is_empty()).then_some(Symbol { children, ..whole })
+    };
+    SECTIONS.iter().filter_map(section).collect()
+}
+
+/// A name with all that belongs to it.
+fn symbol(view: &View<'_>, part: &Part, detail: Option<String>, kind: u8) -> Option<Symbol> {
+    let key = part.key.clone()?;
+    let inside = view.outline.parts().iter().filter(|it| it.path.starts_with(&part.path));
+    let ends = inside.flat_map(|it| [it.key.as_ref(), it.value.as_ref()]).flatten();
+    let end = ends.map(|it| it.end).max().unwrap_or(key.end);
+    Some(Symbol {
+        name: part.name()?.to_owned(),
+        detail,
+        kind,
+        range: view.lines.range(&(key.start..end)),
+        selection_range: view.lines.range(&key),
+        children: Vec::new(),
+    })
+}
