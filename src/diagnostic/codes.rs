@@ -37,7 +37,7 @@ pub const CODES: &[Code] = pages! {
     // Names.
     "GR010" "GR011" "GR012" "GR013" "GR014" "GR015" "GR016" "GR017" "GR018" "GR019"
     // Expressions and cases.
-    "GR020" "GR021" "GR022" "GR023" "GR024" "GR025" "GR026" "GR027" "GR028"
+    "GR020" "GR021" "GR022" "GR023" "GR024" "GR025" "GR026" "GR027" "GR028" "GR029"
     // The graph, and what flows through it.
     "GR030" "GR031" "GR032" "GR033" "GR034" "GR035" "GR036" "GR037" "GR038" "GR039"
     // Prompts and safety.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     ExpressionScope,
     operators::joined,
-    syntax::{Kind, Node, Operator},
+    syntax::{Each, Kind, Node, Operator},
     worlds::Types,
 };
 use crate::{
@@ -101,10 +101,16 @@ impl Checker<'_> {
             }
             Kind::Visits(name) => self.visits(name, &node.range),
             Kind::Size(of) => self.size(of),
-            Kind::Quantified { all: _, list, variable, condition } => {
-                self.quantified(list, variable, condition);
+            Kind::Text(_, of, part) => {
+                self.text(of);
+                self.text(part);
                 Type::Bool
             }
+            Kind::Matches(of, _) => {
+                self.text(of);
+                Type::Bool
+            }
+            Kind::Each { what, list, variable, body } => self.each(*what, list, variable, body),
         }
     }
 
@@ -250,7 +256,15 @@ impl Checker<'_> {
         Type::Int
     }
 
-    fn quantified(&mut self, list: &Node, variable: &str, condition: &Node) {
+    fn text(&mut self, node: &Node) {
+        let ty = self.value(node);
+        if !matches!(ty, Type::Any | Type::String | Type::Enum(_) | Type::Date) {
+            let message = format!("expected a text, found {}", describe(&ty));
+            self.problem("GR022", &node.range, message, "not a text");
+        }
+    }
+
+    fn each(&mut self, what: Each, list: &Node, variable: &str, body: &Node) -> Type {
         let item = match self.value(list) {
             Type::List(item) => *item,
             Type::Any => Type::Any,
@@ -263,12 +277,23 @@ impl Checker<'_> {
         let taken = self.variables.iter().any(|(it, _)| it == variable);
         if taken || self.scope.schema.channel(variable).is_some() {
             let message = format!("`{variable}` names something else already");
-            self.problem("GR021", &condition.range, message, "which of the two?").help =
+            self.problem("GR021", &body.range, message, "which of the two?").help =
                 Some("choose another name".to_owned());
         }
-        self.variables.push((variable.to_owned(), item));
-        self.condition(condition);
+        self.variables.push((variable.to_owned(), item.clone()));
+        let made = match what {
+            Each::Map => self.value(body),
+            Each::Exists | Each::All | Each::ExistsOne | Each::Filter => {
+                self.condition(body);
+                Type::Bool
+            }
+        };
         self.variables.pop();
+        match what {
+            Each::Exists | Each::All | Each::ExistsOne => made,
+            Each::Filter => Type::List(Box::new(item)),
+            Each::Map => Type::List(Box::new(made)),
+        }
     }
 
     /// Notes what is there when a condition turned out this way.

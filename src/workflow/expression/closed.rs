@@ -49,12 +49,12 @@ fn is_closed<'a>(node: &'a Node, variables: &mut Vec<&'a str>) -> bool {
     match &node.kind {
         Kind::Name(name) => variables.contains(&name.as_str()),
         Kind::Visits(_) | Kind::Has(_) => false,
-        Kind::Quantified { list, variable, condition, .. } => {
+        Kind::Each { list, variable, body, .. } => {
             let list = is_closed(list, variables);
             variables.push(variable);
-            let condition = is_closed(condition, variables);
+            let body = is_closed(body, variables);
             variables.pop();
-            list && condition
+            list && body
         }
         _ => node.parts().into_iter().all(|it| is_closed(it, variables)),
     }

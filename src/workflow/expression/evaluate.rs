@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{
     ExpressionView,
-    syntax::{Kind, Node, Operator},
+    syntax::{Each, Kind, Node, Operator, TextQuestion},
 };
 
 /// An expression has no value in a state.
@@ -86,9 +86,13 @@ impl<'a> Evaluation<'a> {
                 Value::from(self.view.visits.get(node.as_str()).copied().unwrap_or(0))
             }
             Kind::Size(of) => self.size(of)?,
-            Kind::Quantified { all, list, variable, condition } => {
-                self.quantified(*all, list, variable, condition)?
+            Kind::Text(question, of, part) => self.text_question(*question, of, part)?,
+            Kind::Matches(of, pattern) => {
+                let text = self.value(of)?;
+                let text = text.as_str().ok_or_else(|| kind("matches", "a text", &text))?;
+                Value::Bool(pattern.is_match(text))
             }
+            Kind::Each { what, list, variable, body } => self.each(*what, list, variable, body)?,
         };
         Ok(Cow::Owned(value))
     }
@@ -208,25 +212,61 @@ impl<'a> Evaluation<'a> {
         Ok(Value::from(size))
     }
 
-    fn quantified(
+    fn text_question(
         &mut self,
-        all: bool,
+        question: TextQuestion,
+        of: &'a Node,
+        part: &'a Node,
+    ) -> Evaluated<Value> {
+        let (of, part) = (self.value(of)?, self.value(part)?);
+        let text = |it: &'_ Value| match it {
+            Value::String(text) => Ok(text.clone()),
+            other => Err(kind(question.name(), "texts", other)),
+        };
+        let (of, part) = (text(&of)?, text(&part)?);
+        Ok(Value::Bool(match question {
+            TextQuestion::StartsWith => of.starts_with(&part),
+            TextQuestion::EndsWith => of.ends_with(&part),
+            TextQuestion::Contains => of.contains(&part),
+        }))
+    }
+
+    fn each(
+        &mut self,
+        what: Each,
         list: &'a Node,
         variable: &'a str,
-        condition: &'a Node,
+        body: &'a Node,
     ) -> Evaluated<Value> {
-        let name = if all { "all" } else { "exists" };
         let list = self.value(list)?;
-        let Value::Array(items) = list.as_ref() else { return Err(kind(name, "a list", &list)) };
+        let Value::Array(items) = list.as_ref() else {
+            return Err(kind(what.name(), "a list", &list));
+        };
+        let (mut found, mut made) = (0, Vec::new());
         for item in items {
             self.variables.push((variable, item.clone()));
-            let holds = self.condition(condition, name);
+            let value = self.value(body).map(Cow::into_owned);
             self.variables.pop();
-            if holds? != all {
-                return Ok(Value::Bool(!all));
+            let value = value?;
+            if what == Each::Map {
+                made.push(value);
+                continue;
+            }
+            let holds = value.as_bool().ok_or_else(|| kind(what.name(), "a bool", &value))?;
+            match what {
+                Each::Exists if holds => return Ok(Value::Bool(true)),
+                Each::All if !holds => return Ok(Value::Bool(false)),
+                Each::ExistsOne => found += usize::from(holds),
+                Each::Filter if holds => made.push(item.clone()),
+                Each::Exists | Each::All | Each::Filter | Each::Map => (),
             }
         }
-        Ok(Value::Bool(all))
+        Ok(match what {
+            Each::Exists => Value::Bool(false),
+            Each::All => Value::Bool(true),
+            Each::ExistsOne => Value::Bool(found == 1),
+            Each::Filter | Each::Map => Value::Array(made),
+        })
     }
 }
 

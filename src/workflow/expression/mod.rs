@@ -1,9 +1,10 @@
 //! The expressions of a workflow: a small, pure, typed language in the style of CEL.
 //!
 //! Lexer, parser and checker run when the workflow is loaded; what is left for a run is
-//! [`Expression::evaluate`], which is total. What CEL has and this has not: null, maps, macros
-//! other than `exists` and `all`, unsigned numbers, conversions.
+//! [`Expression::evaluate`], which is total. What CEL has and this has not: null, literals of
+//! maps, items by number, unsigned numbers, conversions. `visits("node")` is ours.
 
+mod calls;
 mod checker;
 mod closed;
 mod evaluate;

@@ -8,14 +8,14 @@ use super::{
     lexer::{Token, tokens},
     syntax::{Kind, Node, Operator},
 };
-use crate::workflow::report::{Problem, suggestion};
+use crate::workflow::report::Problem;
 
 /// How deep parts of an expression may stand in each other.
 const DEPTH_MAX: usize = 32;
 /// How many parts an expression may have; it also bounds how deep its tree is.
 const PARTS_MAX: usize = 400;
 
-type Parsed<T> = Result<T, Problem>;
+pub(super) type Parsed<T> = Result<T, Problem>;
 
 pub(super) fn parse(source: &str) -> Parsed<Node> {
     let mut parser = Parser { tokens: tokens(source)?, at: 0, depth: 0, parts: 0 };
@@ -26,7 +26,7 @@ pub(super) fn parse(source: &str) -> Parsed<Node> {
     }
 }
 
-struct Parser {
+pub(super) struct Parser {
     /// Ends with [`Token::End`], which is never passed.
     tokens: Vec<(Token, Range<usize>)>,
     at: usize,
@@ -149,70 +149,8 @@ impl Parser {
         self.node(kind, range)
     }
 
-    fn function(&mut self, name: &str, range: Range<usize>) -> Parsed<Node> {
-        const KNOWN: &[&str] = &["has", "visits"];
-        self.next();
-        let mut arguments = self.list(")")?;
-        let whole = range.start..self.end();
-        let argument = if arguments.len() == 1 { arguments.pop() } else { None };
-        let kind = match (name, argument) {
-            ("has", Some(of)) if of.path().is_some() => Kind::Has(Box::new(of)),
-            ("has", _) => {
-                let problem = Problem::new("GR020", whole, "`has` takes one field", "here");
-                return Err(problem.help("write `has(review.guidance)`"));
-            }
-            ("visits", Some(Node { kind: Kind::Literal(Value::String(node)), .. })) => {
-                Kind::Visits(node)
-            }
-            ("visits", _) => {
-                let message = "`visits` takes the name of a node, in quotes";
-                let problem = Problem::new("GR020", whole, message, "here");
-                return Err(problem.help("write `visits(\"sse\")`"));
-            }
-            _ => {
-                let message = format!("there is no function `{name}`");
-                let problem = Problem::new("GR021", range, message, "no such function");
-                let help = suggestion(name, KNOWN.iter().copied()).unwrap_or_default();
-                return Err(problem.help(help));
-            }
-        };
-        self.node(kind, whole)
-    }
-
-    fn method(&mut self, of: Node, name: &str, range: Range<usize>, start: usize) -> Parsed<Node> {
-        const KNOWN: &[&str] = &["size", "exists", "all"];
-        self.next();
-        let arguments = self.list(")")?;
-        let whole = start..self.end();
-        let of = Box::new(of);
-        let kind = match (name, <[Node; 2]>::try_from(arguments)) {
-            ("size", Err(none)) if none.is_empty() => Kind::Size(of),
-            ("exists" | "all", Ok([Node { kind: Kind::Name(variable), .. }, condition])) => {
-                let condition = Box::new(condition);
-                Kind::Quantified { all: name == "all", list: of, variable, condition }
-            }
-            ("size", _) => {
-                let message = "`size` takes nothing";
-                return Err(Problem::new("GR020", whole, message, "here"));
-            }
-            ("exists" | "all", _) => {
-                let message = format!("`{name}` takes a name and a condition");
-                let problem = Problem::new("GR020", whole, message, "here");
-                let help = format!("write `items.{name}(item, item.done)`");
-                return Err(problem.help(help));
-            }
-            _ => {
-                let message = format!("there is no method `{name}`");
-                let problem = Problem::new("GR021", range, message, "no such method");
-                let help = suggestion(name, KNOWN.iter().copied()).unwrap_or_default();
-                return Err(problem.help(help));
-            }
-        };
-        self.node(kind, whole)
-    }
-
     /// Expressions up to a closing symbol, which is passed.
-    fn list(&mut self, close: &'static str) -> Parsed<Vec<Node>> {
+    pub(super) fn list(&mut self, close: &'static str) -> Parsed<Vec<Node>> {
         let mut items = Vec::new();
         while !self.takes(close) {
             items.push(self.expression(0)?);
@@ -223,7 +161,7 @@ impl Parser {
         Ok(items)
     }
 
-    fn node(&mut self, kind: Kind, range: Range<usize>) -> Parsed<Node> {
+    pub(super) fn node(&mut self, kind: Kind, range: Range<usize>) -> Parsed<Node> {
         self.parts += 1;
         if self.parts > PARTS_MAX {
             let message = format!("an expression has at most {PARTS_MAX} parts");
@@ -259,11 +197,11 @@ impl Parser {
     }
 
     /// The end of the token before.
-    fn end(&self) -> usize {
+    pub(super) fn end(&self) -> usize {
         self.tokens[self.at.saturating_sub(1)].1.end
     }
 
-    fn next(&mut self) {
+    pub(super) fn next(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
 
@@ -294,10 +232,18 @@ impl Parser {
         };
         let message = format!("expected {wanted}, found {found}");
         let problem = Problem::new("GR020", self.range(), message, format!("expected {wanted}"));
+        let before = self.at.checked_sub(1).map(|at| &self.tokens[at].0);
         match self.peek() {
             Token::Name(name) if name == "and" => problem.help("and is `&&`"),
             Token::Name(name) if name == "or" => problem.help("or is `||`"),
             Token::Name(name) if name == "not" => problem.help("not is `!`"),
+            Token::Name(name) if name == "is" => problem.help("equality is `==`"),
+            Token::Symbol(">") if before == Some(&Token::Symbol("<")) => {
+                problem.help("unequal is `!=`")
+            }
+            Token::Symbol("[") => {
+                problem.help("items have no numbers; ask about all: `items.exists(it, …)`")
+            }
             _ => problem,
         }
     }

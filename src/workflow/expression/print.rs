@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use serde_json::Value;
+
 use super::syntax::{Kind, Node, Operator};
 
 impl Display for Node {
@@ -30,9 +32,14 @@ impl Display for Node {
             Kind::Has(of) => write!(f, "has({of})"),
             Kind::Visits(node) => write!(f, "visits(\"{node}\")"),
             Kind::Size(of) => write!(f, "{}.size()", Inside(of)),
-            Kind::Quantified { all, list, variable, condition } => {
-                let name = if *all { "all" } else { "exists" };
-                write!(f, "{}.{name}({variable}, {condition})", Inside(list))
+            Kind::Text(question, of, part) => {
+                write!(f, "{}.{}({part})", Inside(of), question.name())
+            }
+            Kind::Matches(of, pattern) => {
+                write!(f, "{}.matches({})", Inside(of), Value::from(pattern.as_str()))
+            }
+            Kind::Each { what, list, variable, body } => {
+                write!(f, "{}.{}({variable}, {body})", Inside(list), what.name())
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use regex::Regex;
 use serde_json::Value;
 
 /// A part of an expression and the bytes it was written at.
@@ -30,13 +31,35 @@ pub(super) enum Kind {
     Visits(String),
     /// `list.size()`, also of texts and maps.
     Size(Box<Node>),
-    /// `list.exists(x, condition)` or `list.all(x, condition)`.
-    Quantified {
-        all: bool,
+    /// `text.startsWith(part)` and its like.
+    Text(TextQuestion, Box<Node>, Box<Node>),
+    /// `text.matches("pattern")`; the pattern matches somewhere in the text.
+    Matches(Box<Node>, Regex),
+    /// `list.exists(x, condition)` and its like.
+    Each {
+        what: Each,
         list: Box<Node>,
         variable: String,
-        condition: Box<Node>,
+        body: Box<Node>,
     },
+}
+
+/// What is asked of a text and another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextQuestion {
+    StartsWith,
+    EndsWith,
+    Contains,
+}
+
+/// What is made of the items of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Each {
+    Exists,
+    All,
+    ExistsOne,
+    Filter,
+    Map,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +99,44 @@ impl Node {
             | Kind::Not(of)
             | Kind::Negate(of)
             | Kind::Has(of)
-            | Kind::Size(of) => vec![of],
+            | Kind::Size(of)
+            | Kind::Matches(of, _) => vec![of],
             Kind::Binary(_, left, right) => vec![left, right],
             Kind::If(parts) => parts.iter().collect(),
-            Kind::Quantified { list, condition, .. } => vec![list, condition],
+            Kind::Text(_, of, part) => vec![of, part],
+            Kind::Each { list, body, .. } => vec![list, body],
         }
+    }
+}
+
+impl TextQuestion {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::StartsWith => "startsWith",
+            Self::EndsWith => "endsWith",
+            Self::Contains => "contains",
+        }
+    }
+
+    pub(super) fn of(name: &str) -> Option<Self> {
+        [Self::StartsWith, Self::EndsWith, Self::Contains].into_iter().find(|it| it.name() == name)
+    }
+}
+
+impl Each {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Exists => "exists",
+            Self::All => "all",
+            Self::ExistsOne => "exists_one",
+            Self::Filter => "filter",
+            Self::Map => "map",
+        }
+    }
+
+    pub(super) fn of(name: &str) -> Option<Self> {
+        let all = [Self::Exists, Self::All, Self::ExistsOne, Self::Filter, Self::Map];
+        all.into_iter().find(|it| it.name() == name)
     }
 }
 

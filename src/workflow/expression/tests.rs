@@ -111,6 +111,17 @@ fn expressions_have_types_and_values() {
         ("any.a", "json", json!({"b": [1, "two"]})),
         ("visits(\"sse\") + visits(\"qa\")", "int", json!(2)),
         ("output.dir", "string", json!("/out")),
+        ("size(list)", "int", json!(3)),
+        ("list.exists_one(it, it > 2)", "bool", json!(true)),
+        ("list.exists_one(it, it > 1)", "bool", json!(false)),
+        ("list.filter(it, it != 2)", "[int]", json!([1, 3])),
+        ("list.map(it, it / 2.0)", "[float]", json!([0.5, 1.0, 1.5])),
+        ("list.map(it, it > 1 ? 'a' : 'b')", "[a | b]", json!(["b", "a", "a"])),
+        ("list.filter(it, it > 1).map(it, it * n).size()", "int", json!(2)),
+        ("text.startsWith('grö') && !text.endsWith('o')", "bool", json!(true)),
+        ("text.contains(level) || level.contains('ig')", "bool", json!(true)),
+        ("text.matches('^gr.*r$') && text.matches('(?i)GRÖSS|ße')", "bool", json!(true)),
+        ("text.matches('^r')", "bool", json!(false)),
     ];
     let state = state();
     for (source, ty, value) in cases {
@@ -137,6 +148,9 @@ fn what_has_no_value_says_why() {
         ("any.a.b", "no error"),
         ("any.a > 1", "`>` needs two numbers or two texts, got `{\"b\":[1,\"two\"]}`"),
         ("any.a && true", "`&&` needs a bool, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.startsWith('x')", "`startsWith` needs texts, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.matches('x')", "`matches` needs a text, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.filter(it, true)", "`filter` needs a list, got `{\"b\":[1,\"two\"]}`"),
         ("any.a.exists(it, it == 1)", "`exists` needs a list, got `{\"b\":[1,\"two\"]}`"),
         ("any.a.b.all(it, it > 0)", "`>` needs two numbers or two texts, got `\"two\"`"),
     ];
@@ -146,6 +160,59 @@ fn what_has_no_value_says_why() {
         let found = evaluated(&state, &expression);
         let found = found.err().map_or("no error".to_owned(), |it| it.to_string());
         assert_eq!(found, expected, "{source}");
+    }
+}
+
+#[test]
+fn what_is_written_in_another_language_is_answered_in_this_one() {
+    let cases = [
+        ("n == 1 and yes", "and is `&&`"),
+        ("n == 1 or yes", "or is `||`"),
+        ("not yes", "not is `!`"),
+        ("n = 1", "equality is `==`"),
+        ("n === 1", "equality is `==`"),
+        ("n is 1", "equality is `==`"),
+        ("n <> 1", "unequal is `!=`"),
+        ("yes & yes", "and is `&&`"),
+        ("{{ yes }}", "an expression is no template; leave out the braces"),
+        ("text == null", "`has(x)` asks whether a value is there"),
+        ("1 < n < 3", "write `a < b && b < c`"),
+        ("list[0] == 1", "items have no numbers; ask about all: `items.exists(it, …)`"),
+        ("len(list) > 1", "write `items.size()`"),
+        ("list.length() > 1", "write `items.size()`"),
+        ("list.any(it, it > 1)", "write `items.exists(item, item.done)`"),
+        ("list.includes(1)", "write `item in items`, or `text.contains(\"part\")`"),
+        ("text.startswith('a')", "did you mean `startsWith`?"),
+        ("exists(text)", "write `has(review.guidance)`"),
+        ("list.exists(it > 1)", "write `items.exists(item, item.done)`"),
+        ("list.map(it + 1)", "write `items.map(item, item.title)`"),
+        ("text.contains()", "write `title.contains(\"draft\")`"),
+        ("text.matches(level)", "write `title.matches(\"^[A-Z]+-[0-9]+$\")`"),
+        ("text.matches('a(?=b)')", "patterns are those of RE2; there is no looking around"),
+        (
+            "text.matches('(a{1000}){1000}')",
+            "patterns are those of RE2; there is no looking around",
+        ),
+    ];
+    let state = state();
+    for (source, help) in cases {
+        let problems = compiled(&state, source).expect_err(source);
+        assert_eq!(problems[0].help.as_deref(), Some(help), "{source}: {problems:?}");
+    }
+}
+
+#[test]
+fn what_is_deep_or_long_is_refused_not_followed() {
+    let state = state();
+    let parts = ["(", "[", "!", "-", "n.", "n + ", "yes ? ", "list.map(it, ", "has(", "size("];
+    for part in parts {
+        for times in [10_000, 1_000_000 / part.len()] {
+            let problems = compiled(&state, &part.repeat(times)).expect_err(part);
+            assert_eq!(problems[0].code, "GR020", "{part}");
+        }
+        // As much of it as the length allows.
+        let problems = compiled(&state, &part.repeat(4096 / part.len())).expect_err(part);
+        assert_eq!(problems[0].code, "GR020", "{part}");
     }
 }
 
@@ -216,6 +283,9 @@ fn sources() -> impl Strategy<Value = String> {
             1 => inner.clone().prop_map(|a| format!("{a}.size()")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("[{a}, {b}]")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.all(it, {b})")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.filter(it, {b})")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.map(it, {b})")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.contains({b})")),
             1 => (inner.clone(), inner.clone(), of).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
         ]
     })

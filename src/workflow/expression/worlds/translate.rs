@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     super::{
         closed::evaluate_closed,
-        syntax::{Kind, Node, Operator},
+        syntax::{Each, Kind, Node, Operator},
     },
     formula::{Ask, Formula, FormulaKind, NumberKind, Term, Test},
 };
@@ -50,7 +50,13 @@ struct Translation<'a> {
 impl Translation<'_> {
     fn look_inside(&self, node: &Node, found: &mut Vec<Formula>) {
         match &node.kind {
-            Kind::Quantified { condition, .. } => found.push(self.formula(condition)),
+            Kind::Each {
+                what: Each::Exists | Each::All | Each::ExistsOne | Each::Filter,
+                body,
+                ..
+            } => {
+                found.push(self.formula(body));
+            }
             Kind::If(parts) if *self.ty(node) != Type::Bool => found.push(self.formula(&parts[0])),
             _ => (),
         }
@@ -273,8 +279,14 @@ fn look(node: &Node, always: bool, into: &mut Term) {
                 look(item, always, into);
             }
         }
-        Kind::Field(of, _) | Kind::Not(of) | Kind::Negate(of) | Kind::Size(of) => {
+        Kind::Field(of, _)
+        | Kind::Not(of)
+        | Kind::Negate(of)
+        | Kind::Size(of)
+        | Kind::Matches(of, _) => look(of, always, into),
+        Kind::Text(_, of, part) => {
             look(of, always, into);
+            look(part, always, into);
         }
         Kind::Has(of) => look(of, false, into),
         Kind::Binary(operator, left, right) => {
@@ -288,9 +300,9 @@ fn look(node: &Node, always: bool, into: &mut Term) {
             look(then, false, into);
             look(otherwise, false, into);
         }
-        Kind::Quantified { list, condition, .. } => {
+        Kind::Each { list, body, .. } => {
             look(list, always, into);
-            look(condition, false, into);
+            look(body, false, into);
         }
     }
 }
