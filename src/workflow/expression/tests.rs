@@ -1,5 +1,7 @@
 //! Tables of expressions: their types, their values, and why they have none.
 
+mod oracle;
+
 use proptest::prelude::*;
 use serde_json::json;
 
