@@ -1,47 +1,112 @@
 //! `graphrun graph WORKFLOW`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
 use super::{
+    drive::{block_on, to_json},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    prepare::{check, refuse},
+    models, prepare,
     terminal::print_result,
 };
-use crate::draw::{Charset, Drawing};
+use crate::draw::{Charset, Details, Drawing};
+
+/// What is worth typing, shown behind the flags.
+const EXAMPLES: &str = "Examples:
+  graphrun graph team.yaml                              # to the terminal
+  graphrun graph team.yaml --format svg > team.svg      # a picture, for light and dark pages
+  graphrun graph team.yaml --format dot | dot -Tpdf -o team.pdf
+  graphrun graph team.yaml --run brave-turtle           # what a run did: visits, failures, ways
+  graphrun graph team.yaml --run brave-turtle --format json | jq '.edges[] | select(.taken > 0)'";
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The workflow to draw
     #[arg(value_name = "WORKFLOW.yaml")]
     workflow: PathBuf,
-    /// As what it is drawn
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    format: Format,
+    /// As what it is drawn; `ascii` unless `--output json` asks for `json`
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Lay this run over it, finished or not, by its name or id
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For a terminal
-    #[default]
+    /// A list, for a terminal
     Ascii,
     /// For Markdown
     Mermaid,
+    /// For Graphviz
+    Dot,
+    /// A picture
+    Svg,
+    /// For programs
+    Json,
 }
 
 /// Draws a workflow that passes its checks.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("graph", &[Output::Text])?;
-    let (compiled, _) = check(&args.workflow).map_err(|it| refuse(&args.workflow, it))?;
-    let drawing = Drawing::of(compiled.graph());
+    let format = format(args.format, globals)?;
+    let drawing = load(&args.workflow)?;
+    match &args.run {
+        Some(run) => {
+            block_on(async { print(&lay_over(drawing, run, globals).await?, format, globals) })
+        }
+        None => print(&drawing, format, globals),
+    }
+}
+
+fn print(drawing: &Drawing, format: Format, globals: &Globals) -> Result<Exit, CliError> {
     let charset = if globals.is_ascii_only() { Charset::Ascii } else { Charset::Unicode };
-    let text = match args.format {
+    let text = match format {
         Format::Ascii => drawing.to_listing(charset),
         Format::Mermaid => drawing.to_mermaid(),
+        Format::Dot => drawing.to_dot(),
+        Format::Svg => drawing.to_svg(),
+        Format::Json => to_json(&drawing.to_document())?,
     };
     print_result(&format!("{}\n", text.trim_end())).map_err(CliError::write)?;
     Ok(Exit::Done)
+}
+
+/// The form that the two flags agree on.
+fn format(format: Option<Format>, globals: &Globals) -> Result<Format, CliError> {
+    globals.expect_output("graph", &[Output::Text, Output::Json])?;
+    match (format, globals.output) {
+        (None | Some(Format::Json), Output::Json) => Ok(Format::Json),
+        (Some(_), Output::Json) => {
+            let message = "`--output json` and another `--format` ask for two different things";
+            Err(CliError::usage(message).with_help("leave one of them out"))
+        }
+        (format, _) => Ok(format.unwrap_or(Format::Ascii)),
+    }
+}
+
+/// What is to be seen of a workflow. Nothing is connected for it.
+fn load(path: &Path) -> Result<Drawing, CliError> {
+    let loaded = prepare::load(path)?;
+    let details = Details::of(&loaded.workflow);
+    let (compiled, _) = loaded.compile(models::unconnected(), Path::new(""))?;
+    Ok(Drawing::of(compiled.graph()).with_details(&details))
+}
+
+async fn lay_over(drawing: Drawing, run: &str, globals: &Globals) -> Result<Drawing, CliError> {
+    let checkpointer = globals.database()?.open_for(run)?;
+    let info = checkpointer.find(run).await?.info;
+    if info.workflow != drawing.name {
+        let message = format!(
+            "run `{}` is one of the workflow `{}`, and this is `{}`",
+            info.name, info.workflow, drawing.name
+        );
+        return Err(CliError::usage(message).with_help("name the workflow that the run was of"));
+    }
+    let saved = checkpointer.load(&info.id).await?;
+    let records = checkpointer.records(&info.id).await?;
+    Ok(drawing.with_run(&saved, &records))
 }

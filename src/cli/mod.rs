@@ -68,7 +68,7 @@ enum Command {
     Explain(explain::Args),
     /// Say what a run can take at most, and which bounds say so
     Plan(plan::Args),
-    /// Draw a workflow
+    /// Draw a workflow, and a run over it
     Graph(graph::Args),
     /// Print JSON Schemas, for editors and programs
     Schema(schema::Args),

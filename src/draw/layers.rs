@@ -36,7 +36,7 @@ impl Layers {
 
         let mut backs = Vec::new();
         let mut order = Vec::new();
-        let starts = targets(arrows, &Reason::Always).chain(names.iter().copied());
+        let starts = entries(arrows).chain(names.iter().copied());
         depth_first_search(&graph, starts, |event| match event {
             DfsEvent::BackEdge(from, to) => backs.push((from, to)),
             DfsEvent::Finish(name, _) => order.push(name),
@@ -63,10 +63,12 @@ impl Layers {
             }
             layers.values().max().map_or(0, |it| it + 1)
         };
-        let after = assign(targets(arrows, &Reason::Always).collect(), 0);
+        let after = assign(entries(arrows).collect(), 0);
         // What only a limit of the run, or a failure anywhere, leads to happens in the end.
-        let last = targets(arrows, &Reason::Exhausted).chain(targets(arrows, &Reason::Catch(None)));
-        assign(last.collect(), after);
+        let is_last =
+            |it: &&Arrow| matches!(it.reason, Reason::Exhausted | Reason::Failures { .. });
+        let last = arrows.iter().filter(|it| it.from.is_none()).filter(is_last);
+        assign(last.filter_map(|it| it.to.node()).collect(), after);
 
         let backs = backs.into_iter().map(|(from, to)| (from.clone(), to.clone())).collect();
         Self { layers, backs }
@@ -79,15 +81,15 @@ impl Layers {
 
     /// Whether an arrow closes a loop.
     pub(super) fn is_back(&self, arrow: &Arrow) -> bool {
-        match (&arrow.from, arrow.to.node()) {
-            (Some(from), Some(to)) => self.backs.contains(&(from.clone(), to.clone())),
-            _ => false,
-        }
+        let (Some(from), Some(to)) = (&arrow.from, arrow.to.node()) else { return false };
+        // An arrow that was left out above, as one of many, leads back if it does not lead down.
+        let rises = self.layer(from).zip(self.layer(to)).is_some_and(|(from, to)| to <= from);
+        rises || self.backs.contains(&(from.clone(), to.clone()))
     }
 }
 
-/// The nodes that the run itself goes to, for one reason.
-fn targets<'a>(arrows: &'a [Arrow], reason: &Reason) -> impl Iterator<Item = &'a NodeName> {
-    let fits = move |it: &&Arrow| it.from.is_none() && it.reason == *reason;
-    arrows.iter().filter(fits).filter_map(|it| it.to.node())
+/// The nodes of the first step.
+fn entries(arrows: &[Arrow]) -> impl Iterator<Item = &NodeName> {
+    let is_entry = |it: &&Arrow| it.from.is_none() && it.reason == Reason::Always;
+    arrows.iter().filter(is_entry).filter_map(|it| it.to.node())
 }

@@ -11,6 +11,9 @@ const COLUMNS: usize = 80;
 /// The fewest characters that are shown of a label, whatever else is in its line.
 const LABEL_LENGTH_MIN: usize = 12;
 
+/// The most characters that are shown of the condition of a node.
+const CONDITION_LENGTH_MAX: usize = 40;
+
 /// The characters a listing is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charset {
@@ -32,6 +35,7 @@ struct Signs {
     back: &'static str,
     beside: &'static str,
     at_most: &'static str,
+    times: &'static str,
     ellipsis: &'static str,
 }
 
@@ -44,6 +48,7 @@ const UNICODE: Signs = Signs {
     back: "↺",
     beside: "∥",
     at_most: "≤",
+    times: "×",
     ellipsis: "…",
 };
 
@@ -56,6 +61,7 @@ const ASCII: Signs = Signs {
     back: "~>",
     beside: "||",
     at_most: "<=",
+    times: "x",
     ellipsis: "...",
 };
 
@@ -73,6 +79,8 @@ struct Way<'a> {
     from: Vec<&'a NodeName>,
     /// The words beside it; empty if it needs none.
     label: String,
+    /// The words behind it: what bounds its loop, how often it was taken.
+    marks: String,
     sign: &'static str,
     to: Vec<&'a Target>,
     /// Whether ways from the same nodes to other targets are taken together with it.
@@ -84,8 +92,13 @@ pub(super) fn draw(drawing: &Drawing, charset: Charset) -> String {
         Charset::Unicode => &UNICODE,
         Charset::Ascii => &ASCII,
     };
-    let listing = Listing { drawing, signs };
+    let arrows = drawing.shown_arrows();
+    let listing = Listing { drawing, arrows: &arrows, signs };
     let mut lines = vec![listing.cut(&clean(&drawing.name), COLUMNS)];
+    if let Some(run) = &drawing.run {
+        lines.push(listing.cut(&run.words(), COLUMNS));
+        lines.extend(run.notes.iter().map(|it| listing.cut(&format!("note: {it}"), COLUMNS)));
+    }
     lines.extend(listing.ways(&[]));
     for group in listing.groups() {
         let names: Vec<&NodeName> = group.iter().map(|it| &it.name).collect();
@@ -103,6 +116,8 @@ pub(super) fn draw(drawing: &Drawing, charset: Charset) -> String {
 #[derive(Clone, Copy, Debug)]
 struct Listing<'a> {
     drawing: &'a Drawing,
+    /// The arrows to show; one may stand for many.
+    arrows: &'a [Arrow],
     signs: &'static Signs,
 }
 
@@ -125,19 +140,43 @@ impl<'a> Listing<'a> {
             it.reason == Reason::Always && !it.back && it.to.node() == Some(&node.name)
         };
         let from: BTreeSet<Option<&NodeName>> =
-            self.drawing.arrows.iter().filter(starts).map(|it| it.from.as_ref()).collect();
+            self.arrows.iter().filter(starts).map(|it| it.from.as_ref()).collect();
         (!from.is_empty()).then_some(Fork { layer: node.layer?, from })
     }
 
-    /// `qc (agent) ∥ ta (agent, ≤3)`
+    /// `design: qc (agent) ∥ ta (agent, ≤3)`
     fn heading(self, group: &[&DrawnNode]) -> Vec<String> {
         let show = |node: &&DrawnNode| {
-            let mut facts = vec![node.kind.unwrap_or("missing").to_owned()];
+            let mut facts = vec![node.kind_words()];
             facts.extend(node.max_visits.map(|it| format!("{}{it}", self.signs.at_most)));
+            facts
+                .extend(node.condition_words().iter().map(|it| self.cut(it, CONDITION_LENGTH_MAX)));
             facts.extend(node.layer.is_none().then(|| "unreachable".to_owned()));
+            facts.extend(node.visits.map(|it| it.words()).filter(|it| !it.is_empty()));
+            facts.extend(self.drawing.is_unreached(node).then(|| "not reached".to_owned()));
             format!("{} ({})", node.name, facts.join(", "))
         };
-        self.beside(String::new(), group.iter().map(show), "    ")
+        self.beside(self.group(group), group.iter().map(show), "    ")
+    }
+
+    /// The name of the `parallel` whose branches these are. Those of a used workflow have it in
+    /// their own names.
+    fn group(self, nodes: &[&DrawnNode]) -> String {
+        let groups: Option<Vec<&str>> = nodes
+            .iter()
+            .map(|it| self.drawing.group_of(&it.name).map(|it| it.name.as_str()))
+            .collect();
+        match groups.as_deref() {
+            Some([first, others @ ..])
+                if others.iter().all(|it| it == first)
+                    && !nodes
+                        .iter()
+                        .all(|it| it.name.as_str().starts_with(&format!("{first}."))) =>
+            {
+                format!("{first}: ")
+            }
+            _ => String::new(),
+        }
     }
 
     /// The ways out of nodes that are side by side; out of the run itself if there are none.
@@ -152,12 +191,17 @@ impl<'a> Listing<'a> {
             let from =
                 if from.len() == names.len() { String::new() } else { from.join(", ") + ": " };
             let to: Vec<String> = way.to.iter().map(ToString::to_string).collect();
-            let taken = [branch, &from, way.sign, &to[0], "   "].map(width).iter().sum();
+            let taken =
+                [branch, &from, way.sign, &to[0], &way.marks, "   "].map(width).iter().sum();
             let label = self.cut(&way.label, COLUMNS.saturating_sub(taken));
             let words = format!("{from}{label}");
             let words = if words.is_empty() { words } else { format!(" {} ", words.trim_end()) };
             let head = format!("{branch}{words}{} ", way.sign);
-            lines.extend(self.beside(head, to, &format!("{rail}     ")));
+            let mut drawn = self.beside(head, to, &format!("{rail}     "));
+            if let Some(last) = drawn.last_mut() {
+                last.push_str(&way.marks);
+            }
+            lines.extend(drawn);
         }
         lines
     }
@@ -165,7 +209,7 @@ impl<'a> Listing<'a> {
     /// What several nodes of a group have in common is one way, and so is a fork.
     fn collect(self, names: &[&'a NodeName]) -> Vec<Way<'a>> {
         let mut ways: Vec<Way<'a>> = Vec::new();
-        for arrow in &self.drawing.arrows {
+        for arrow in self.arrows {
             let is_ours = match &arrow.from {
                 Some(from) => names.contains(&from),
                 None => names.is_empty(),
@@ -207,7 +251,25 @@ impl<'a> Listing<'a> {
             (false, false) => self.signs.forward,
         };
         let is_fork = arrow.reason == Reason::Always;
-        Way { from: arrow.from.iter().collect(), label, sign, to: vec![&arrow.to], is_fork }
+        let (from, marks) = (arrow.from.iter().collect(), self.marks(arrow));
+        Way { from, label, marks, sign, to: vec![&arrow.to], is_fork }
+    }
+
+    /// ` (≤3 of tl) ×2`
+    fn marks(self, arrow: &Arrow) -> String {
+        let bound = arrow.bound_words(self.signs.at_most).filter(|_| arrow.back);
+        let bound = bound.map(|it| format!(" ({it})")).unwrap_or_default();
+        let is_alike = |it: &&Arrow| {
+            it.from == arrow.from && it.to == arrow.to && it.is_dashed() == arrow.is_dashed()
+        };
+        let taken = match arrow.taken {
+            None | Some(0) => String::new(),
+            Some(taken) if self.arrows.iter().filter(is_alike).count() > 1 => {
+                format!(" {}{taken} in all", self.signs.times)
+            }
+            Some(taken) => format!(" {}{taken}", self.signs.times),
+        };
+        bound + &taken
     }
 
     /// Puts parts side by side, on as many lines as they need.
@@ -248,7 +310,10 @@ impl<'a> Listing<'a> {
 
 impl Way<'_> {
     fn ends_like(&self, other: &Self) -> bool {
-        self.to == other.to && self.sign == other.sign && self.label == other.label
+        self.to == other.to
+            && self.sign == other.sign
+            && self.label == other.label
+            && self.marks == other.marks
     }
 
     fn merge(&mut self, other: Self) {
@@ -260,7 +325,11 @@ impl Way<'_> {
     }
 
     fn starts_like(&self, other: &Self) -> bool {
-        self.is_fork && other.is_fork && self.from == other.from && self.sign == other.sign
+        self.is_fork
+            && other.is_fork
+            && self.from == other.from
+            && self.sign == other.sign
+            && self.marks == other.marks
     }
 }
 

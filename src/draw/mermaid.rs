@@ -2,59 +2,120 @@
 
 use serde_json::Value;
 
-use super::{Arrow, Drawing, DrawnNode};
-use crate::{graph::Target, id::NodeName};
+use super::{
+    Drawing, Group,
+    edges::{DrawnEdge, Place, edges, node_lines},
+};
+
+/// What a run came by, and what it left out; readable on light and on dark pages.
+const STYLES: [&str; 4] = [
+    "classDef reached stroke:#2da44e,stroke-width:2px",
+    "classDef failed stroke:#cf222e,stroke-width:3px",
+    "classDef waiting stroke:#bf8700,stroke-width:3px",
+    "classDef unreached opacity:0.4",
+];
 
 /// Nodes are numbered rather than called by their names, some of which Mermaid takes for words of
 /// its own (`end`, `graph`, `x--`).
 pub(super) fn draw(drawing: &Drawing) -> String {
-    let number = |name: &NodeName| drawing.nodes.iter().position(|it| it.name == *name);
-    let place = |target: &Target| match target {
-        Target::Node(name) => number(name).map_or_else(String::new, |at| format!("n{at}")),
-        Target::End => "finish".to_owned(),
-        Target::Fail => "failure".to_owned(),
-    };
-
     let mut lines = vec![
         // YAML, of which JSON is a part.
         "---".to_owned(),
-        format!("title: {}", Value::from(drawing.name.as_str())),
+        format!("title: {}", Value::from(title(drawing))),
         "---".to_owned(),
         "flowchart TD".to_owned(),
         "    run([start])".to_owned(),
     ];
-    for (at, node) in drawing.nodes.iter().enumerate() {
-        lines.push(format!("    n{at}[{}]", quoted(&text(node))));
+    for at in 0..drawing.nodes.len() {
+        if drawing.group_of(&drawing.nodes[at].name).is_none() {
+            lines.push(node(drawing, at, 1));
+        }
     }
-    for (target, shape) in
-        [(Target::End, r#"finish(["end"])"#), (Target::Fail, r#"failure(["fail"])"#)]
+    for (at, _) in drawing.groups.iter().enumerate().filter(|(_, it)| it.parent.is_none()) {
+        lines.extend(group(drawing, at, 1));
+    }
+    let edges = edges(drawing);
+    for (place, shape) in
+        [(Place::End, r#"finish(["end"])"#), (Place::Fail, r#"failure(["fail"])"#)]
     {
-        if drawing.arrows.iter().any(|it| it.to == target) {
+        if edges.iter().any(|it| it.to == place) {
             lines.push(format!("    {shape}"));
         }
     }
-    for arrow in &drawing.arrows {
-        let from =
-            arrow.from.clone().map_or_else(|| "run".to_owned(), |it| place(&Target::Node(it)));
-        lines.push(format!("    {from} {} {}", line(arrow), place(&arrow.to)));
+    for edge in &edges {
+        lines.push(format!("    {} {} {}", place(edge.from), line(edge), place(edge.to)));
     }
+    lines.extend(styles(drawing, &edges));
     lines.push(String::new());
     lines.join("\n")
 }
 
-fn text(node: &DrawnNode) -> String {
-    let bound = node.max_visits.map_or_else(String::new, |it| format!(" ≤{it}"));
-    let kind = node.kind.unwrap_or("missing");
-    format!("{}{bound}\n{kind}", node.name)
+fn title(drawing: &Drawing) -> String {
+    match &drawing.run {
+        Some(run) => format!("{} · {}", drawing.name, run.words()),
+        None => drawing.name.clone(),
+    }
 }
 
-fn line(arrow: &Arrow) -> String {
-    let line = if arrow.is_dashed() { "-.->" } else { "-->" };
-    // The run has one plain arrow out of `start`, which says enough.
-    match arrow.label().filter(|_| arrow.from.is_some() || arrow.is_dashed()) {
-        Some(label) => format!("{line}|{}|", quoted(&label)),
-        None => line.to_owned(),
+fn node(drawing: &Drawing, at: usize, depth: usize) -> String {
+    let text = node_lines(drawing, &drawing.nodes[at]).join("\n");
+    format!("{}n{at}[{}]", "    ".repeat(depth), quoted(&text))
+}
+
+fn group(drawing: &Drawing, at: usize, depth: usize) -> Vec<String> {
+    let Group { name, nodes, .. } = &drawing.groups[at];
+    let margin = "    ".repeat(depth);
+    let mut lines = vec![format!("{margin}subgraph g{at} [{}]", quoted(name))];
+    let inside = (0..drawing.nodes.len()).filter(|it| nodes.contains(&drawing.nodes[*it].name));
+    lines.extend(inside.map(|it| node(drawing, it, depth + 1)));
+    for (inner, it) in drawing.groups.iter().enumerate() {
+        if it.parent.as_deref() == Some(name) {
+            lines.extend(group(drawing, inner, depth + 1));
+        }
     }
+    lines.push(format!("{margin}end"));
+    lines
+}
+
+fn place(place: Place) -> String {
+    match place {
+        Place::Start => "run".to_owned(),
+        Place::Node(at) => format!("n{at}"),
+        Place::End => "finish".to_owned(),
+        Place::Fail => "failure".to_owned(),
+    }
+}
+
+fn line(edge: &DrawnEdge) -> String {
+    let line = if edge.is_dashed { "-.->" } else { "-->" };
+    match edge.words_in_full().as_slice() {
+        [] => line.to_owned(),
+        words => format!("{line}|{}|", quoted(&words.join("\n"))),
+    }
+}
+
+/// The colours of a run; none without one.
+fn styles(drawing: &Drawing, edges: &[DrawnEdge]) -> Vec<String> {
+    if drawing.run.is_none() {
+        return Vec::new();
+    }
+    let mut lines: Vec<String> = STYLES.iter().map(|it| format!("    {it}")).collect();
+    for class in ["reached", "failed", "waiting", "unreached"] {
+        let nodes = drawing.nodes.iter().enumerate();
+        let nodes = nodes.filter(|(_, it)| drawing.run_class(it) == Some(class));
+        let nodes: Vec<String> = nodes.map(|(at, _)| format!("n{at}")).collect();
+        if !nodes.is_empty() {
+            lines.push(format!("    class {} {class}", nodes.join(",")));
+        }
+    }
+    for (wanted, style) in [(true, "stroke:#2da44e,stroke-width:2px"), (false, "opacity:0.4")] {
+        let edges = edges.iter().enumerate().filter(|(_, it)| it.is_taken() == wanted);
+        let edges: Vec<String> = edges.map(|(at, _)| at.to_string()).collect();
+        if !edges.is_empty() {
+            lines.push(format!("    linkStyle {} {style}", edges.join(",")));
+        }
+    }
+    lines
 }
 
 /// A text in quotes. Whatever Mermaid or HTML might take for more than a character is written as

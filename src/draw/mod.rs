@@ -1,33 +1,55 @@
 //! Drawings of a graph: what is to be seen of it, apart from how it is shown.
 //!
-//! [`Drawing::of`] collects nodes and arrows, [`Drawing::to_mermaid`] and [`Drawing::to_listing`]
-//! show them. A graph need not be right to be drawn.
+//! [`Drawing::of`] collects nodes and arrows, [`Drawing::with_details`] adds what only the workflow
+//! knows, and [`Drawing::with_run`] lays a run over it. Each form is a file: [`Drawing::to_listing`],
+//! `to_mermaid`, `to_dot`, `to_svg`, [`Drawing::to_document`]. A graph need not be right to be drawn.
 
+mod arrows;
+mod details;
+mod document;
+mod dot;
+mod edges;
+mod groups;
 mod layers;
 mod listing;
 mod mermaid;
+mod run;
+mod svg;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::layers::Layers;
-pub use self::listing::Charset;
+pub use self::{
+    arrows::{Arrow, Bound, Reason},
+    details::Details,
+    document::{
+        BoundDocument, DrawingDocument, EdgeDocument, EdgeKind, GroupDocument, NodeDocument,
+        RunDocument, VisitsDocument,
+    },
+    groups::Group,
+    listing::Charset,
+    run::{DrawnRun, Standing, Visits},
+};
 use crate::{
-    graph::{Edge, ErrorKind, Graph, NodeSpec, Target},
+    graph::{Graph, NodeSpec},
     id::NodeName,
 };
-
-/// How many equal arrows are worth one in their place.
-const GATHERED_MIN: usize = 3;
 
 /// What is to be seen of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drawing {
     /// The name of the workflow.
     pub name: String,
+    /// What it is for.
+    pub about: Option<String>,
     /// The nodes from the first to the last: each after those that lead to it, loops aside.
     pub nodes: Vec<DrawnNode>,
-    /// The arrows, in the order in which they are declared.
+    /// Every arrow, in the order in which they are declared.
     pub arrows: Vec<Arrow>,
+    /// The nodes that belong together.
+    pub groups: Vec<Group>,
+    /// The run that is laid over it.
+    pub run: Option<DrawnRun>,
 }
 
 /// A node of a drawing.
@@ -37,65 +59,46 @@ pub struct DrawnNode {
     pub name: NodeName,
     /// The word for what it does; `None` if the graph only speaks of it and has no such node.
     pub kind: Option<&'static str>,
+    /// Who or what does it, such as the name of an agent.
+    pub detail: Option<String>,
+    /// What it is for.
+    pub about: Option<String>,
+    /// The condition without which it is skipped.
+    pub when: Option<String>,
+    /// Whether it lets others go first.
+    pub defer: bool,
     /// How often it may run before its count is reset.
     pub max_visits: Option<u32>,
+    /// The nodes whose counts start anew when it finishes.
+    pub resets: Vec<NodeName>,
     /// The longest way to it, loops aside; `None` if no way leads to it.
     pub layer: Option<usize>,
-}
-
-/// One way from a node to another, or from or to the outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrow {
-    /// The node it leaves; `None` is the run itself.
-    pub from: Option<NodeName>,
-    /// Where it leads.
-    pub to: Target,
-    /// Why the run would take it.
-    pub reason: Reason,
-    /// Whether it closes a loop.
-    pub back: bool,
-}
-
-/// Why a run takes an arrow.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// Whenever the node has finished, or the run starts.
-    Always,
-    /// When all of these have finished, the node among them.
-    Join(Vec<NodeName>),
-    /// When the route decides so, for this reason in words.
-    Route(Option<String>),
-    /// When the node itself decides so.
-    Goto,
-    /// When the bound of the node, or a limit of the run, is used up.
-    Exhausted,
-    /// When the node fails in this way; `None` is any.
-    Catch(Option<ErrorKind>),
+    /// What the run that is laid over the drawing did here; `None` if it did not come here.
+    pub visits: Option<Visits>,
 }
 
 impl Drawing {
     /// Collects what is to be seen of a graph.
     pub fn of(graph: &Graph) -> Self {
-        let mut arrows = gather_catches(arrows(graph), graph.nodes.len());
-        let named = arrows.iter().flat_map(|it| it.from.iter().chain(it.to.node()));
+        let mut all = arrows::arrows(graph);
+        let gathered = arrows::gather(&all, graph.nodes.len());
+        let named = all.iter().flat_map(|it| it.from.iter().chain(it.to.node()));
         let names: BTreeSet<&NodeName> = graph.nodes.keys().chain(named).collect();
-        let layers = Layers::of(&names, &arrows);
+        let layers = Layers::of(&names, &gathered);
         let mut nodes: Vec<DrawnNode> = names
             .into_iter()
             .map(|name| DrawnNode::of(name, graph.nodes.get(name), layers.layer(name)))
             .collect();
         // What no way leads to comes last; within a layer, names are in the order they would run.
         nodes.sort_by_key(|it| it.layer.unwrap_or(usize::MAX));
-        let backs: Vec<bool> = arrows.iter().map(|it| layers.is_back(it)).collect();
-        for (arrow, back) in arrows.iter_mut().zip(backs) {
-            arrow.back = back;
+        for arrow in &mut all {
+            arrow.back = layers.is_back(arrow);
         }
-        Self { name: graph.name.clone(), nodes, arrows }
-    }
-
-    /// Draws it as a Mermaid flowchart, for Markdown files and pages.
-    pub fn to_mermaid(&self) -> String {
-        mermaid::draw(self)
+        let bounds: BTreeMap<NodeName, u32> =
+            nodes.iter().filter_map(|it| Some((it.name.clone(), it.max_visits?))).collect();
+        arrows::bound_loops(&mut all, &bounds);
+        let groups = groups::groups(&nodes, &BTreeMap::new());
+        Self { name: graph.name.clone(), about: None, nodes, arrows: all, groups, run: None }
     }
 
     /// Draws it as a list of nodes with their ways, for a terminal of 80 columns.
@@ -104,6 +107,60 @@ impl Drawing {
     pub fn to_listing(&self, charset: Charset) -> String {
         listing::draw(self, charset)
     }
+
+    /// Draws it as a Mermaid flowchart, for Markdown files and pages.
+    pub fn to_mermaid(&self) -> String {
+        mermaid::draw(self)
+    }
+
+    /// Draws it in the language of Graphviz.
+    pub fn to_dot(&self) -> String {
+        dot::draw(self)
+    }
+
+    /// Draws it as a picture, laid out here, for light and dark pages.
+    pub fn to_svg(&self) -> String {
+        svg::draw(self)
+    }
+
+    /// Tells programs what is to be seen.
+    pub fn to_document(&self) -> DrawingDocument {
+        document::of(self)
+    }
+
+    /// The arrows to draw: what many nodes do with any failure is one.
+    pub(super) fn shown_arrows(&self) -> Vec<Arrow> {
+        let nodes = self.nodes.iter().filter(|it| it.kind.is_some()).count();
+        arrows::gather(&self.arrows, nodes)
+    }
+
+    /// The innermost group that a node is in.
+    pub(super) fn group_of(&self, name: &NodeName) -> Option<&Group> {
+        self.groups.iter().find(|it| it.nodes.contains(name))
+    }
+
+    /// The groups around a group, itself included, the outermost first.
+    pub(super) fn group_path(&self, group: &Group) -> Vec<&Group> {
+        groups::path(&self.groups, &group.name)
+    }
+
+    /// Whether a run is laid over it that did not come to this node.
+    pub(super) fn is_unreached(&self, node: &DrawnNode) -> bool {
+        self.run.is_some() && node.visits.is_none()
+    }
+
+    /// The word by which pictures colour a node, if a run is laid over the drawing.
+    pub(super) fn run_class(&self, node: &DrawnNode) -> Option<&'static str> {
+        self.run.as_ref()?;
+        let Some(visits) = node.visits else { return Some("unreached") };
+        Some(match visits.standing {
+            Some(Standing::Failed) => "failed",
+            Some(Standing::Waiting) => "waiting",
+            // What was only ever skipped did nothing.
+            None if visits.tasks == 0 => "unreached",
+            Some(Standing::Next) | None => "reached",
+        })
+    }
 }
 
 impl DrawnNode {
@@ -111,100 +168,33 @@ impl DrawnNode {
         Self {
             name: name.clone(),
             kind: spec.map(|it| it.node.kind()),
+            detail: None,
+            about: None,
+            when: spec.and_then(|it| it.when.as_ref()).map(|it| it.text().to_owned()),
+            defer: spec.is_some_and(|it| it.policies.defer.is_some()),
             max_visits: spec.and_then(|it| it.policies.max_visits),
+            resets: spec.map(|it| it.policies.resets.clone()).unwrap_or_default(),
             layer,
-        }
-    }
-}
-
-impl Arrow {
-    fn new(from: Option<&NodeName>, to: Target, reason: Reason) -> Self {
-        Self { from: from.cloned(), to, reason, back: false }
-    }
-
-    /// Whether it is taken only when something went wrong, which drawings show by a dashed line.
-    pub fn is_dashed(&self) -> bool {
-        match self.reason {
-            Reason::Always | Reason::Join(_) | Reason::Route(_) | Reason::Goto => false,
-            Reason::Exhausted | Reason::Catch(_) => true,
+            visits: None,
         }
     }
 
-    /// The words beside it in one line, if it needs any.
-    pub fn label(&self) -> Option<String> {
-        match &self.reason {
-            Reason::Always => self.from.is_none().then(|| "start".to_owned()),
-            Reason::Join(_) => Some("join".to_owned()),
-            Reason::Route(label) => label.as_deref().map(clean),
-            Reason::Goto => Some("goto".to_owned()),
-            Reason::Exhausted if self.from.is_none() => Some("limit reached".to_owned()),
-            Reason::Exhausted => Some("exhausted".to_owned()),
-            Reason::Catch(None) if self.from.is_none() => Some("any other failure".to_owned()),
-            Reason::Catch(None) => Some("catch any".to_owned()),
-            Reason::Catch(Some(kind)) => Some(format!("catch {kind}")),
+    /// What it does, and who does it unless its name says so.
+    pub(super) fn kind_words(&self) -> String {
+        let kind = self.kind.unwrap_or("missing");
+        match &self.detail {
+            Some(detail) if detail != self.name.as_str() => format!("{kind} {}", clean(detail)),
+            _ => kind.to_owned(),
         }
     }
-}
 
-/// Every arrow: those of the run, then node by node what is written, what it does when its bound
-/// is used up, and what it catches.
-fn arrows(graph: &Graph) -> Vec<Arrow> {
-    let mut arrows = Vec::new();
-    for entry in &graph.entry {
-        arrows.push(Arrow::new(None, Target::Node(entry.clone()), Reason::Always));
+    /// When it runs, if not always at once.
+    pub(super) fn condition_words(&self) -> Vec<String> {
+        let mut words: Vec<String> =
+            self.when.iter().map(|it| format!("when {}", clean(it))).collect();
+        words.extend(self.defer.then(|| "after all others".to_owned()));
+        words
     }
-    if let Some(to) = &graph.limits.exhausted {
-        arrows.push(Arrow::new(None, to.clone(), Reason::Exhausted));
-    }
-    for edge in &graph.edges {
-        match edge {
-            Edge::Then { from, to, .. } => {
-                arrows.push(Arrow::new(Some(from), to.clone(), Reason::Always));
-            }
-            Edge::Join { from, to, .. } => arrows.extend(from.iter().map(|source| {
-                let to = Target::Node(to.clone());
-                Arrow::new(Some(source), to, Reason::Join(from.clone()))
-            })),
-            Edge::Route { from, route, .. } => arrows.extend(route.ways().iter().map(|way| {
-                Arrow::new(Some(from), way.to.clone(), Reason::Route(way.label.clone()))
-            })),
-            Edge::May { from, to } => {
-                arrows.extend(to.iter().map(|it| Arrow::new(Some(from), it.clone(), Reason::Goto)));
-            }
-        }
-    }
-    for (name, NodeSpec { policies, .. }) in &graph.nodes {
-        if policies.max_visits.is_some() {
-            let to = policies.exhausted.clone().unwrap_or(Target::Fail);
-            arrows.push(Arrow::new(Some(name), to, Reason::Exhausted));
-        }
-        for catch in &policies.catch {
-            arrows.push(Arrow::new(Some(name), catch.to.clone(), Reason::Catch(catch.kind)));
-        }
-    }
-    arrows
-}
-
-/// Draws what most nodes do with any failure once, as an arrow of the run.
-///
-/// Only where every node catches any failure, so that the one arrow claims nothing wrong; nodes
-/// that lead theirs elsewhere keep their own.
-fn gather_catches(mut arrows: Vec<Arrow>, nodes: usize) -> Vec<Arrow> {
-    let any: Vec<&Arrow> = arrows.iter().filter(|it| it.reason == Reason::Catch(None)).collect();
-    let sources: BTreeSet<&Option<NodeName>> = any.iter().map(|it| &it.from).collect();
-    if any.is_empty() || sources.len() < nodes {
-        return arrows;
-    }
-    let count = |to: &Target| any.iter().filter(|it| it.to == *to).count();
-    let targets: BTreeSet<Target> = any.iter().map(|it| it.to.clone()).collect();
-    let Some(most) = targets.into_iter().max_by_key(count) else { return arrows };
-    if count(&most) < GATHERED_MIN {
-        return arrows;
-    }
-    arrows.retain(|it| it.reason != Reason::Catch(None) || it.to != most);
-    let starts = arrows.iter().take_while(|it| it.from.is_none()).count();
-    arrows.insert(starts, Arrow::new(None, most, Reason::Catch(None)));
-    arrows
 }
 
 /// One line of a text that may have several, without what a terminal would act upon.

@@ -1,4 +1,8 @@
-//! Drawings of graphs: whole, as a terminal or a Markdown page shows them.
+//! Drawings of graphs: whole, in every form.
+
+mod forms;
+mod overlay;
+mod picture;
 
 use std::sync::Arc;
 
@@ -258,10 +262,10 @@ fn a_loop_shows_its_bound_and_where_it_leads_then() {
 
     review (agent)
     ├─ approved → poll
-    └─ rework ↺ write
+    └─ rework ↺ write (≤3)
 
     poll (tool, ≤9)
-    ├─ goto ↺ poll
+    ├─ goto ↺ poll (≤9)
     ├─ goto → end
     └─ exhausted ⇢ fail
     ");
@@ -272,32 +276,28 @@ fn the_dev_team_is_listed() {
     insta::assert_snapshot!(dev_team().to_listing(Charset::Unicode), @r"
     dev_team
     ├─ start → ba
-    └─ limit reached ⇢ flush
+    ├─ limit reached ⇢ flush
+    └─ any failure of architect, ba, qa and 5 more ⇢ flush
 
     ba (agent)
-    ├─→ qc ∥ ta
-    └─ catch any ⇢ flush
+    └─→ qc ∥ ta
 
     qc (agent) ∥ ta (agent)
-    ├─ together → sse
-    └─ catch any ⇢ flush
+    └─ together → sse
 
     sse (agent, ≤3)
     ├─→ unit_tests
-    ├─ exhausted ⇢ tl
-    └─ catch any ⇢ flush
+    └─ exhausted ⇢ tl
 
     unit_tests (run_tests)
     ├─ test_result.passed → tl
-    ├─ otherwise ↺ sse
-    └─ catch any ⇢ flush
+    └─ otherwise ↺ sse (≤3)
 
     tl (agent, ≤2)
     ├─ approved → qa
-    ├─ rework ↺ sse
+    ├─ rework ↺ sse (≤3)
     ├─ stuck → help
-    ├─ exhausted ⇢ help
-    └─ catch any ⇢ flush
+    └─ exhausted ⇢ help
 
     help (ask, ≤1)
     ├─ go_on → qa
@@ -307,15 +307,13 @@ fn the_dev_team_is_listed() {
 
     qa (agent, ≤4)
     ├─ pass → publish
-    ├─ code ↺ sse
+    ├─ code ↺ sse (≤3)
     ├─ architectural → architect
-    ├─ exhausted ⇢ flush
-    └─ catch any ⇢ flush
+    └─ exhausted ⇢ flush
 
     architect (agent, ≤2)
-    ├─↺ sse
-    ├─ exhausted ⇢ flush
-    └─ catch any ⇢ flush
+    ├─↺ sse (≤3)
+    └─ exhausted ⇢ flush
 
     publish (write_files)
     └─→ end
@@ -326,32 +324,28 @@ fn the_dev_team_is_listed() {
     insta::assert_snapshot!(dev_team().to_listing(Charset::Ascii), @r"
     dev_team
     |- start -> ba
-    `- limit reached ..> flush
+    |- limit reached ..> flush
+    `- any failure of architect, ba, qa and 5 more ..> flush
 
     ba (agent)
-    |--> qc || ta
-    `- catch any ..> flush
+    `--> qc || ta
 
     qc (agent) || ta (agent)
-    |- together -> sse
-    `- catch any ..> flush
+    `- together -> sse
 
     sse (agent, <=3)
     |--> unit_tests
-    |- exhausted ..> tl
-    `- catch any ..> flush
+    `- exhausted ..> tl
 
     unit_tests (run_tests)
     |- test_result.passed -> tl
-    |- otherwise ~> sse
-    `- catch any ..> flush
+    `- otherwise ~> sse (<=3)
 
     tl (agent, <=2)
     |- approved -> qa
-    |- rework ~> sse
+    |- rework ~> sse (<=3)
     |- stuck -> help
-    |- exhausted ..> help
-    `- catch any ..> flush
+    `- exhausted ..> help
 
     help (ask, <=1)
     |- go_on -> qa
@@ -361,15 +355,13 @@ fn the_dev_team_is_listed() {
 
     qa (agent, <=4)
     |- pass -> publish
-    |- code ~> sse
+    |- code ~> sse (<=3)
     |- architectural -> architect
-    |- exhausted ..> flush
-    `- catch any ..> flush
+    `- exhausted ..> flush
 
     architect (agent, <=2)
-    |-~> sse
-    |- exhausted ..> flush
-    `- catch any ..> flush
+    |-~> sse (<=3)
+    `- exhausted ..> flush
 
     publish (write_files)
     `--> end
@@ -504,39 +496,30 @@ fn the_dev_team_is_a_mermaid_flowchart() {
         finish(["end"])
         failure(["fail"])
         run --> n0
-        run -.->|"limit reached"| n10
+        run -.->|"limit reached<br/>any failure of architect, ba, qa and 5 more"| n10
         n0 --> n1
         n0 --> n2
         n1 -->|"join"| n3
         n2 -->|"join"| n3
         n3 --> n4
-        n8 --> n3
+        n8 -->|"↺ ≤3"| n3
         n9 --> finish
         n10 --> failure
         n4 -->|"test_result.passed"| n5
-        n4 -->|"otherwise"| n3
+        n4 -->|"otherwise ↺ ≤3"| n3
         n5 -->|"approved"| n7
-        n5 -->|"rework"| n3
+        n5 -->|"rework ↺ ≤3"| n3
         n5 -->|"stuck"| n6
         n6 -->|"go_on"| n7
         n6 -->|"stop"| n10
         n7 -->|"pass"| n9
-        n7 -->|"code"| n3
+        n7 -->|"code ↺ ≤3"| n3
         n7 -->|"architectural"| n8
         n8 -.->|"exhausted"| n10
-        n8 -.->|"catch any"| n10
-        n0 -.->|"catch any"| n10
-        n6 -.->|"exhausted"| n10
-        n6 -.->|"catch timeout"| n10
+        n6 -.->|"exhausted<br/>catch timeout"| n10
         n7 -.->|"exhausted"| n10
-        n7 -.->|"catch any"| n10
-        n1 -.->|"catch any"| n10
         n3 -.->|"exhausted"| n5
-        n3 -.->|"catch any"| n10
-        n2 -.->|"catch any"| n10
         n5 -.->|"exhausted"| n6
-        n5 -.->|"catch any"| n10
-        n4 -.->|"catch any"| n10
     "#);
 }
 
@@ -563,7 +546,7 @@ fn odd_names_do_not_break_mermaid() {
         n0 --> n4
         n0 --> n5
         n0 --> n1
-        n2 --> n2
+        n2 -->|"↺"| n2
         n3 -->|"a == #34;b#34; #38;#38; #96;c#96; #60; 3 #124;#124; d[0] #62; { 4 }#59; e#35;35#59; #60;script#62;alert(1)#60;/script#62;"| finish
         n3 -->|"größer als alles, was in eine Zeile von achtzig Zeichen passt, und noch mehr"| n4
         n3 -->|"not only the label is too long for a line"| n5

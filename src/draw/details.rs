@@ -1,0 +1,64 @@
+//! What a drawing shows that only the workflow knows: agents, purposes, `parallel`s.
+
+use std::collections::BTreeMap;
+
+use super::{Drawing, groups};
+use crate::{
+    id::NodeName,
+    workflow::{NodeDefinition, NodeKind, Workflow},
+};
+
+/// What a workflow says beyond its graph. Collected before the workflow becomes a graph.
+#[derive(Clone, Debug, Default)]
+pub struct Details {
+    about: Option<String>,
+    nodes: BTreeMap<NodeName, NodeDetails>,
+    groups: BTreeMap<NodeName, Vec<NodeName>>,
+}
+
+#[derive(Clone, Debug)]
+struct NodeDetails {
+    detail: Option<String>,
+    about: Option<String>,
+}
+
+impl Details {
+    /// Collects them.
+    pub fn of(workflow: &Workflow) -> Self {
+        let nodes = workflow.nodes.iter().map(|(name, it)| (name.clone(), NodeDetails::of(it)));
+        Self {
+            about: workflow.about.clone(),
+            nodes: nodes.collect(),
+            groups: workflow.groups.clone(),
+        }
+    }
+}
+
+impl NodeDetails {
+    fn of(definition: &NodeDefinition) -> Self {
+        // Most kinds say it all; of these it matters who or what stands behind them.
+        let detail = match &definition.kind {
+            NodeKind::Agent(agent) => Some(agent.agent.clone()),
+            NodeKind::Map(map) => Some(format!("over {}", map.over.source())),
+            NodeKind::Custom(name) => Some(name.clone()),
+            _ => None,
+        };
+        Self { detail, about: definition.about.clone() }
+    }
+}
+
+impl Drawing {
+    /// Adds what the workflow says beyond its graph.
+    #[must_use]
+    pub fn with_details(mut self, details: &Details) -> Self {
+        self.about.clone_from(&details.about);
+        for node in &mut self.nodes {
+            if let Some(NodeDetails { detail, about }) = details.nodes.get(&node.name) {
+                node.detail.clone_from(detail);
+                node.about.clone_from(about);
+            }
+        }
+        self.groups = groups::groups(&self.nodes, &details.groups);
+        self
+    }
+}

@@ -1,0 +1,171 @@
+//! The lines of a picture: arrows of one kind between the same two places are one line.
+
+use super::{Arrow, Drawing, DrawnNode};
+use crate::{graph::Target, id::NodeName};
+
+/// The most characters of a label that are shown beside a line.
+const LABEL_LENGTH_MAX: usize = 44;
+
+/// The most labels that are shown beside a line.
+const LABELS_MAX: usize = 4;
+
+/// An end of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    Start,
+    /// The node at this place of the drawing.
+    Node(usize),
+    End,
+    Fail,
+}
+
+/// A line of a picture.
+#[derive(Clone, Debug)]
+pub(super) struct DrawnEdge {
+    pub(super) from: Place,
+    pub(super) to: Place,
+    pub(super) is_dashed: bool,
+    pub(super) is_back: bool,
+    /// The words beside it, one line each, and in full.
+    pub(super) labels: Vec<String>,
+    /// What bounds its loop.
+    pub(super) bound: Option<String>,
+    pub(super) taken: Option<u64>,
+}
+
+/// The lines of a drawing, in the order of its arrows.
+pub(super) fn edges(drawing: &Drawing) -> Vec<DrawnEdge> {
+    let mut edges: Vec<DrawnEdge> = Vec::new();
+    for arrow in drawing.shown_arrows() {
+        let Some(edge) = DrawnEdge::of(drawing, &arrow) else { continue };
+        let key = |it: &DrawnEdge| (it.from, it.to, it.is_dashed);
+        match edges.iter_mut().find(|it| key(it) == key(&edge)) {
+            Some(same) => same.merge(edge),
+            None => edges.push(edge),
+        }
+    }
+    edges
+}
+
+impl Place {
+    fn of(drawing: &Drawing, name: &NodeName) -> Option<Self> {
+        drawing.nodes.iter().position(|it| it.name == *name).map(Self::Node)
+    }
+}
+
+impl DrawnEdge {
+    fn of(drawing: &Drawing, arrow: &Arrow) -> Option<Self> {
+        let from = match &arrow.from {
+            Some(name) => Place::of(drawing, name)?,
+            None => Place::Start,
+        };
+        let to = match &arrow.to {
+            Target::Node(name) => Place::of(drawing, name)?,
+            Target::End => Place::End,
+            Target::Fail => Place::Fail,
+        };
+        // The run has one plain arrow out of `start`, which says enough.
+        let label = arrow.label().filter(|_| from != Place::Start || arrow.is_dashed());
+        Some(Self {
+            from,
+            to,
+            is_dashed: arrow.is_dashed(),
+            is_back: arrow.back,
+            labels: label.into_iter().filter(|it| !it.is_empty()).collect(),
+            bound: arrow.bound_words("≤"),
+            taken: arrow.taken,
+        })
+    }
+
+    fn merge(&mut self, other: Self) {
+        for label in other.labels {
+            if !self.labels.contains(&label) {
+                self.labels.push(label);
+            }
+        }
+        // Ways into the same place are told apart only where they differ in kind.
+        self.taken = self.taken.max(other.taken);
+    }
+
+    /// Whether a run is laid over the drawing that did not take it.
+    pub(super) fn is_untaken(&self) -> bool {
+        self.taken == Some(0)
+    }
+
+    /// Whether a run took it.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.is_some_and(|it| it > 0)
+    }
+
+    /// The words beside it, a few short lines: labels, the bound of its loop, how often it was taken.
+    pub(super) fn words(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.labels.iter().map(|it| cut(it)).collect();
+        if lines.len() > LABELS_MAX {
+            let more = lines.len() - (LABELS_MAX - 1);
+            lines.truncate(LABELS_MAX - 1);
+            lines.push(format!("and {more} more"));
+        }
+        self.marked(lines)
+    }
+
+    /// The same with every label as it is.
+    pub(super) fn words_in_full(&self) -> Vec<String> {
+        self.marked(self.labels.clone())
+    }
+
+    fn marked(&self, mut lines: Vec<String>) -> Vec<String> {
+        let mut marks = Vec::new();
+        if self.is_back {
+            marks.push("↺".to_owned());
+            marks.extend(self.bound.clone());
+        }
+        marks.extend(self.taken.filter(|it| *it > 0).map(|it| format!("×{it}")));
+        if !marks.is_empty() {
+            let marks = marks.join(" ");
+            match lines.last_mut().filter(|it| width(it) + width(&marks) < LABEL_LENGTH_MAX) {
+                Some(last) => last.extend([" ", &marks]),
+                None => lines.push(marks),
+            }
+        }
+        lines
+    }
+}
+
+/// The lines of text in the box of a node: its name and bound, what it does, what a run did there.
+pub(super) fn node_lines(drawing: &Drawing, node: &DrawnNode) -> Vec<String> {
+    let bound = node.max_visits.map_or_else(String::new, |it| format!(" ≤{it}"));
+    let mut lines = vec![format!("{}{bound}", node.name), cut(&node.kind_words())];
+    lines.extend(node.condition_words().iter().map(|it| cut(it)));
+    match &node.visits {
+        Some(visits) => lines.push(visits.words()),
+        None if drawing.is_unreached(node) => lines.push("not reached".to_owned()),
+        None => (),
+    }
+    lines
+}
+
+/// The columns of a text in a font whose characters are equally wide.
+pub(super) fn width(text: &str) -> usize {
+    // From the Korean alphabet on, most characters take two.
+    text.chars().map(|it| if it >= '\u{1100}' && !is_sign(it) { 2 } else { 1 }).sum()
+}
+
+/// Arrows, dashes and the like, which stand far behind the letters and are narrow.
+fn is_sign(character: char) -> bool {
+    ('\u{2000}'..'\u{2e80}').contains(&character)
+}
+
+fn cut(text: &str) -> String {
+    if width(text) <= LABEL_LENGTH_MAX {
+        return text.to_owned();
+    }
+    let mut room = LABEL_LENGTH_MAX - 1;
+    let fits = |it: &char| {
+        let columns = width(it.encode_utf8(&mut [0; 4]));
+        let has_room = columns <= room;
+        room = room.saturating_sub(columns);
+        has_room
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    format!("{}…", kept.trim_end())
+}

@@ -1,0 +1,165 @@
+//! Which ways a run took: its hops, followed from step to step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Between, Kind};
+use crate::{
+    checkpoint::{Outcome, SavedRun, TaskRecord},
+    draw::{Arrow, Drawing, Reason},
+    graph::{Hop, Target, Via},
+    id::{NodeName, Step},
+};
+
+/// What is known of a run at the beginning of a step.
+#[derive(Debug)]
+pub(super) struct Replay<'a> {
+    drawing: &'a Drawing,
+    /// How often each node has run since its count was last reset.
+    visits: BTreeMap<NodeName, u32>,
+    /// For each node that waits, who has arrived.
+    joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    taken: BTreeMap<Between, u64>,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(drawing: &'a Drawing) -> Self {
+        Self { drawing, visits: BTreeMap::new(), joins: BTreeMap::new(), taken: BTreeMap::new() }
+    }
+
+    /// How often each way was taken.
+    pub(super) fn follow(
+        mut self,
+        saved: &SavedRun,
+        records: &[TaskRecord],
+    ) -> BTreeMap<Between, u64> {
+        let mut steps: BTreeMap<Step, Vec<&TaskRecord>> = BTreeMap::new();
+        for record in records {
+            steps.entry(record.task.step).or_default().push(record);
+        }
+        let next = saved.position.step.next();
+        let waiting = saved.position.frontier.iter().map(|it| it.node.clone());
+        let waiting: BTreeSet<NodeName> = waiting.collect();
+        let running = |step: Step| -> BTreeSet<NodeName> {
+            if step == next {
+                return waiting.clone();
+            }
+            steps.get(&step).into_iter().flatten().map(|it| it.node.clone()).collect()
+        };
+
+        for node in running(Step::default().next()) {
+            self.take(None, Target::Node(node), Kind::Start);
+        }
+        for (step, records) in &steps {
+            self.visit(running(*step));
+            let reached = self.step(records);
+            // What runs and was not led to: the run was sent there by a limit.
+            let limited = running(step.next());
+            let mut stray = limited.difference(&reached);
+            if let (Some(node), None, 1) = (stray.next(), stray.next(), limited.len())
+                && self.is_limit(node)
+            {
+                self.take(None, Target::Node(node.clone()), Kind::Exhausted);
+            }
+        }
+        let by_limit = saved.position.frontier.iter().any(|it| matches!(it.via, Via::Limit { .. }));
+        if by_limit && !self.taken.keys().any(|it| it.0.is_none() && it.2 == Kind::Exhausted) {
+            for node in waiting {
+                self.take(None, Target::Node(node), Kind::Exhausted);
+            }
+        }
+        self.taken
+    }
+
+    fn visit(&mut self, running: BTreeSet<NodeName>) {
+        for node in running {
+            *self.visits.entry(node).or_default() += 1;
+        }
+    }
+
+    /// Follows what the tasks of a step lead to; gives back the nodes that may run then.
+    fn step(&mut self, records: &[&TaskRecord]) -> BTreeSet<NodeName> {
+        let settled = records.iter().filter(|it| it.outcome.is_final());
+        for record in settled.clone() {
+            if matches!(record.outcome, Outcome::Finished { .. }) {
+                let node = self.drawing.nodes.iter().find(|it| it.name == record.node);
+                for reset in node.into_iter().flat_map(|it| &it.resets) {
+                    self.visits.remove(reset);
+                }
+            }
+        }
+        let mut reached = BTreeSet::new();
+        let mut arrived = BTreeSet::new();
+        for record in settled {
+            let (hops, kind) = match &record.outcome {
+                Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } => {
+                    (hops, Kind::Onward)
+                }
+                Outcome::Caught { hops, .. } => (hops, Kind::Caught),
+                Outcome::Failed { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => {
+                    continue;
+                }
+            };
+            for hop in hops {
+                self.take(Some(&record.node), hop.target(), kind);
+                match hop {
+                    Hop::To(Target::Node(to)) => reached.extend(self.within_bound(to)),
+                    Hop::Dispatch(dispatch) => reached.extend(self.within_bound(&dispatch.node)),
+                    Hop::Join(to) => {
+                        let waiting = self.joins.entry(to.clone()).or_default();
+                        waiting.insert(record.node.clone());
+                        arrived.insert(to.clone());
+                    }
+                    Hop::To(Target::End | Target::Fail) => (),
+                }
+            }
+        }
+        for to in arrived {
+            if self.joins.get(&to).is_some_and(|it| it.len() == self.awaited_by(&to)) {
+                self.joins.remove(&to);
+                reached.extend(self.within_bound(&to));
+            }
+        }
+        reached
+    }
+
+    /// Follows `exhausted` from a node whose bound is used up to one that may still run.
+    fn within_bound(&mut self, name: &NodeName) -> Option<NodeName> {
+        let mut name = name.clone();
+        // No way of used-up bounds is longer than there are nodes.
+        for _ in 0..=self.drawing.nodes.len() {
+            let node = self.drawing.nodes.iter().find(|it| it.name == name)?;
+            let visits = self.visits.get(&name).copied().unwrap_or(0);
+            if node.max_visits.is_none_or(|max| visits < max) {
+                return Some(name);
+            }
+            let is_exit =
+                |it: &&Arrow| it.from.as_ref() == Some(&name) && it.reason == Reason::Exhausted;
+            let exit = self.drawing.arrows.iter().find(is_exit)?.to.clone();
+            self.take(Some(&name), exit.clone(), Kind::Exhausted);
+            name = exit.node()?.clone();
+        }
+        None
+    }
+
+    /// How many nodes a node waits for.
+    fn awaited_by(&self, name: &NodeName) -> usize {
+        let joins = self.drawing.arrows.iter().filter(|it| it.to.node() == Some(name));
+        let awaited = joins.filter_map(|it| match &it.reason {
+            Reason::Join(all) => Some(all.len()),
+            _ => None,
+        });
+        awaited.max().unwrap_or(usize::MAX)
+    }
+
+    /// Whether a limit of the run leads to this node.
+    fn is_limit(&self, node: &NodeName) -> bool {
+        let leads_here = |it: &Arrow| {
+            it.from.is_none() && it.reason == Reason::Exhausted && it.to.node() == Some(node)
+        };
+        self.drawing.arrows.iter().any(leads_here)
+    }
+
+    fn take(&mut self, from: Option<&NodeName>, to: Target, kind: Kind) {
+        *self.taken.entry((from.cloned(), to, kind)).or_default() += 1;
+    }
+}

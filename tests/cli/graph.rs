@@ -1,0 +1,130 @@
+//! `graphrun graph`: five forms of a workflow, and runs laid over them.
+
+use serde_json::{Value, json};
+
+use super::program::{Place, workflow};
+
+/// The edges of a drawing that a run took, as `from to times`.
+fn taken(drawing: &Value) -> Vec<String> {
+    let edges = drawing["edges"].as_array().unwrap().iter();
+    let taken = edges.filter(|it| it["taken"].as_u64().unwrap() > 0);
+    let text = |it: &Value| it.as_str().unwrap_or("start").to_owned();
+    taken.map(|it| format!("{} {} {}", text(&it["from"]), text(&it["to"]), it["taken"])).collect()
+}
+
+fn node<'a>(drawing: &'a Value, name: &str) -> &'a Value {
+    drawing["nodes"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap()
+}
+
+#[test]
+fn a_workflow_is_drawn_in_five_forms_and_leaves_nothing() {
+    let place = Place::new();
+    let path = workflow("everything");
+    for (format, start) in [
+        ("ascii", "everything\n├─ start"),
+        ("mermaid", "---\ntitle: \"everything\"\n---\nflowchart TD\n"),
+        ("dot", "digraph \"everything\" {\n"),
+        ("svg", "<svg xmlns=\"http://www.w3.org/2000/svg\""),
+        ("json", "{\n  \"v\": 1,\n  \"workflow\": \"everything\""),
+    ] {
+        let ended = place.run(["graph", &path, "--format", format]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended}");
+        assert!(ended.stdout.starts_with(start), "{ended}");
+        assert!(ended.stdout.ends_with('\n') && !ended.stdout.ends_with("\n\n"), "{format}");
+    }
+    let as_output = place.run(["graph", &path, "--output", "json"]).stdout;
+    assert_eq!(as_output, place.run(["graph", &path, "--format", "json"]).stdout);
+    let both = place.run(["graph", &path, "--output", "json", "--format", "svg"]);
+    assert!(both.code == 2 && both.stderr.contains("two different things"), "{both}");
+    assert!(place.is_empty());
+}
+
+#[test]
+fn a_run_is_laid_over_the_drawing_where_it_waits_and_when_it_is_done() {
+    let place = Place::new();
+    let path = workflow("everything");
+    let args = ["execute", &path, "-i", "brief=x", "-i", "verdict=rework", "--output", "json"];
+    let asked = place.run(args);
+    assert_eq!(asked.code, 3, "{asked}");
+    let name = asked.json()["name"].as_str().unwrap().to_owned();
+    let draw = |format| place.run(["graph", &path, "--run", &name, "--format", format]);
+
+    let drawing = draw("json").json();
+    let way = ["start plan 1", "plan left 1", "plan right 1", "left work 1", "right work 1"];
+    let rounds = ["work check 2", "check work 2", "work help 1"];
+    assert_eq!(taken(&drawing), [&way[..], &rounds].concat());
+    let visits = json!({"steps": 2, "tasks": 2, "attempts": 2, "failures": 0, "skipped": 0,
+        "standing": null});
+    assert_eq!(node(&drawing, "check")["visits"], visits);
+    assert_eq!(node(&drawing, "help")["visits"]["standing"], "waiting");
+    assert_eq!(node(&drawing, "done")["visits"], Value::Null);
+    assert_eq!(drawing["run"]["status"], "paused");
+    let listing = draw("ascii").stdout.replace(&name, "NAME");
+    insta::assert_snapshot!(listing, @r#"
+    everything
+    NAME: paused after 6 steps: waiting for an answer to help
+    ├─ start → plan ×1
+    ├─ limit reached ⇢ give_up
+    └─ any other failure ⇢ give_up
+
+    plan (set, ran once)
+    └─→ left ∥ right ×1
+
+    split: left (set, ran once) ∥ right (set, ran once)
+    └─ together → work ×1
+
+    work (set, ≤2, ran 2 times)
+    ├─ round > 5 && brief != "x" → done
+    ├─ else → check ×2
+    └─ exhausted ⇢ help ×1
+
+    check (set, ran 2 times)
+    ├─ good → done
+    ├─ rework ↺ work (≤2) ×2
+    └─ bad → give_up
+
+    help (ask, ≤1, ran once, waiting)
+    ├─ go_on → done
+    ├─ stop → give_up
+    ├─ exhausted ⇢ give_up
+    └─ catch timeout ⇢ done
+
+    done (set, when brief != "y", after all others, not reached)
+    └─→ end
+
+    give_up (set, not reached)
+    ├─→ fail
+    └─ catch any ⇢ fail
+    "#);
+    for (format, word) in
+        [("mermaid", "class n5 waiting"), ("dot", "penwidth=3"), ("svg", "node waiting")]
+    {
+        assert!(draw(format).stdout.contains(word), "{}", draw(format));
+    }
+
+    let done = place.run(["resume", &name, "--answer", "help=go_on"]);
+    assert_eq!(done.code, 0, "{done}");
+    let drawing = draw("json").json();
+    let end = ["help done 1", "done end 1"];
+    // Ways that are taken when a bound is used up come after all others.
+    assert_eq!(taken(&drawing), [&way[..], &rounds[..2], &end, &rounds[2..]].concat());
+    assert_eq!(node(&drawing, "help")["visits"]["standing"], Value::Null);
+    assert_eq!(node(&drawing, "give_up")["visits"], Value::Null);
+}
+
+#[test]
+fn a_run_of_another_workflow_is_refused_and_an_unknown_one_is_not_found() {
+    let place = Place::new();
+    let unknown = place.run(["graph", &workflow("two_steps"), "--run", "calm-otter"]);
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (6, ""), "{unknown}");
+    assert!(place.is_empty());
+    let name = place.execute("two_steps");
+    let other = place.run(["graph", &workflow("everything"), "--run", &name]);
+    assert_eq!((other.code, other.stdout.as_str()), (2, ""));
+    let said = other.stderr.replace(&name, "NAME");
+    insta::assert_snapshot!(said, @r"
+    error: run `NAME` is one of the workflow `two_steps`, and this is `everything`
+    help: name the workflow that the run was of
+    ");
+    assert_eq!(place.run(["graph", &workflow("two_steps"), "--run", &name]).code, 0);
+}

@@ -1,0 +1,333 @@
+//! Runs laid over drawings. What the engine told each node about the way to it is the measure.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use graphrun::{
+    checkpoint::{Checkpointer, RunInfo},
+    compile::compile,
+    draw::{Charset, Drawing, Reason, Standing},
+    engine::{Engine, Stop},
+    event::EventSink,
+    graph::{
+        Backoff, Command, Dispatch, Goto, GraphBuilder, Hop, Limits, Node, NodeContext, NodeError,
+        Policies, Via,
+    },
+    id::NodeName,
+    state::Update,
+    storage::MemoryStorage,
+};
+use serde_json::Value;
+
+use super::{bounded, builder, target};
+
+/// By which ways a run came to its nodes, as the engine told them.
+type Told = Arc<Mutex<BTreeMap<(String, &'static str, String), u64>>>;
+
+/// What a node does at its nth run, from one.
+type Work = fn(u32) -> Result<Command, NodeError>;
+
+/// A node that notes by which way the run came to it.
+struct Noting {
+    told: Told,
+    runs: Mutex<u32>,
+    work: Work,
+}
+
+#[async_trait]
+impl Node for Noting {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        if ctx.attempt == 1 {
+            let (from, how) = match &ctx.via {
+                Via::Start => (String::new(), "start"),
+                Via::Then { node } => (node.to_string(), "then"),
+                Via::Exhausted { node, .. } => (node.to_string(), "exhausted"),
+                Via::Caught { node, .. } => (node.to_string(), "caught"),
+                Via::Limit { .. } => (String::new(), "limit"),
+            };
+            let key = (from, how, ctx.node.to_string());
+            *self.told.lock().unwrap().entry(key).or_default() += 1;
+        }
+        let run = {
+            let mut runs = self.runs.lock().unwrap();
+            *runs += 1;
+            *runs
+        };
+        (self.work)(run)
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the shape of every work")]
+fn goes_on(_: u32) -> Result<Command, NodeError> {
+    Ok(Command::default())
+}
+
+fn goto(names: &[&str]) -> Command {
+    let hops = names.iter().map(|it| Hop::To(target(it))).collect();
+    Command { update: Update::default(), goto: Goto::Instead(hops) }
+}
+
+/// Runs a graph of nodes that do these things, and lays the run over its drawing.
+async fn ran(
+    make: impl FnOnce(GraphBuilder, &dyn Fn(Work) -> Noting) -> GraphBuilder,
+) -> (Drawing, BTreeMap<(String, &'static str, String), u64>) {
+    let told = Told::default();
+    let node = |work| Noting { told: Arc::clone(&told), runs: Mutex::default(), work };
+    let parts = make(builder("ran"), &node).build();
+    let (graph, _) = compile(parts).unwrap_or_else(|it| panic!("{it}"));
+    let drawing = Drawing::of(graph.graph());
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let info = RunInfo { name: "calm-otter".into(), ..RunInfo::new("ran") };
+    let id = info.id.clone();
+    let stop = Stop::default();
+    engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    let saved = storage.load(&id).await.unwrap();
+    let records = storage.records(&id).await.unwrap();
+    let told = told.lock().unwrap().clone();
+    (drawing.with_run(&saved, &records), told)
+}
+
+/// How often the drawing says that an arrow was taken.
+fn taken(drawing: &Drawing, from: &str, is_wanted: impl Fn(&Reason) -> bool, to: &str) -> u64 {
+    let fits = |it: &&graphrun::draw::Arrow| {
+        it.from.as_ref().map_or("", NodeName::as_str) == from
+            && it.to == target(to)
+            && is_wanted(&it.reason)
+    };
+    drawing.arrows.iter().find(fits).unwrap().taken.unwrap()
+}
+
+fn visits(drawing: &Drawing, name: &str) -> Option<graphrun::draw::Visits> {
+    drawing.nodes.iter().find(|it| it.name.as_str() == name).unwrap().visits
+}
+
+const ROUND: fn(u32) -> Result<Command, NodeError> = |run| match run {
+    1..=5 => Ok(goto(&["write"])),
+    _ => Ok(goto(&["end"])),
+};
+
+#[tokio::test]
+async fn used_up_bounds_are_ways_that_were_taken_and_resets_buy_new_rounds() {
+    let (drawing, told) = ran(|graph, node| {
+        graph
+            .node_with("write", node(goes_on), bounded(2, "boss"))
+            .node("test", node(ROUND))
+            .node_with(
+                "boss",
+                node(goes_on),
+                Policies {
+                    resets: vec![NodeName::parse("write").unwrap()],
+                    ..bounded(2, "give_up")
+                },
+            )
+            .node("give_up", node(goes_on))
+            .entry("write")
+            .then("write", "test")
+            .may_go("test", ["write", "end"])
+            .then("boss", "write")
+            .then("give_up", "end")
+    })
+    .await;
+    // write test write test (boss) write test write test (boss) write test write, test ends.
+    let exhausted = |it: &Reason| *it == Reason::Exhausted;
+    let onward = |it: &Reason| !exhausted(it);
+    let engine = |from: &str, how, to: &str| {
+        told.get(&(from.to_owned(), how, to.to_owned())).copied().unwrap_or(0)
+    };
+    assert_eq!(engine("write", "exhausted", "boss"), 2);
+    assert_eq!(taken(&drawing, "write", exhausted, "boss"), 2);
+    assert_eq!(taken(&drawing, "boss", onward, "write"), engine("boss", "then", "write"));
+    assert_eq!(taken(&drawing, "write", onward, "test"), 6);
+    assert_eq!(taken(&drawing, "test", onward, "write"), 5);
+    assert_eq!(taken(&drawing, "test", onward, "end"), 1);
+    assert_eq!(taken(&drawing, "boss", exhausted, "give_up"), 0);
+    assert_eq!(visits(&drawing, "write").map(|it| it.steps), Some(6));
+    assert_eq!(visits(&drawing, "give_up"), None);
+    insta::assert_snapshot!(drawing.to_listing(Charset::Unicode));
+}
+
+#[tokio::test]
+async fn a_join_that_is_used_up_and_a_limit_are_ways_that_were_taken() {
+    let (drawing, told) = ran(|graph, node| {
+        graph
+            .node("a", node(goes_on))
+            .node("b", node(goes_on))
+            .node_with("both", node(goes_on), bounded(1, "more"))
+            .node_with("more", node(goes_on), bounded(9, "end"))
+            .node("flush", node(goes_on))
+            .entry("a")
+            .entry("b")
+            .join(["a", "b"], "both")
+            .then("both", "a")
+            .then("both", "b")
+            .then("more", "a")
+            .then("more", "b")
+            .then("flush", "end")
+            .limits(Limits { steps: 6, exhausted: Some(target("flush")), ..Limits::default() })
+    })
+    .await;
+    // a∥b both a∥b (more) a∥b (more), and then the limit.
+    assert_eq!(told[&("both".to_owned(), "exhausted", "more".to_owned())], 2);
+    assert_eq!(told[&(String::new(), "limit", "flush".to_owned())], 1);
+    let exhausted = |it: &Reason| *it == Reason::Exhausted;
+    assert_eq!(taken(&drawing, "both", exhausted, "more"), 2);
+    assert_eq!(taken(&drawing, "", exhausted, "flush"), 1);
+    let join = |it: &Reason| matches!(it, Reason::Join(_));
+    assert_eq!((taken(&drawing, "a", join, "both"), taken(&drawing, "b", join, "both")), (3, 3));
+}
+
+#[tokio::test]
+async fn attempts_failures_dispatched_tasks_and_caught_failures_are_counted() {
+    let flaky: Work = |run| match run {
+        1 | 2 => Err(NodeError::transient("not yet")),
+        _ => {
+            let hop = |n: u64| {
+                let node = NodeName::parse("item").unwrap();
+                Hop::Dispatch(Dispatch { node, input: Value::from(n) })
+            };
+            let goto = Goto::Instead((0..3).map(hop).collect());
+            Ok(Command { update: Update::default(), goto })
+        }
+    };
+    let fails: Work = |run| if run == 2 { Err(NodeError::permanent("no")) } else { goes_on(run) };
+    let (drawing, told) = ran(|graph, node| {
+        let retry = Backoff {
+            attempts_max: 3,
+            initial: std::time::Duration::ZERO,
+            max: std::time::Duration::ZERO,
+        };
+        let catch = vec![graphrun::graph::Catch { kind: None, to: target("mend") }];
+        graph
+            .node_with("flaky", node(flaky), Policies { retry, ..Policies::default() })
+            .node_with("item", node(fails), Policies { catch, ..Policies::default() })
+            .node("mend", node(goes_on))
+            .entry("flaky")
+            .may_go("flaky", ["item"])
+            .then("item", "end")
+            .then("mend", "end")
+    })
+    .await;
+    let flaky = visits(&drawing, "flaky").unwrap();
+    assert_eq!((flaky.steps, flaky.tasks, flaky.attempts, flaky.failures), (1, 1, 3, 2));
+    let item = visits(&drawing, "item").unwrap();
+    assert_eq!((item.steps, item.tasks, item.attempts, item.failures), (1, 3, 3, 1));
+    assert_eq!(told[&("item".to_owned(), "caught", "mend".to_owned())], 1);
+    assert_eq!(taken(&drawing, "item", |it| matches!(it, Reason::Catch(_)), "mend"), 1);
+    assert_eq!(taken(&drawing, "item", |it| *it == Reason::Always, "end"), 2);
+    assert_eq!(taken(&drawing, "flaky", |it| *it == Reason::Goto, "item"), 3);
+}
+
+#[tokio::test]
+async fn what_was_skipped_did_not_run_and_the_run_went_on_all_the_same() {
+    let (drawing, told) = ran(|graph, node| {
+        graph
+            .node("a", node(goes_on))
+            .node("b", node(goes_on))
+            .node("c", node(goes_on))
+            .entry("a")
+            .then("a", "b")
+            .then("b", "c")
+            .then("c", "end")
+            .when("b", "it matters", |_: &Value| false)
+    })
+    .await;
+    assert!(!told.keys().any(|(_, _, node)| node == "b"), "{told:?}");
+    let skipped = visits(&drawing, "b").unwrap();
+    assert_eq!((skipped.steps, skipped.tasks, skipped.skipped), (0, 0, 1));
+    assert!(drawing.to_mermaid().contains("class n1 unreached"), "{}", drawing.to_mermaid());
+    assert_eq!(taken(&drawing, "b", |it| *it == Reason::Always, "c"), 1);
+    insta::assert_snapshot!(drawing.to_listing(Charset::Unicode), @r"
+    ran
+    calm-otter: done after 3 steps
+    └─ start → a ×1
+
+    a (node, ran once)
+    └─→ b ×1
+
+    b (node, when it matters, skipped once)
+    └─→ c ×1
+
+    c (node, ran once)
+    └─→ end ×1
+    ");
+}
+
+#[tokio::test]
+async fn where_a_run_failed_is_where_it_stands() {
+    let fails: Work = |_| Err(NodeError::permanent("no"));
+    let (drawing, _) = ran(|graph, node| {
+        graph
+            .node("a", node(goes_on))
+            .node("b", node(fails))
+            .node("c", node(goes_on))
+            .entry("a")
+            .then("a", "b")
+            .then("b", "c")
+            .then("c", "end")
+    })
+    .await;
+    assert_eq!(visits(&drawing, "b").unwrap().standing, Some(Standing::Failed));
+    assert_eq!((visits(&drawing, "a").unwrap().standing, visits(&drawing, "c")), (None, None));
+    insta::assert_snapshot!(drawing.to_listing(Charset::Unicode), @r"
+    ran
+    calm-otter: failed after 1 step: `b` failed: no
+    └─ start → a ×1
+
+    a (node, ran once)
+    └─→ b ×1
+
+    b (node, ran once, 1 failed, failed)
+    └─→ c
+
+    c (node, not reached)
+    └─→ end
+    ");
+    for (text, words) in [
+        (drawing.to_mermaid(), ["class n1 failed", "class n2 unreached"]),
+        (drawing.to_dot(), ["penwidth=3", "not reached"]),
+        (drawing.to_svg(), ["class=\"node failed\"", "class=\"node unreached\""]),
+    ] {
+        assert!(words.iter().all(|it| text.contains(it)), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_changed_workflow_has_no_more_is_said_and_not_drawn() {
+    let storage = Arc::new(MemoryStorage::default());
+    let told = Told::default();
+    let node = || Noting { told: Arc::clone(&told), runs: Mutex::default(), work: goes_on };
+    let old = builder("ran")
+        .node("a", node())
+        .node("gone", node())
+        .entry("a")
+        .then("a", "gone")
+        .then("gone", "end");
+    let (graph, _) = compile(old.build()).unwrap();
+    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let info = RunInfo::new("ran");
+    let id = info.id.clone();
+    let stop = Stop::default();
+    engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+
+    let (new, _) = builder("ran").node("a", node()).entry("a").then("a", "end").build();
+    let saved = storage.load(&id).await.unwrap();
+    let records = storage.records(&id).await.unwrap();
+    let drawing = Drawing::of(&new).with_run(&saved, &records);
+    let run = drawing.run.as_ref().unwrap();
+    assert_eq!(
+        run.notes,
+        [
+            "the run came to `gone`, which is not here",
+            "the run went from `a` to `gone`, and no way leads there now",
+            "the run went from `gone` to `end`, and no way leads there now",
+        ]
+    );
+    assert_eq!(taken(&drawing, "a", |it| *it == Reason::Always, "end"), 0);
+    for text in [drawing.to_listing(Charset::Unicode), drawing.to_svg()] {
+        assert!(text.contains("note: the run came to `gone`"), "{text}");
+    }
+}
