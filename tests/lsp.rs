@@ -10,6 +10,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use graphrun::diagnostic::CODES;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -341,10 +342,13 @@ fn findings_are_those_of_validate() {
     files.retain(|it| it.extension().is_some_and(|it| it == "yaml"));
     files.sort();
     assert!(files.len() > 40, "only {} files", files.len());
+    // The examples of the codes show what is found only once a graph is compiled.
+    let mut editor = Editor::start();
+    files.extend(CODES.iter().map(|it| editor.write(&format!("{}.yaml", it.as_str()), it.wrong())));
     let mut validate = Command::new(env!("CARGO_BIN_EXE_graphrun"));
     let output = validate.args(["validate", "--output", "json"]).args(&files).output().unwrap();
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let mut editor = Editor::start();
+    let mut codes = BTreeSet::new();
     for file in &files {
         let uri = uri_of(file);
         // Whether a document is a workflow is seen by these.
@@ -372,8 +376,11 @@ fn findings_are_those_of_validate() {
         found.sort();
         expected.sort();
         assert_eq!(found, expected, "{}", file.display());
+        codes.extend(found.into_iter().map(|(code, _)| code));
         editor.close(&uri);
     }
+    let compiled = ["GR030", "GR031", "GR032", "GR033"];
+    assert!(compiled.iter().all(|it| codes.contains(*it)), "{codes:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use graphrun::{
+    diagnostic::CODES,
     event::{self, Event, Report, Spent, Stamped, Status},
     id::{NodeName, RunId, Step, TaskId},
     llm::Usage,
@@ -72,6 +73,16 @@ fn what_loads_fits_the_schema() {
     for path in workflows() {
         let problems = problems(&validator, &read(&path));
         assert!(problems.is_empty(), "{}: {problems:#?}", path.display());
+    }
+}
+
+#[test]
+fn the_right_examples_of_every_code_fit_the_schema() {
+    let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
+    for code in CODES {
+        let example = to_json(&Yaml::load_from_str(code.right()).unwrap()[0]);
+        let problems = problems(&validator, &example);
+        assert!(problems.is_empty(), "{}: {problems:#?}", code.as_str());
     }
 }
 
