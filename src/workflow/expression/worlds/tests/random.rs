@@ -78,6 +78,25 @@ fn conditions() -> impl Strategy<Value = String> {
     })
 }
 
+/// Cases of one field each, which are often complete or dead.
+fn cases() -> impl Strategy<Value = Vec<String>> {
+    let scores = ["<", "<=", "==", ">=", ">", "!="]
+        .map(|it| ["0.5", "1", "2"].map(|to| format!("score {it} {to}")))
+        .concat();
+    let attempts = ["<", "==", ">"]
+        .map(|it| ["0", "1", "1.5", "3"].map(|to| format!("attempts {it} {to}")))
+        .concat();
+    let kinds = ["kind == 'a'", "kind == 'b'", "kind != ''", "kind in ['', 'b']", "kind == ''"];
+    let kinds = kinds.map(str::to_owned).to_vec();
+    let of = |leaves: Vec<String>| prop::collection::vec(prop::sample::select(leaves), 2..6);
+    prop_oneof![
+        3 => prop::collection::vec(conditions(), 1..5),
+        1 => of(scores),
+        1 => of(attempts),
+        1 => of(kinds),
+    ]
+}
+
 /// The fields of a state; null is one that is not there.
 fn fields() -> impl Strategy<Value = Map<String, Value>> {
     let one_of = |values: Value| prop::sample::select(values.as_array().unwrap().clone());
@@ -86,9 +105,9 @@ fn fields() -> impl Strategy<Value = Map<String, Value>> {
         ("before", json!(["minor", "major", "fatal"])),
         ("passed", json!([true, false])),
         ("urgent", json!([true, false])),
-        ("attempts", json!([0, 1, 2, 3, 1.0, -4])),
+        ("attempts", json!([0, 1, 2, 3, 5, 1.0, -4])),
         ("limit", json!([0, 1, 2, 3, 1e300])),
-        ("score", json!([0, 0.5, 0.7, 1, 2, -0.0])),
+        ("score", json!([0, 0.5, 0.7, 1, 1.5, 2, 3, -0.0])),
         ("kind", json!(["a", "b", "", "c"])),
         ("note", json!([null, "a", "b"])),
         ("bonus", json!([null, 1, 2, 3])),
@@ -185,7 +204,7 @@ proptest! {
 
     #[test]
     fn no_state_contradicts_what_is_said(
-        sources in prop::collection::vec(conditions(), 1..5),
+        sources in cases(),
         states in prop::collection::vec((fields(), 0_u32..4), 40),
     ) {
         let schema = schema();
@@ -221,7 +240,7 @@ proptest! {
 
     #[test]
     fn an_example_of_a_state_without_a_case_has_none(
-        sources in prop::collection::vec(conditions(), 1..4),
+        sources in cases(),
         fields in fields(),
         visits in 0_u32..4,
     ) {
