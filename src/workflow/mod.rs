@@ -20,6 +20,7 @@ mod reader;
 mod registry;
 mod report;
 mod route;
+mod secrets;
 mod sections;
 mod shape;
 mod source;

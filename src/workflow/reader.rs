@@ -218,14 +218,7 @@ impl<'a> Reader<'a> {
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, range: Range<usize>) -> Yaml {
-        if let Some(kind) = secret_in(text) {
-            let message = format!("this looks like {kind}, written into the file");
-            self.report.push(
-                Diagnostic::error("GR047", message)
-                    .at(self.report.place(&range), "a secret")
-                    .help("take it out and revoke it; keys are read from the environment"),
-            );
-        }
+        self.report.refuse_secret(text, &range);
         let plain = style == ScalarStyle::Plain;
         if plain && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
             return Yaml { range, data: Data::Null };
@@ -353,28 +346,4 @@ impl<'a> Reader<'a> {
         self.report.push(Diagnostic::error("GR001", message).at(self.report.place(range), "here"));
         Err(Hopeless)
     }
-}
-
-/// The kind of secret that a text looks like, by the marks providers put on their keys.
-fn secret_in(text: &str) -> Option<&'static str> {
-    const MARKS: &[(&str, usize, &str)] = &[
-        ("sk-", 20, "an API key"),
-        ("AKIA", 16, "an AWS access key"),
-        ("AIza", 30, "a Google API key"),
-        ("ghp_", 30, "a GitHub token"),
-        ("github_pat_", 30, "a GitHub token"),
-        ("xoxb-", 20, "a Slack token"),
-        ("hf_", 30, "a Hugging Face token"),
-    ];
-    if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
-        return Some("a private key");
-    }
-    let word = |it: char| !(it.is_ascii_alphanumeric() || it == '-' || it == '_');
-    text.split(word).find_map(|word| {
-        let digits = word.chars().any(|it| it.is_ascii_digit());
-        let long = |(mark, length, _): &&(&str, usize, &str)| {
-            digits && word.starts_with(mark) && word.len() >= mark.len() + length
-        };
-        MARKS.iter().find(long).map(|(_, _, kind)| *kind)
-    })
 }

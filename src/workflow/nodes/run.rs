@@ -34,6 +34,7 @@ impl Lowering<'_> {
                 self.check_variable(key);
                 let Some(expression) = self.expression(value, &written) else { continue };
                 self.check_variable_type(value, &expression);
+                self.report.refuse_named_secret(&key.text, &value.range, &expression);
                 env.push((key.text.clone(), expression));
             }
         }

@@ -148,6 +148,7 @@ fn read(
     match text {
         Ok(text) => {
             let file = Arc::new(SourceFile { name: name.clone(), text });
+            report.refuse_secret_in(&file.text, |range| Place { file: Arc::clone(&file), range });
             let text = Arc::clone(&file);
             compiled(report, &name, &text.text, Origin::File(file))
         }
