@@ -41,10 +41,22 @@ pub struct Position {
     pub spent: Spent,
     /// The time at work so far.
     pub worked_ms: u64,
+    /// What each node that has limits of its own took so far.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub took: BTreeMap<NodeName, NodeTook>,
     /// The limit that was reached and routed, if one was; it is routed once.
     pub limit: Option<String>,
     /// Why the run is to fail, if a route led to failure.
     pub failure: Option<String>,
+}
+
+/// What all tasks of a node took together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeTook {
+    /// What its models took.
+    pub spent: Spent,
+    /// The time they were at work.
+    pub worked_ms: u64,
 }
 
 /// A node about to run.

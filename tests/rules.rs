@@ -1,5 +1,7 @@
 //! The rules of a super-step, driven by hand: no runtime, no clock, no storage.
 
+#[path = "rules/limits.rs"]
+mod limits;
 #[path = "rules/waiting.rs"]
 mod waiting;
 

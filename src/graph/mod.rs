@@ -22,7 +22,7 @@ pub use self::{
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, NodeError},
     node::{Contract, Node, Read, node_fn},
-    policy::{Backoff, Catch, Defer, Limits, Policies},
+    policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
     route::{Route, RouteError, RouteView, Spread, Way, route_fn},
 };

@@ -14,7 +14,9 @@ pub struct Policies {
     pub timeout: Option<Duration>,
     /// How often the node may run before its count is reset.
     pub max_visits: Option<u32>,
-    /// Where the run goes when that is used up; without it the run fails.
+    /// What all its visits in a run may take together.
+    pub limits: Option<NodeLimits>,
+    /// Where the run goes when one of these is used up; without it the run fails.
     pub exhausted: Option<Target>,
     /// The nodes whose counts start anew when this one finishes.
     pub resets: Vec<NodeName>,
@@ -29,6 +31,17 @@ pub struct Policies {
     pub defer: Option<Defer>,
     /// How many of the tasks that are dispatched to it run at the same time.
     pub width_max: Option<usize>,
+}
+
+/// What all visits of a node in a run may take together. Reached, it is not run again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeLimits {
+    /// Tokens of requests and replies.
+    pub tokens: Option<u64>,
+    /// US dollars, as far as prices are known.
+    pub usd: Option<f64>,
+    /// Time at work, all of its tasks added up.
+    pub time: Option<Duration>,
 }
 
 /// What a node that waits for others lets go first: everything, until nothing else is left to

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     diagnostic::Diagnostic,
-    graph::{Backoff, Catch, Defer, ErrorKind, Policies, Target},
+    graph::{Backoff, Catch, Defer, ErrorKind, NodeLimits, Policies, Target},
     id::NodeName,
 };
 
@@ -18,12 +18,16 @@ pub(super) const ATTEMPTS_MAX: u32 = 20;
 /// The keys of `retry`.
 pub(super) const RETRY_KEYS: &[&str] = &["attempts", "initial", "max"];
 
+/// The keys of the limits of a node.
+pub(super) const NODE_LIMITS_KEYS: &[&str] = &["tokens", "usd", "time"];
+
 /// The keys that every node takes.
 pub(super) const COMMON: &[&str] = &[
     "about",
     "then",
     "max_visits",
     "exhausted",
+    "limits",
     "resets",
     "clears",
     "emits",
@@ -48,7 +52,9 @@ impl Lowering<'_> {
         let max_visits =
             section.get("max_visits").and_then(|it| self.report.count(it, "`max_visits`", 1));
         let exhausted = section.get("exhausted").and_then(|it| self.read_target(it, "`exhausted`"));
-        if let (Some(key), None) = (section.key("exhausted"), section.get("max_visits")) {
+        let limits = section.get("limits").and_then(|it| self.read_node_limits(it));
+        let bounds = section.get("max_visits").or(section.get("limits"));
+        if let (Some(key), None) = (section.key("exhausted"), bounds) {
             let message =
                 format!("`{name}` says where to go when its visits are used up, but not how many");
             let place = self.report.place(&key.range);
@@ -66,6 +72,7 @@ impl Lowering<'_> {
             retry: retry.unwrap_or_else(|| self.defaults.retry.clone()),
             timeout: timeout.or(self.defaults.timeout).filter(|_| !asks),
             max_visits,
+            limits,
             exhausted,
             resets,
             clears: clears.unwrap_or_default(),
@@ -82,6 +89,15 @@ impl Lowering<'_> {
         let condition = self.expression(yaml, &written)?;
         self.check_condition(yaml, &condition);
         Some(condition)
+    }
+
+    fn read_node_limits(&mut self, yaml: &Yaml) -> Option<NodeLimits> {
+        let section = Section::read(&mut self.report, yaml, "`limits`", NODE_LIMITS_KEYS)?;
+        Some(NodeLimits {
+            tokens: section.get("tokens").and_then(|it| self.report.count(it, "`tokens`", 1)),
+            usd: section.get("usd").and_then(|it| self.read_dollars(it)),
+            time: section.get("time").and_then(|it| self.report.duration(it, "`time`")),
+        })
     }
 
     /// The one node or end at which a key points.

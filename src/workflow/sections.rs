@@ -187,6 +187,11 @@ impl Lowering<'_> {
         }
     }
 
+    pub(super) fn read_dollars(&mut self, yaml: &Yaml) -> Option<f64> {
+        let fits = |it: &f64| it.is_finite() && *it > 0.0;
+        self.report.number(yaml, "`usd`", "an amount above 0", fits)
+    }
+
     pub(super) fn read_limits(&mut self, top: &Section<'_>) -> Limits {
         let mut limits = Limits::default();
         let section = top.get("limits");
@@ -196,10 +201,7 @@ impl Lowering<'_> {
         let steps = section.get("steps").and_then(|it| self.report.count(it, "`steps`", 1));
         limits.steps = steps.unwrap_or(limits.steps);
         limits.tokens = section.get("tokens").and_then(|it| self.report.count(it, "`tokens`", 1));
-        limits.usd = section.get("usd").and_then(|it| {
-            let fits = |it: &f64| it.is_finite() && *it > 0.0;
-            self.report.number(it, "`usd`", "an amount above 0", fits)
-        });
+        limits.usd = section.get("usd").and_then(|it| self.read_dollars(it));
         limits.time = section.get("time").and_then(|it| self.report.duration(it, "`time`"));
         let concurrency = section.get("concurrency");
         let concurrency = concurrency.and_then(|it| self.report.count(it, "`concurrency`", 1));

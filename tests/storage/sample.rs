@@ -4,7 +4,8 @@ use std::{error::Error, sync::Arc};
 
 use graphrun::{
     checkpoint::{
-        Activation, CheckpointError, Checkpointer, Commit, Outcome, Position, RunInfo, TaskRecord,
+        Activation, CheckpointError, Checkpointer, Commit, NodeTook, Outcome, Position, RunInfo,
+        TaskRecord,
     },
     event::{EVENT_VERSION, Event, Spent, Stamped},
     graph::{Failure, Hop, Input, Question, Target, Via},
@@ -82,6 +83,7 @@ pub(crate) fn position(step: u64) -> Position {
         visits: [(node("ba"), 1), (node("sse"), 3)].into(),
         spent: spent(),
         worked_ms: 1200 * step,
+        took: [(node("ba"), NodeTook { spent: spent(), worked_ms: 7 })].into(),
         limit: Some("tokens".into()),
         failure: None,
     }

@@ -25,6 +25,11 @@ pub(super) fn next_frontier(
     };
     for record in records {
         position.spent.add(&record.spent);
+        if graph.node(&record.node).is_some_and(|it| it.policies.limits.is_some()) {
+            let took = position.took.entry(record.node.clone()).or_default();
+            took.spent.add(&record.spent);
+            took.worked_ms += record.ms;
+        }
         if let Outcome::Finished { .. } = record.outcome {
             let policies = &graph.node(&record.node).expect("it ran").policies;
             for reset in &policies.resets {
@@ -202,10 +207,14 @@ impl Next<'_> {
         loop {
             let policies = self.policies(&name);
             let visits = self.position.visits.get(&name).copied().unwrap_or(0);
-            let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) else {
+            let took = self.position.took.get(&name);
+            if let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) {
+                via = Via::Exhausted { node: name.clone(), max_visits };
+            } else if let Some(error) = budget::reached_by_node(&name, policies, took) {
+                via = Via::Limit { error };
+            } else {
                 return Some((name, via));
-            };
-            via = Via::Exhausted { node: name.clone(), max_visits };
+            }
             match &policies.exhausted {
                 Some(Target::Node(next)) => name = next.clone(),
                 Some(Target::End) => return None,

@@ -5,9 +5,10 @@ use schemars::JsonSchema;
 use super::{
     sections::Retry,
     values::{
-        AgentName, Attempts, Catch, Count, CustomName, Duration, Either, EventName, Expression,
-        FieldName, FileName, MatchedValue, Named, NodeRef, OneOrMany, OutputName, Positive,
-        PromptPath, RunnerName, SandboxName, Scalar, TargetName, Template, Text, VariableName,
+        AgentName, Attempts, Catch, Count, CustomName, Dollars, Duration, Either, EventName,
+        Expression, FieldName, FileName, MatchedValue, Named, NodeRef, OneOrMany, OutputName,
+        Positive, PromptPath, RunnerName, SandboxName, Scalar, TargetName, Template, Text,
+        VariableName,
     },
 };
 
@@ -77,7 +78,9 @@ pub(super) struct Node {
     defer: Option<bool>,
     /// How often the node may run before its count is reset. Every loop needs such a bound.
     max_visits: Option<Positive>,
-    /// Where the run goes when `max_visits` is used up.
+    /// What all visits of the node in a run may take together.
+    limits: Option<NodeLimits>,
+    /// Where the run goes when `max_visits` or one of `limits` is used up.
     exhausted: Option<TargetName>,
     /// The nodes whose counts of visits start anew when this one finishes.
     resets: Option<OneOrMany<NodeRef>>,
@@ -169,4 +172,16 @@ pub(super) struct WriteFiles {
     documents: Option<Named<FileName, Expression>>,
     /// The path of a prompt that is rendered to `report.md`.
     report: Option<PromptPath>,
+}
+
+/// What all visits of a node in a run may take together. At a limit it is not run again.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct NodeLimits {
+    /// Tokens of all its requests and replies.
+    tokens: Option<Positive>,
+    /// US dollars, as far as prices are known.
+    usd: Option<Dollars>,
+    /// Time at work.
+    time: Option<Duration>,
 }

@@ -1,0 +1,109 @@
+//! The limits of one node, for all of its visits together.
+
+use std::time::Duration;
+
+use graphrun::{
+    checkpoint::{Checkpoint, Position},
+    engine::superstep::{Attempt, Event, Machine},
+    event::{Spent, Status},
+    graph::{GraphBuilder, Limits, NodeLimits, Policies, Target, Via},
+    llm::Usage,
+};
+use serde_json::Value;
+
+use super::{Decided, Hand, Team, attempt, compiled, name, run_id};
+
+fn looped(limits: NodeLimits, exhausted: Target) -> Hand {
+    let mends = exhausted.node().is_some();
+    let policies = Policies {
+        max_visits: Some(10),
+        limits: Some(limits),
+        exhausted: Some(exhausted),
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Team>("w")
+        .node_with("work", Decided, policies)
+        .node("check", Decided)
+        .entry("work")
+        .then("work", "check")
+        .then("check", "work");
+    let graph = if mends { graph.node("mend", Decided).then("mend", "end") } else { graph };
+    Hand::start(&compiled(graph))
+}
+
+/// Runs what is open, `work` for so many tokens and milliseconds, until nothing is.
+fn run(hand: &mut Hand, tokens: u64, ms: u64) -> Vec<(String, Via)> {
+    let mut ran = Vec::new();
+    while let Some(task) = hand.open.pop_front() {
+        ran.push((task.node.to_string(), task.via.clone()));
+        let usage = Usage { input_tokens: tokens, calls: 1, ..Usage::default() };
+        let spent = Spent { usage, cost_usd: Some(0.25) };
+        let attempt = match task.node.as_str() {
+            "work" => Attempt { number: 1, ms, spent },
+            _ => attempt(1),
+        };
+        let command = super::noting(&task);
+        hand.tell(Event::Finished { task: task.id, command, attempt });
+    }
+    ran
+}
+
+fn nodes(ran: &[(String, Via)]) -> Vec<&str> {
+    ran.iter().map(|(node, _)| node.as_str()).collect()
+}
+
+#[test]
+fn a_node_that_has_used_its_tokens_is_left_for_where_it_says() {
+    let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
+    let mut hand = looped(limits, Target::Node(name("mend")));
+    let ran = run(&mut hand, 100, 0);
+    // After the third visit 300 of 250 are used.
+    assert_eq!(nodes(&ran), ["work", "check", "work", "check", "work", "check", "mend"]);
+    let error = "`work` has used 300 of its 250 tokens".to_owned();
+    assert_eq!(ran[6].1, Via::Limit { error });
+    assert_eq!(hand.rest.as_ref().unwrap().0, Status::Done);
+}
+
+#[test]
+fn each_of_its_limits_is_one() {
+    let usd = NodeLimits { usd: Some(0.5), ..NodeLimits::default() };
+    let time = NodeLimits { time: Some(Duration::from_secs(2)), ..NodeLimits::default() };
+    for (limits, expected) in
+        [(usd, "`work` has used 0.50 of its 0.50 USD"), (time, "`work` has used 2s of its 2s")]
+    {
+        let mut hand = looped(limits, Target::Fail);
+        let ran = run(&mut hand, 1, 1_000);
+        assert_eq!(nodes(&ran), ["work", "check", "work", "check"]);
+        let (status, reason) = hand.rest.clone().unwrap();
+        assert_eq!((status, reason.as_deref()), (Status::Failed, Some(expected)));
+    }
+}
+
+#[test]
+fn what_a_node_has_used_is_kept_over_a_restart_and_old_runs_have_used_nothing() {
+    let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
+    let mut hand = looped(limits, Target::Node(name("mend")));
+    let first = hand.open.pop_front().unwrap();
+    let usage = Usage { input_tokens: 300, calls: 1, ..Usage::default() };
+    let attempt = Attempt { number: 1, ms: 0, spent: Spent { usage, cost_usd: None } };
+    hand.tell(Event::Finished { task: first.id, command: super::noting(&first), attempt });
+
+    let saved = serde_json::to_value(hand.machine.position()).unwrap();
+    let graph = hand.machine.graph().clone();
+    let goes_on = |saved: Value| {
+        let position: Position = serde_json::from_value(saved).unwrap();
+        let state = graph.schema().empty();
+        let checkpoint = Checkpoint { position, state };
+        let (machine, actions) =
+            Machine::restore(graph.clone(), Limits::default(), run_id(), checkpoint, Vec::new())
+                .unwrap();
+        let mut hand = Hand { machine, ..looped(NodeLimits::default(), Target::Fail) };
+        hand.open.clear();
+        hand.perform(actions);
+        nodes(&run(&mut hand, 300, 0)).join(" ")
+    };
+    assert_eq!(goes_on(saved.clone()), "check mend");
+    let mut old = saved;
+    old.as_object_mut().unwrap().remove("took");
+    assert_eq!(goes_on(old), "check work check mend");
+}
