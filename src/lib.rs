@@ -59,6 +59,7 @@ pub mod llm;
 pub mod sandbox;
 
 pub mod team;
+pub mod tool;
 
 pub mod event;
 

@@ -9,7 +9,7 @@ use std::{
 const LAYERS: &[&[&str]] = &[
     &["id", "diagnostic"],
     &["state"],
-    &["llm", "sandbox", "team"],
+    &["llm", "sandbox", "team", "tool"],
     &["event"],
     &["graph"],
     &["workflow"],

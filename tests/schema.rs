@@ -181,7 +181,7 @@ fn known_words_and_bounds_are_part_of_the_schema() {
         ("/limits/usd", json!(-1)),
         ("/defaults/retry", json!(0)),
         ("/nodes/unit_tests/run_tests/runner", json!("jest")),
-        ("/nodes/unit_tests/writes/test_result", json!("result")),
+        ("/nodes/unit_tests/writes/test_result", json!(["result"])),
         ("/nodes/sse/max_visits", json!("three")),
         ("/nodes/sse/then", json!(null)),
         ("/nodes/qa/then/to", json!("publish")),

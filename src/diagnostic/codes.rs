@@ -43,7 +43,7 @@ pub const CODES: &[Code] = pages! {
     // Prompts and safety.
     "GR040" "GR041" "GR046" "GR047" "GR048"
     // Names, continued.
-    "GR111" "GR112" "GR113"
+    "GR110" "GR111" "GR112" "GR113" "GR114"
     // The graph, where the range above is full.
     "GR130"
 };

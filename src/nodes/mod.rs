@@ -11,12 +11,13 @@ mod run;
 mod run_tests;
 mod sandboxed;
 mod set;
+mod tool;
 mod write_files;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use self::{
-    agent::Agent, ask::Ask, pass::Pass, run::Run, run_tests::RunTests, set::Set,
+    agent::Agent, ask::Ask, pass::Pass, run::Run, run_tests::RunTests, set::Set, tool::Call,
     write_files::WriteFiles,
 };
 use crate::{
@@ -25,7 +26,10 @@ use crate::{
     id::NodeName,
     llm::{ChatModel, ModelError, Prices},
     team::TeamState,
-    workflow::{ExpressionView, NodeDefinition, NodeFactory, NodeKind, PromptView, Registry},
+    tool::built_in,
+    workflow::{
+        ExpressionView, NodeDefinition, NodeFactory, NodeKind, PromptView, Registry, ToolNode,
+    },
 };
 
 /// Where agents find their models.
@@ -103,6 +107,7 @@ impl NodeFactory for Factory {
             NodeKind::Agent(agent) => Arc::new(Agent::new(agent, services)),
             NodeKind::RunTests(run_tests) => Arc::new(RunTests::new(run_tests, services)),
             NodeKind::Run(run) => Arc::new(Run::new(run, services)),
+            NodeKind::Tool(call) => self.call(name, definition, call)?,
             NodeKind::Ask(ask) => Arc::new(Ask::new(ask)),
             NodeKind::Set(set) => Arc::new(Set::new(set)),
             // The list is gone through by the route behind it.
@@ -115,6 +120,30 @@ impl NodeFactory for Factory {
                     .help("register it with `Registry::node`, in the program that loads the file")
             })?,
         })
+    }
+}
+
+impl Factory {
+    fn call(
+        &self,
+        name: &NodeName,
+        definition: &NodeDefinition,
+        call: ToolNode,
+    ) -> Result<Arc<dyn Node>, Diagnostic> {
+        let found = self.registry.find_tool(&call.tool);
+        let tool = found.or_else(|| built_in(&call.tool, call.root.clone())).ok_or_else(|| {
+            let message = format!("node `{name}` names `{}`, which is not registered", call.tool);
+            Diagnostic::error("GR110", message)
+                .at(Some(definition.place.clone()), "no such tool in Rust")
+                .help("register it with `Registry::tool`, in the program that loads the file")
+        })?;
+        let unusable = |reason: String| {
+            let message = format!("the tool of node `{name}` cannot be called: {reason}");
+            Diagnostic::error("GR114", message)
+                .at(Some(definition.place.clone()), "called here")
+                .help("mend the schema, in the program that registers the tool")
+        };
+        Ok(Arc::new(Call::new(call, tool).map_err(unusable)?))
     }
 }
 

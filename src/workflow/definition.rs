@@ -79,6 +79,8 @@ pub enum NodeKind {
     RunTests(RunTestsNode),
     /// Runs a command in a sandbox.
     Run(RunNode),
+    /// Calls a tool.
+    Tool(ToolNode),
     /// Asks a person.
     Ask(AskNode),
     /// Computes fields of the state.
@@ -188,6 +190,19 @@ pub enum RunOutput {
     Ok,
     /// What it printed, as the JSON that it is.
     Json,
+}
+
+/// A node that calls a tool.
+#[derive(Clone, Debug)]
+pub struct ToolNode {
+    /// The name of the tool.
+    pub tool: String,
+    /// The folder that the built-in tools see.
+    pub root: PathBuf,
+    /// The arguments by name.
+    pub args: Vec<(String, Expression)>,
+    /// Which part of the output goes to which field, as a path; an empty one is all of it.
+    pub writes: Vec<(ChannelName, Vec<String>)>,
 }
 
 /// A node that asks a person.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -42,6 +43,7 @@ pub(super) const KEYS: &[&str] = &[
     "models",
     "agents",
     "sandboxes",
+    "tools",
     "limits",
     "defaults",
     "start",
@@ -60,6 +62,8 @@ pub(super) struct Lowering<'a> {
     pub(super) models: BTreeMap<String, Vec<String>>,
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) sandboxes: BTreeMap<String, SandboxSettings>,
+    /// The folder that the built-in tools see.
+    pub(super) tools_root: PathBuf,
     pub(super) defaults: Defaults,
     /// The lists that a `map` goes over, by the `map`.
     pub(super) overs: BTreeMap<NodeName, Expression>,
@@ -98,6 +102,7 @@ pub(super) fn lower(
     let heads = nodes.map(|it| Heads::read(&mut report, it)).unwrap_or_default();
     let sources = Sources { root, heads: &heads, schema: &schema, input: &input, registry };
     let flow = Flow::of(sources);
+    let tools_root = prompts.folder().to_owned();
     let mut lowering = Lowering {
         prompts,
         report,
@@ -108,6 +113,7 @@ pub(super) fn lower(
         models: BTreeMap::new(),
         agents: BTreeMap::new(),
         sandboxes: BTreeMap::new(),
+        tools_root,
         defaults: Defaults::default(),
         overs: BTreeMap::new(),
         items: BTreeMap::new(),
@@ -169,7 +175,7 @@ impl Lowering<'_> {
             entry,
             groups: self.heads.members(),
             file: Arc::clone(&self.report.file),
-            folder: std::path::PathBuf::new(),
+            folder: PathBuf::new(),
         }
     }
 

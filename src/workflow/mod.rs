@@ -40,7 +40,7 @@ use thiserror::Error;
 pub use self::{
     definition::{
         AgentNode, AskNode, Defaults, MapNode, NodeDefinition, NodeFactory, NodeKind, RunNode,
-        RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode, TestOutput, Workflow,
+        RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode, TestOutput, ToolNode, Workflow,
         WriteFilesNode,
     },
     expression::{EvaluateError, Expression, ExpressionView},

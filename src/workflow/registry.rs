@@ -5,14 +5,16 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use crate::{
     graph::Node,
     state::{Fold, Schema},
+    tool::Tool,
 };
 
-/// The states, nodes and reducers that workflows may name.
+/// The states, nodes, reducers and tools that workflows may name.
 #[derive(Clone, Default)]
 pub struct Registry {
     states: BTreeMap<String, Schema>,
     nodes: BTreeMap<String, Arc<dyn Node>>,
     reducers: Vec<Arc<dyn Fold>>,
+    tools: BTreeMap<String, Arc<dyn Tool>>,
 }
 
 impl Registry {
@@ -45,6 +47,18 @@ impl Registry {
         self
     }
 
+    /// Adds a tool: what `tool: NAME` means, by the name it has itself.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.insert(tool.name().to_owned(), tool);
+        self
+    }
+
+    /// The tool of a name, unless it is a built-in one.
+    pub fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.get(name).map(Arc::clone)
+    }
+
     /// The node registered under a name.
     pub fn custom(&self, name: &str) -> Option<Arc<dyn Node>> {
         self.nodes.get(name).map(Arc::clone)
@@ -58,6 +72,10 @@ impl Registry {
     /// The names of the registered states.
     pub fn states(&self) -> impl Iterator<Item = &str> {
         self.states.keys().map(String::as_str)
+    }
+
+    pub(super) fn tools(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
     }
 
     pub(super) fn reducers(&self) -> &[Arc<dyn Fold>] {
@@ -75,6 +93,7 @@ impl fmt::Debug for Registry {
             .field("states", &self.states.keys())
             .field("nodes", &self.nodes.keys())
             .field("reducers", &self.reducers)
+            .field("tools", &self.tools.keys())
             .finish()
     }
 }

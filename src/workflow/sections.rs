@@ -20,6 +20,10 @@ const REPAIRS: u32 = 2;
 
 /// The keys of an agent.
 pub(super) const AGENT_KEYS: &[&str] = &["model", "system", "temperature", "about"];
+/// The keys of `tools`.
+pub(super) const TOOLS_KEYS: &[&str] = &["fs"];
+/// The keys of the tools for files.
+pub(super) const FILES_KEYS: &[&str] = &["root"];
 /// The keys of a sandbox.
 pub(super) const SANDBOX_KEYS: &[&str] = &["network", "memory", "time", "python"];
 /// The keys of `python` in a sandbox.
@@ -55,7 +59,21 @@ impl Lowering<'_> {
             let settings = self.read_sandbox(key, value);
             self.sandboxes.insert(key.text.clone(), settings);
         }
+        self.read_tools(top);
         self.read_defaults(top);
+    }
+
+    /// Reads `tools`: what the built-in ones may see.
+    fn read_tools(&mut self, top: &Section<'_>) {
+        let tools = top.get("tools");
+        let tools = tools.and_then(|it| Section::read(&mut self.report, it, "`tools`", TOOLS_KEYS));
+        let files = tools.and_then(|it| it.get("fs"));
+        let files = files.and_then(|it| Section::read(&mut self.report, it, "`fs`", FILES_KEYS));
+        if let Some(root) = files.and_then(|it| it.get("root"))
+            && let Some(root) = self.report.word(root, "`root`")
+        {
+            self.tools_root = self.tools_root.join(root.text);
+        }
     }
 
     fn entries<'y>(&mut self, top: &Section<'y>, key: &str) -> &'y [Entry] {

@@ -6,6 +6,7 @@
 mod support;
 
 mod run;
+mod tool;
 
 use std::{path::Path, sync::Arc};
 

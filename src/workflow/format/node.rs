@@ -5,14 +5,14 @@ use schemars::JsonSchema;
 use super::{
     sections::Retry,
     values::{
-        AgentName, Attempts, Catch, Count, CustomName, Dollars, Duration, Either, EventName,
-        Expression, FieldName, FileName, MatchedValue, Named, NodeRef, OneOrMany, OutputName,
-        Positive, PromptPath, RunnerName, SandboxName, Scalar, TargetName, Template, Text,
-        VariableName,
+        AgentName, ArgumentName, Attempts, Catch, Count, CustomName, Dollars, Duration, Either,
+        EventName, Expression, FieldName, FileName, MatchedValue, Named, NodeRef, OneOrMany,
+        OutputName, Positive, PromptPath, RunnerName, SandboxName, Scalar, TargetName, Template,
+        Text, ToolName, VariableName,
     },
 };
 
-/// A node: exactly one kind (`agent`, `run`, `run_tests`, `ask`, `set`, `write_files`,
+/// A node: exactly one kind (`agent`, `run`, `run_tests`, `tool`, `ask`, `set`, `write_files`,
 /// `parallel`, `map`, `node`),
 /// and what holds for all of them.
 #[derive(JsonSchema)]
@@ -26,6 +26,8 @@ pub(super) struct Node {
     run: Option<Vec<Scalar>>,
     /// Kind: tests are run in a sandbox.
     run_tests: Option<RunTests>,
+    /// Kind: a tool is called: `fs.read`, `fs.list`, `fs.grep`, or one that a Rust program registers.
+    tool: Option<ToolName>,
     /// Kind: a person is asked this question, which is a template. The run waits, saved.
     ask: Option<Template>,
     /// Kind: fields are computed by expressions. All see the state as it was before.
@@ -45,13 +47,16 @@ pub(super) struct Node {
     /// For `agent`: the path of the prompt; `prompts/NODE.md` if nothing is said.
     prompt: Option<Either<PromptPath, Prompt>>,
     /// The fields it writes. The type of a field is what a model is asked for, and the check of its
-    /// answer. For `run` and `run_tests`: which output goes to which field.
+    /// answer. For `run` and `run_tests`: which output goes to which field. For `tool`: a field for
+    /// the whole output, or which part of it goes to which field.
     writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
     /// For `agent`: how often it may mend an answer that cannot be read.
     repair: Option<Count>,
     /// For `run` and `run_tests`: one of `sandboxes`.
     #[serde(rename = "in")]
     within: Option<SandboxName>,
+    /// For `tool`: its arguments, by expressions.
+    args: Option<Named<ArgumentName, Expression>>,
     /// For `run`: variables of the command, by expressions.
     env: Option<Named<VariableName, Expression>>,
     /// For `run`: what the command reads, by an expression: a text, or anything else as JSON.

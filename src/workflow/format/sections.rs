@@ -6,10 +6,10 @@ use super::{
     node::Node,
     values::{
         AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, FieldDeclared,
-        FieldName, FieldType, Flag, Memory, ModelDeclared, ModelName, ModelRef, Named, Network,
-        NodeName, NodeRef, NumberPath, OneOrMany, Positive, PromptPath, ReducerName, Requirement,
-        SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Text, TypeDeclared,
-        TypeNotation, Version,
+        FieldName, FieldType, Flag, Folder, Memory, ModelDeclared, ModelName, ModelRef, Named,
+        Network, NodeName, NodeRef, NumberPath, OneOrMany, Positive, PromptPath, ReducerName,
+        Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Text,
+        TypeDeclared, TypeNotation, Version,
     },
 };
 
@@ -40,6 +40,8 @@ pub(super) struct WorkflowFile {
     agents: Option<Named<AgentDeclared, Agent>>,
     /// Where code of a model may run.
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
+    /// What the built-in tools may see.
+    tools: Option<Tools>,
     /// What a run may take in all.
     limits: Option<Limits>,
     /// What holds for every node that does not say otherwise.
@@ -107,6 +109,22 @@ pub(super) struct Sandbox {
     time: Option<Duration>,
     /// What is there of Python.
     python: Option<Python>,
+}
+
+/// What the built-in tools may see.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Tools {
+    /// The tools for files: `fs.read`, `fs.list`, `fs.grep`.
+    fs: Option<Files>,
+}
+
+/// The tools for files.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Files {
+    /// The folder that nothing is read outside of; that of the workflow if nothing is said.
+    root: Option<Folder>,
 }
 
 /// What is there of Python in a sandbox.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     graph::ErrorKind,
+    tool::BUILT_IN,
     workflow::{
         RunOutput, Runner, TestOutput,
         policies::ATTEMPTS_MAX,
@@ -115,8 +116,14 @@ values! {
     NumberPath = {"type": "string"};
     /// What runs tests.
     RunnerName = {"enum": (Runner::ALL.map(Runner::as_str))};
-    /// What a command or a run of tests gives.
-    OutputName = {"enum": (outputs())};
+    /// What a command or a run of tests gives, or a path into the output of a tool.
+    OutputName = {"type": "string", "examples": (outputs())};
+    /// The name of a tool.
+    ToolName = {"type": "string", "examples": BUILT_IN};
+    /// The name of an argument of a tool.
+    ArgumentName = {"type": "string"};
+    /// A folder.
+    Folder = {"type": "string"};
     /// The name of a variable.
     VariableName = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"};
     /// A built-in reducer.

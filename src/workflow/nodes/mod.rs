@@ -5,6 +5,7 @@ mod ask;
 mod run;
 mod run_tests;
 mod set;
+mod tool;
 mod write_files;
 
 use super::{
@@ -27,6 +28,7 @@ pub(crate) const KINDS: &[(&str, &[&str])] = &[
     ("agent", &["prompt", "writes", "repair"]),
     ("run", &["in", "env", "stdin", "files", "writes"]),
     ("run_tests", &["in", "writes"]),
+    ("tool", &["args", "writes"]),
     ("ask", &["show", "choices", "writes"]),
     ("set", &[]),
     ("map", &[]),
@@ -132,6 +134,8 @@ impl Lowering<'_> {
             self.read_run(reading, command).map(NodeKind::Run)
         } else if let Some(tests) = section.get("run_tests") {
             self.read_run_tests(reading, tests).map(NodeKind::RunTests)
+        } else if let Some(tool) = section.get("tool") {
+            self.read_tool(reading, tool).map(NodeKind::Tool)
         } else if let Some(question) = section.get("ask") {
             self.read_ask(reading, question, bounded).map(NodeKind::Ask)
         } else if let Some(sets) = section.get("set") {
