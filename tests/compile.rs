@@ -1,12 +1,17 @@
 //! What `compile` finds, all at once, in graphs built in Rust.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use graphrun::{
     compile::compile,
     graph::{
-        Command, Contract, GraphBuilder, Node, NodeContext, NodeError, Policies, Read, Target,
+        Catch, Command, Contract, GraphBuilder, Node, NodeContext, NodeError, Policies, Read,
+        Target,
     },
     id::{ChannelName, NodeName},
+    nodes::{Services, factory, registry},
+    workflow::load,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -233,5 +238,81 @@ fn joins_that_are_not_clear_are_found() {
     GR037: the join at `c` names no node, or one twice
     GR038: node `c` waits for two sets of nodes
       help: name all of them in one join
+    ");
+}
+
+#[test]
+fn writers_that_meet_later_than_a_fork_are_found_and_those_that_never_do_are_not() {
+    let branches = |late: &str| {
+        graph()
+            .node("qc", idle())
+            .node("ta", node(&[], &["spec"]))
+            .node("check", node(&[], &["spec"]))
+            .node("sse", idle())
+            .entry("qc")
+            .entry("ta")
+            .then("qc", "check")
+            .then(late, "sse")
+            .then("sse", "end")
+    };
+    // `ta` has written before `check` does: one step lies between them.
+    let apart = branches("check").join(["ta", "check"], "sse");
+    assert_eq!(findings(apart), "nothing");
+    let wait = branches("check").node("wait", node(&[], &["spec"])).then("ta", "wait");
+    insta::assert_snapshot!(findings(wait), @r"
+    GR036: `check` and `wait` write `spec` in the same step
+      help: give `spec` a reducer (`merge: append`), or let one write another field
+    ");
+}
+
+#[test]
+fn a_field_that_is_not_written_on_every_way_cannot_be_read() {
+    let catch = |to: &str| Policies {
+        catch: vec![Catch { kind: None, to: target(to) }],
+        ..Policies::default()
+    };
+    let wrong = graph()
+        .node_with("ba", node(&[], &["brief"]), catch("sse"))
+        .node("ta", node(&[], &["spec"]))
+        .node("sse", node(&["spec", "brief"], &[]))
+        .entry("ba")
+        .route("ba", ["ta", "sse"], |_: &serde_json::Value| "ta")
+        .then("ta", "sse");
+    insta::assert_snapshot!(findings(wrong), @r"
+    GR130: `sse` reads `spec`, which is not written when `sse` comes after `ba`
+      help: make `spec` an input, give it a default, or let an earlier node write it
+    GR130: `sse` reads `brief`, which is not written when `ba` fails and `catch` leads to `sse`
+      help: make `brief` an input, give it a default, or let an earlier node write it
+    ");
+}
+
+#[test]
+fn joins_that_may_wait_for_ever_are_found_with_the_way_that_leads_past_them() {
+    let (workflow, _) = load(Path::new("tests/compile/joins.yaml"), &registry()).unwrap();
+    let graph = workflow.into_graph(&factory(Services::offline(), registry()));
+    let findings = compile(graph).map_or_else(|it| it, |_| panic!("nothing was found"));
+    let shown = findings.in_order().into_iter().map(|it| {
+        let label = |it: &graphrun::diagnostic::Label| {
+            format!("\n  line {}: {}", it.place.line_and_column().0, it.text)
+        };
+        let labels: String = it.labels.iter().map(label).collect();
+        format!("{}: {}{labels}", it.code, it.message)
+    });
+    insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r"
+    GR036: `a` and `e` write `count` in the same step
+      line 11: one writer
+      line 23: the other writer
+    GR131: `joined` may wait for `b` for ever
+      line 12: may lead to `end` only
+      line 10: waits for `b`
+    GR131: `after_failure` may wait for `c` for ever
+      line 17: its `catch` leads to `note` only
+      line 16: waits for `c`
+    GR036: `f` and `look` write `out` in the same step
+      line 24: one writer
+      line 12: the other writer
+    GR131: `round` may wait for `e` for ever
+      line 25: leads to `e` and `f`, which may be used up
+      line 22: waits for `e`
     ");
 }

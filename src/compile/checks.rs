@@ -13,7 +13,6 @@ pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
     check_targets(graph, findings);
     check_channels(graph, findings);
     check_joins(graph, findings);
-    check_writers_in_one_step(graph, findings);
 }
 
 fn check_entry(graph: &Graph, findings: &mut Diagnostics) {
@@ -126,61 +125,4 @@ fn check_joins(graph: &Graph, findings: &mut Diagnostics) {
             findings.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
         }
     }
-}
-
-/// Nodes that certainly run in one step must not write one channel that keeps one value.
-fn check_writers_in_one_step(graph: &Graph, findings: &mut Diagnostics) {
-    let mut steps: Vec<Vec<&NodeName>> = vec![graph.entry.iter().collect()];
-    for from in graph.nodes.keys() {
-        let leaving = graph.edges.iter().filter(|it| it.sources().contains(from));
-        let together = leaving.filter_map(|edge| match edge {
-            Edge::Then { to, .. } => to.node(),
-            Edge::Join { .. } | Edge::Route { .. } | Edge::May { .. } => None,
-        });
-        steps.push(together.collect());
-    }
-    let mut reported = BTreeSet::new();
-    for step in steps {
-        for (at, first) in step.iter().enumerate() {
-            for second in &step[at + 1..] {
-                for channel in written_by_both(graph, first, second) {
-                    if reported.insert((*first, *second, channel.clone())) {
-                        findings.push(conflict(graph, first, second, &channel));
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn written_by_both(graph: &Graph, first: &NodeName, second: &NodeName) -> Vec<ChannelName> {
-    let writes = |name: &NodeName| -> Vec<ChannelName> {
-        let contract = graph.nodes.get(name).map(|it| it.node.contract());
-        contract.and_then(|it| it.writes).unwrap_or_default()
-    };
-    if first == second {
-        return Vec::new();
-    }
-    let theirs = writes(second);
-    let keeps_one = |it: &ChannelName| {
-        let channel = graph.schema.channel(it.as_str());
-        channel.is_some_and(|it| !it.reducer().takes_several_writers())
-    };
-    writes(first).into_iter().filter(|it| theirs.contains(it) && keeps_one(it)).collect()
-}
-
-fn conflict(
-    graph: &Graph,
-    first: &NodeName,
-    second: &NodeName,
-    channel: &ChannelName,
-) -> Diagnostic {
-    let place = |name: &NodeName| graph.nodes.get(name).and_then(|it| it.place.clone());
-    let message = format!("`{first}` and `{second}` write `{channel}` in the same step");
-    Diagnostic::error("GR036", message)
-        .at(place(first), "one writer")
-        .at(place(second), "the other writer")
-        .help(format!(
-            "give `{channel}` a reducer (`merge: append`), or let one write another field"
-        ))
 }

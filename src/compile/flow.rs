@@ -1,64 +1,69 @@
-//! What must hold of the flow of data: nothing is read that nothing has written.
+//! What must hold of the flow of data: nothing is read that may be unwritten.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::ways;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    graph::Graph,
+    graph::{
+        Graph,
+        net::{Assigned, Ending, Gap, GapKind, Net, field_numbers},
+    },
     id::{ChannelName, NodeName},
 };
 
-/// What is known of the state before a node runs.
-type Written = BTreeSet<ChannelName>;
-
-/// Checks that what a node must read may have been written before it runs, by some way at least.
+/// Checks that what a node must read was written before it runs, whichever way the run came.
 ///
-/// A node that does not say what it writes may write everything.
-pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
-    let before = possibly_written(graph);
-    for (name, spec) in &graph.nodes {
-        for read in spec.node.contract().reads.into_iter().flatten() {
-            if read.required && !before[name].contains(&read.channel) {
-                let channel = &read.channel;
-                let message = format!("`{name}` reads `{channel}`, which nothing writes before it");
-                let finding = Diagnostic::error("GR035", message);
-                let finding = finding.at(spec.place.clone(), "reads it");
-                findings.push(finding.help(format!(
-                    "make `{channel}` an input, give it a default, or let an earlier node write it"
-                )));
+/// A node that does not say what it writes may have written everything.
+pub(super) fn run(graph: &Graph, net: &Net, findings: &mut Diagnostics) {
+    let fields = field_numbers(&graph.schema);
+    let assigned = Assigned::of(net);
+    let names: Vec<&NodeName> = graph.nodes.keys().collect();
+    for (at, (name, spec)) in graph.nodes.iter().enumerate() {
+        for read in spec.node.contract().reads.into_iter().flatten().filter(|it| it.required) {
+            let channel = &read.channel;
+            let Some(&field) = fields.get(channel) else { continue };
+            if assigned.surely_before(at).contains(field) {
+                continue;
             }
+            let help = format!(
+                "make `{channel}` an input, give it a default, or let an earlier node write it"
+            );
+            let finding = if assigned.maybe_before(at).contains(field) {
+                let gap = assigned.gap(net, at, field);
+                let message = format!(
+                    "`{name}` reads `{channel}`, which {}",
+                    way(&names, gap.as_ref(), channel)
+                );
+                Diagnostic::error("GR130", message)
+            } else {
+                let message = format!("`{name}` reads `{channel}`, which nothing writes before it");
+                Diagnostic::error("GR035", message)
+            };
+            findings.push(finding.at(spec.place.clone(), "reads it").help(help));
         }
     }
 }
 
-fn possibly_written(graph: &Graph) -> BTreeMap<&NodeName, Written> {
-    let all: Written = graph.schema.channels().iter().map(|it| it.name().clone()).collect();
-    let mut start: Written = graph.input.iter().cloned().collect();
-    let defaults = graph.schema.channels().iter().filter(|it| it.default().is_some());
-    start.extend(defaults.map(|it| it.name().clone()));
-
-    let ways = ways(graph, |_, _| true);
-    let mut before: BTreeMap<&NodeName, Written> =
-        graph.nodes.keys().map(|it| (it, start.clone())).collect();
-    let mut open: Vec<&NodeName> = graph.nodes.keys().collect();
-    while let Some(name) = open.pop() {
-        let mut after = before[name].clone();
-        after.extend(
-            graph.nodes[name]
-                .node
-                .contract()
-                .writes
-                .unwrap_or_else(|| all.iter().cloned().collect()),
-        );
-        for next in ways.neighbors(name) {
-            let known = before.entry(next).or_default();
-            let fresh: Vec<ChannelName> = after.difference(known).cloned().collect();
-            if !fresh.is_empty() {
-                known.extend(fresh);
-                open.push(next);
-            }
+/// On which way a field is not written, in words.
+fn way(names: &[&NodeName], gap: Option<&Gap>, channel: &ChannelName) -> String {
+    let Some(Gap { from, to, kind }) = gap else {
+        return "not every way to it writes".to_owned();
+    };
+    let to = names[*to];
+    match (from.map(|it| names[it]), kind) {
+        (_, GapKind::Limit) => format!("may be unwritten when a limit leads to `{to}`"),
+        (None, _) => format!("is not written when the run starts at `{to}`"),
+        (_, GapKind::Cleared(by)) => format!("`{}` clears", names[*by]),
+        (Some(from), GapKind::Spent(spent)) => {
+            let spent = names[*spent];
+            format!("is not written when `{to}` comes after `{from}`, with `{spent}` used up")
+        }
+        (Some(from), GapKind::Unwritten(Ending::Finished | Ending::Chosen)) => {
+            format!("is not written when `{to}` comes after `{from}`")
+        }
+        (Some(from), GapKind::Unwritten(Ending::Caught)) => {
+            format!("is not written when `{from}` fails and `catch` leads to `{to}`")
+        }
+        (Some(from), GapKind::Unwritten(Ending::Skipped)) => {
+            format!("is not written when `{from}` is skipped; `{channel}` is its to write")
         }
     }
-    before
 }

@@ -5,6 +5,7 @@
 
 mod bounds;
 mod checks;
+mod concurrency;
 mod envelope;
 mod flow;
 
@@ -18,7 +19,7 @@ use petgraph::graphmap::DiGraphMap;
 pub use self::envelope::{Cause, Envelope, NodeEnvelope, Why};
 use crate::{
     diagnostic::Diagnostics,
-    graph::{Edge, Graph, NodeSpec, Target},
+    graph::{Edge, Graph, NodeSpec, Target, net::Net},
     id::NodeName,
     state::Schema,
 };
@@ -50,7 +51,9 @@ pub fn compile(
     if !findings.has_errors() {
         // These follow edges, so every edge must lead somewhere.
         bounds::run(&graph, &mut findings);
-        flow::run(&graph, &mut findings);
+        let net = Net::of(&graph);
+        flow::run(&graph, &net, &mut findings);
+        concurrency::run(&graph, &net, &mut findings);
     }
     let mut leaving: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
     let mut joins = BTreeMap::new();

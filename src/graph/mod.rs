@@ -24,5 +24,5 @@ pub use self::{
     node::{Contract, Node, Read, node_fn},
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
-    route::{Route, RouteError, RouteView, Spread, Way, route_fn},
+    route::{Route, RouteChoice, RouteError, RouteView, Spread, Way, route_fn},
 };

@@ -30,6 +30,12 @@ pub trait Route: fmt::Debug + Send + Sync {
         Spread::Items
     }
 
+    /// Everything it may decide, one of which is taken each time, so that what goes together is
+    /// known; `None` if any of its ways go together, as far as its spread allows.
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        None
+    }
+
     /// Decides.
     ///
     /// # Errors
@@ -45,6 +51,17 @@ pub struct Way {
     pub to: Target,
     /// The condition in words, for drawings.
     pub label: Option<String>,
+}
+
+/// One thing that a route may decide.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteChoice {
+    /// Where it leads, all at once; nowhere is the end of this branch.
+    pub to: Vec<Target>,
+    /// Whether items are dispatched to these nodes, one or more.
+    pub is_dispatched: bool,
+    /// The channels that are written whenever this is taken, because the route has asked.
+    pub known: Vec<ChannelName>,
 }
 
 /// How many of its ways a route takes at once.
@@ -131,6 +148,12 @@ where
 
     fn spread(&self) -> Spread {
         C::SPREAD
+    }
+
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        // A name is always one of the ways; a list of them may be empty.
+        let choice = |it: &Way| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
+        (C::SPREAD == Spread::One).then(|| self.ways.iter().map(choice).collect())
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {

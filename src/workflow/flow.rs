@@ -16,12 +16,12 @@ use crate::{
     graph::{
         Node, Target,
         net::{
-            Alternative, Arrow, Assigned, Bits, Bound, Decision, Ending, GapKind, Join, Net,
-            NetNode, Outcome,
+            Alternative, Arrow, Assigned, Bits, Bound, Decision, Deferral, Ending, GapKind, Join,
+            Net, NetNode, Outcome, field_numbers,
         },
     },
     id::{ChannelName, NodeName},
-    state::{Schema, Type},
+    state::Schema,
 };
 
 /// What is written before and after each node.
@@ -69,9 +69,7 @@ impl Flow {
                 places[*at] = entry.key.range.clone();
             }
         }
-        let channels = sources.schema.channels().iter().enumerate();
-        let fields: BTreeMap<ChannelName, usize> =
-            channels.map(|(at, it)| (it.name().clone(), at)).collect();
+        let fields = field_numbers(sources.schema);
         let weaving = Weaving { sources, nodes: &nodes, fields: &fields, net: Net::default() };
         let net = weaving.weave();
         let assigned = Assigned::of(&net);
@@ -158,7 +156,9 @@ impl Paths {
         };
         let whence = format!("not written when the run comes to `{to}` from `{}`", name(from));
         let (place, text) = match gap.kind {
-            GapKind::Unwritten(Ending::Finished) | GapKind::Limit => (from, whence),
+            GapKind::Unwritten(Ending::Finished | Ending::Chosen) | GapKind::Limit => {
+                (from, whence)
+            }
             GapKind::Unwritten(Ending::Caught) => (from, format!("{whence} by `catch`")),
             GapKind::Unwritten(Ending::Skipped) => {
                 (from, format!("not written when `{}` is skipped", name(from)))
@@ -184,26 +184,8 @@ struct Weaving<'a> {
 impl Weaving<'_> {
     fn weave(mut self) -> Net {
         let Sources { root, heads, schema, input, .. } = self.sources;
-        let fields = schema.channels().len();
-        let mut start = Bits::none(fields);
-        for (at, channel) in schema.channels().iter().enumerate() {
-            if channel.default().is_some() {
-                start.insert(at);
-            }
-        }
-        let mut surely = start.clone();
-        for (at, channel) in schema.channels().iter().enumerate() {
-            if input.contains(channel.name()) {
-                start.insert(at);
-                // Who starts a run may leave an optional one out.
-                if !matches!(channel.ty(), Type::Optional(_)) {
-                    surely.insert(at);
-                }
-            }
-        }
-        self.net.fields = fields;
-        (self.net.maybe_at_start, self.net.surely_at_start) = (start, surely);
-        self.net.nodes = vec![NetNode::new(fields); self.nodes.len()];
+        self.net.begin(schema, input);
+        self.net.nodes = vec![NetNode::new(self.net.fields); self.nodes.len()];
         self.net.start = root.get("start").map(|it| self.named(it)).unwrap_or_default();
         let limit = root.get("limits").and_then(|it| it.get("exhausted"));
         self.net.after_limit = limit.and_then(|it| self.named(it).first().copied());
@@ -244,7 +226,7 @@ impl Weaving<'_> {
         if let (Some(map), Some(_)) = (self.nodes.get(name), heads.maps.get(name)) {
             let mut alternatives = self.leading(*map, decision.clone()).alternatives;
             alternatives.extend(ends.iter().map(|it| Alternative::to(vec![Arrow::Tasks(*it)])));
-            then[*map].push(Decision { alternatives });
+            then[*map].push(Decision::one_of(alternatives));
         }
         let decision = match group {
             Some(_) => self.gathering(&ends, decision),
@@ -298,7 +280,8 @@ impl Weaving<'_> {
             maybe,
             surely,
             clears: clears.unwrap_or_else(|| Bits::none(fields)),
-            is_deferred: yaml.get("defer").and_then(Yaml::text) == Some("true"),
+            defers: (yaml.get("defer").and_then(Yaml::text) == Some("true"))
+                .then(|| Deferral { first: Bits::all(self.nodes.len()), rank: (0, true) }),
         }
     }
 
@@ -330,7 +313,7 @@ impl Weaving<'_> {
             Data::List(_) | Data::Scalar { .. } => vec![Alternative::to(self.arrows(then))],
             Data::Null => Vec::new(),
         };
-        Decision { alternatives }
+        Decision::one_of(alternatives)
     }
 
     /// Cases are tried in order: what one knows is that its condition holds, and none before it.

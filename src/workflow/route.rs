@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{EvaluateError, Expression, ExpressionView};
+use super::{EvaluateError, Expression, ExpressionView, expression::known_after};
 use crate::{
-    graph::{Condition, Dispatch, Hop, Route, RouteError, RouteView, Spread, Target, Way},
+    graph::{
+        Condition, Dispatch, Hop, Route, RouteChoice, RouteError, RouteView, Spread, Target, Way,
+    },
     id::{ChannelName, NodeName},
 };
 
@@ -91,6 +93,19 @@ impl Route for Cases {
         spread(self.tried.iter().map(|it| &it.to))
     }
 
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        // What one case knows is that its condition holds, and none before it.
+        let mut known = Vec::new();
+        let choice = |case: &Case| {
+            let (holds, fails) =
+                case.when.as_ref().map(|it| known_after(it.source())).unwrap_or_default();
+            let holding = channels(&known, &holds);
+            known.extend(channels(&[], &fails));
+            RouteChoice { to: case.to.clone(), is_dispatched: false, known: holding }
+        };
+        Some(self.tried.iter().map(choice).collect())
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
         for case in &self.tried {
             let holds = match &case.when {
@@ -125,6 +140,11 @@ impl Route for Match {
         spread(self.arms.values())
     }
 
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        let choice = |to: &Vec<Target>| RouteChoice { to: to.clone(), ..RouteChoice::default() };
+        Some(self.arms.values().map(choice).collect())
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
         let value = evaluated(&self.on, view)?;
         let word = match &value {
@@ -134,6 +154,11 @@ impl Route for Match {
         let to = self.arms.get(&word);
         to.map(|it| hops(it)).ok_or_else(|| failed(&self.on, format!("no target for `{word}`")))
     }
+}
+
+fn channels(known: &[ChannelName], names: &[String]) -> Vec<ChannelName> {
+    let named = names.iter().filter_map(|it| ChannelName::parse(it).ok());
+    known.iter().cloned().chain(named).collect()
 }
 
 fn ways(to: &[Target], label: &str) -> Vec<Way> {
@@ -171,6 +196,16 @@ impl Route for Each {
 
     fn reads(&self) -> Option<&[ChannelName]> {
         Some(self.over.reads())
+    }
+
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        let each = RouteChoice {
+            to: vec![Target::Node(self.node.clone())],
+            is_dispatched: true,
+            known: Vec::new(),
+        };
+        let none = RouteChoice { to: self.after.clone(), ..RouteChoice::default() };
+        Some(vec![each, none])
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {

@@ -47,6 +47,8 @@ fn items_of_one_node_arrive_at_a_join_once() {
         .entry("plan")
         .entry("tick")
         .then("tick", "tick")
+        // Only a run that fails may leave `sum` waiting for another item.
+        .then("stop", "fail")
         .join(["tick", "write"], "sum");
     // What the later items bring is no arrival for the next round.
     assert_eq!(most(map, &[("plan", &["write"], Spread::Items)], "sum").0, 1);

@@ -294,6 +294,8 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) 
     };
     position.limit = Some(error.clone());
     position.deferred.clear();
+    // What they wait for is dropped with the frontier.
+    position.joins.clear();
     let dropped = std::mem::take(&mut position.frontier).into_iter().map(|it| it.node);
     for node in dropped.collect::<BTreeSet<_>>() {
         // It was counted once when it was reached, and does not run.

@@ -105,10 +105,10 @@ impl Assigned {
                     continue;
                 };
                 let node = &net.nodes[from];
-                if line.ending == Ending::Finished && node.clears.contains(field) {
+                if line.ending.has_written() && node.clears.contains(field) {
                     return gap(GapKind::Cleared(from));
                 }
-                if line.ending != Ending::Finished && node.surely.contains(field) {
+                if !line.ending.has_written() && node.surely.contains(field) {
                     return gap(GapKind::Unwritten(line.ending));
                 }
                 if !with.is_empty() && line.join.is_none() {
@@ -194,7 +194,7 @@ impl<'a> Following<'a> {
     fn after_visit_of(&self, node: usize) -> Option<AfterVisit> {
         self.net.nodes[node].bound?;
         let outcomes = self.net.nodes[node].outcomes.iter();
-        let unfinished = outcomes.filter(|it| it.ending != Ending::Finished);
+        let unfinished = outcomes.filter(|it| !it.ending.has_written());
         let to = unfinished.flat_map(super::Outcome::alternatives).flat_map(|it| &it.arrows);
         let to = to.filter_map(|it| match it {
             Arrow::Node(to) | Arrow::Tasks(to) => Some(*to),
@@ -324,7 +324,7 @@ impl<'a> Following<'a> {
         };
         let node = &self.net.nodes[from];
         let mut carried = self.maybe[from].clone();
-        if line.ending == Ending::Finished {
+        if line.ending.has_written() {
             carried.remove(&node.clears);
             carried.add(&node.maybe);
         }
@@ -333,7 +333,7 @@ impl<'a> Following<'a> {
         if let Some((join, at)) = line.join {
             carried.add(&written_by(self.net, self.meetings.of_arrived(join, at)));
         }
-        if self.net.nodes[line.to].is_deferred {
+        if self.net.nodes[line.to].defers.is_some() {
             carried.add(&written_by(self.net, self.meetings.of_deferred(line.to)));
         }
         carried
@@ -349,7 +349,7 @@ impl<'a> Following<'a> {
         };
         let node = &self.net.nodes[from];
         let mut carried = self.surely[from].clone();
-        if line.ending == Ending::Finished {
+        if line.ending.has_written() {
             carried.remove(&node.clears);
             carried.add(&node.surely);
         }
@@ -360,7 +360,7 @@ impl<'a> Following<'a> {
         } else {
             self.add_visited(line, &mut carried);
         }
-        if self.net.nodes[line.to].is_deferred {
+        if self.net.nodes[line.to].defers.is_some() {
             carried.remove(&cleared_by(self.net, self.meetings.of_deferred(line.to)));
         }
         carried

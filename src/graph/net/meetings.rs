@@ -35,6 +35,21 @@ struct Move {
 }
 
 impl Meetings {
+    /// The meetings of a net.
+    pub(crate) fn between(net: &Net) -> Self {
+        Self::of(net, &Reach::of(net))
+    }
+
+    /// For each node those that may run in the same step.
+    pub(crate) fn all(&self, net: &Net) -> Vec<Bits> {
+        let beside = |node: usize| {
+            let mut all = Bits::none(net.nodes.len());
+            all.extend(&self.of_node(node).collect::<Vec<_>>());
+            all
+        };
+        (0..net.nodes.len()).map(beside).collect()
+    }
+
     pub(super) fn of(net: &Net, reach: &Reach) -> Self {
         let places = Places::of(net);
         if net.forks().is_empty() {
@@ -49,7 +64,7 @@ impl Meetings {
     }
 
     /// The nodes that may run in the same step as this one; itself, if several of its tasks may.
-    pub(crate) fn of_node(&self, node: usize) -> impl Iterator<Item = usize> {
+    pub(super) fn of_node(&self, node: usize) -> impl Iterator<Item = usize> {
         self.nodes_beside(node)
     }
 
@@ -136,7 +151,7 @@ impl<'a> Walk<'a> {
     /// The places where something is once an arrow led to a node.
     fn entered(&self, from: Option<usize>, to: usize) -> Vec<usize> {
         let place = |node: usize| {
-            if self.net.nodes[node].is_deferred { self.places.deferred(node) } else { node }
+            if self.net.nodes[node].defers.is_some() { self.places.deferred(node) } else { node }
         };
         self.reach.reached(self.net, from, to).into_iter().map(|it| place(it.node)).collect()
     }
@@ -277,6 +292,14 @@ impl<'a> Walk<'a> {
     /// One moves while the other waits.
     fn step_beside(&mut self, runs: usize, waits: usize) {
         let moves = Rc::clone(&self.moves);
+        if let Some(defers) = waits
+            .checked_sub(self.places.nodes)
+            .and_then(|it| self.net.nodes.get(it).and_then(|node| node.defers.as_ref()))
+            && !defers.first.contains(runs)
+        {
+            // It does not wait for this one, but for others that may have run until now.
+            self.add(waits - self.places.nodes, runs);
+        }
         for place in moves[runs].iter().flat_map(|it| &it.to).filter(|it| **it != waits) {
             self.add(*place, waits);
         }

@@ -5,18 +5,25 @@
 //! happen: every route may go any of its ways, every node with `catch` may fail, and every bound
 //! may be used up once its node was visited. What is asked of it:
 //!
-//! - [`Meetings`]: which nodes may run in the same super-step;
+//! - [`Meetings`]: which nodes may run in the same super-step, by pairs;
+//! - [`together`]: the same, step by step, which is exact, where there are not too many;
+//! - [`starving`]: which joins may wait for ever;
 //! - [`Assigned`]: which fields are written when a node starts, on every way or on some.
 
 mod assigned;
 mod bits;
+mod choices;
+mod explore;
 mod meetings;
 mod reach;
+mod weave;
 
 pub(crate) use self::{
-    assigned::{Assigned, GapKind},
+    assigned::{Assigned, Gap, GapKind},
     bits::Bits,
+    explore::{Astray, Starving, starving, together},
     meetings::Meetings,
+    weave::field_numbers,
 };
 
 /// The net of a graph. Nodes, joins and fields are numbers from zero on.
@@ -28,6 +35,8 @@ pub(crate) struct Net {
     pub(crate) start: Vec<usize>,
     /// The node that a run goes to when it reaches a limit, whatever it was doing.
     pub(crate) after_limit: Option<usize>,
+    /// The used workflows.
+    pub(crate) scopes: Vec<Scope>,
     /// How many fields there are.
     pub(crate) fields: usize,
     /// The fields that may be written before the first step.
@@ -51,8 +60,25 @@ pub(crate) struct NetNode {
     pub(crate) surely: Bits,
     /// What it empties before it writes.
     pub(crate) clears: Bits,
-    /// Whether it waits until nothing else runs.
-    pub(crate) is_deferred: bool,
+    /// What it lets go first, if anything.
+    pub(crate) defers: Option<Deferral>,
+}
+
+/// What a node lets go first once the run has come to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Deferral {
+    /// It runs when none of these does.
+    pub(crate) first: Bits,
+    /// Of nodes that let each other go first, those of a higher rank go.
+    pub(crate) rank: (usize, bool),
+}
+
+/// The nodes of a used workflow. A way that leads out of it abandons what is left to do in it,
+/// unless its last nodes go.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) nodes: Bits,
+    pub(crate) last: Vec<usize>,
 }
 
 /// A bound of visits, and the node that the run goes to when it is used up. With none the run, or
@@ -74,6 +100,8 @@ pub(crate) struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ending {
     Finished,
+    /// It finished, and chose in Rust to go elsewhere than its edges lead.
+    Chosen,
     /// It failed, and the failure leads somewhere.
     Caught,
     /// It was not to run.
@@ -84,6 +112,9 @@ pub(crate) enum Ending {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) alternatives: Vec<Alternative>,
+    /// Whether this is all that is known of something decided in Rust, which may know better: the
+    /// last alternative is what it was made for.
+    pub(crate) is_guess: bool,
 }
 
 /// Where a run goes on, all of it at once.
@@ -125,7 +156,18 @@ impl Alternative {
 impl Decision {
     /// No choice at all.
     pub(crate) fn always(arrows: Vec<Arrow>) -> Self {
-        Self { alternatives: vec![Alternative::to(arrows)] }
+        Self::one_of(vec![Alternative::to(arrows)])
+    }
+
+    pub(crate) fn one_of(alternatives: Vec<Alternative>) -> Self {
+        Self { alternatives, is_guess: false }
+    }
+}
+
+impl Ending {
+    /// Whether the node has written what it writes.
+    pub(crate) fn has_written(self) -> bool {
+        matches!(self, Self::Finished | Self::Chosen)
     }
 }
 

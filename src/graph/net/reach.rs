@@ -69,6 +69,18 @@ impl Reach {
         found
     }
 
+    /// As [`Self::from`], on ways that do not go through a certain node.
+    pub(super) fn around(&self, node: usize, avoided: usize) -> Bits {
+        let mut found = Bits::none(self.next.len());
+        found.insert(node);
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            let next = self.next[node].iter().filter(|it| **it != avoided);
+            open.extend(next.filter(|it| found.insert(**it)));
+        }
+        found
+    }
+
     /// The nodes in an order in which most come after those that lead to them.
     pub(super) fn order(&self, start: &[usize]) -> Vec<usize> {
         let mut seen = Bits::none(self.next.len());
@@ -132,6 +144,11 @@ impl Reach {
 }
 
 impl Net {
+    /// The nodes that some way leads to.
+    pub(crate) fn reached(&self) -> Bits {
+        Reach::of(self).from(self.start.iter().copied().chain(self.after_limit))
+    }
+
     /// The nodes after which several things may go on at once, or the first ones.
     pub(super) fn forks(&self) -> Vec<usize> {
         let goes_on = |it: &&Arrow| !matches!(it, Arrow::End | Arrow::Fail);

@@ -1,0 +1,127 @@
+//! What the tasks of a node may do, each possibility as a whole.
+
+use std::collections::BTreeSet;
+
+use super::{Alternative, Arrow, Bits, Decision, Ending, Net, Outcome};
+
+/// More possibilities than these are not looked at.
+pub(super) const WAYS_MAX: usize = 1_000;
+
+/// One thing that a task may do.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) ending: Ending,
+    pub(super) arrows: BTreeSet<Arrow>,
+}
+
+/// What a node may do; `None` if that is too much to tell.
+pub(super) fn ways_of(net: &Net, node: usize) -> Option<Vec<Way>> {
+    let outcomes = net.nodes[node].outcomes.iter();
+    let ways = outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives));
+    Some(distinct(ways.collect::<Option<Vec<_>>>()?.concat()))
+}
+
+/// As [`ways_of`], without what certainly fails, and without what was only guessed.
+pub(super) fn hopeful_ways_of(net: &Net, doomed: &Bits, node: usize) -> Option<Vec<Way>> {
+    let outcomes = net.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
+    let taken = |it: &Decision| {
+        let skipped = if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 };
+        skipped..it.alternatives.len()
+    };
+    let ways =
+        outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives[taken(it)]));
+    let mut all = ways.collect::<Option<Vec<_>>>()?.concat();
+    let fails = |it: &Arrow| match *it {
+        Arrow::Fail => true,
+        Arrow::Node(to) | Arrow::Tasks(to) => doomed.contains(to),
+        Arrow::End | Arrow::Join(_) => false,
+    };
+    all.retain(|it| !it.arrows.iter().any(fails));
+    Some(distinct(all))
+}
+
+fn product<'a>(
+    ending: Ending,
+    decisions: &'a [Decision],
+    alternatives: impl Fn(&'a Decision) -> &'a [Alternative],
+) -> Option<Vec<Way>> {
+    let mut ways = vec![Way { ending, arrows: BTreeSet::new() }];
+    for decision in decisions {
+        let mut more = Vec::new();
+        for way in &ways {
+            for alternative in alternatives(decision) {
+                let mut way = way.clone();
+                way.arrows.extend(&alternative.arrows);
+                more.push(way);
+            }
+        }
+        ways = more;
+        if ways.len() > WAYS_MAX {
+            return None;
+        }
+    }
+    Some(ways)
+}
+
+fn distinct(mut ways: Vec<Way>) -> Vec<Way> {
+    // After a failure no other task of the step leads anywhere.
+    ways.retain(|it| !it.arrows.contains(&Arrow::Fail));
+    for way in &mut ways {
+        way.arrows.remove(&Arrow::End);
+    }
+    ways.sort_by(|a, b| a.arrows.cmp(&b.arrows).then(a.ending.cmp(&b.ending)));
+    ways.dedup_by(|a, b| a.arrows == b.arrows);
+    ways
+}
+
+/// What several tasks of a node may do together.
+pub(super) fn subsets(ways: &[Way]) -> Vec<Way> {
+    let mut all: Vec<Way> = Vec::new();
+    for way in ways {
+        let with = |it: &Way| Way {
+            ending: it.ending,
+            arrows: it.arrows.union(&way.arrows).copied().collect(),
+        };
+        let more: Vec<Way> = all.iter().map(with).collect();
+        all.extend(more);
+        all.push(way.clone());
+        all.sort_by(|a, b| a.arrows.cmp(&b.arrows));
+        all.dedup_by(|a, b| a.arrows == b.arrows);
+        if all.len() > WAYS_MAX {
+            break;
+        }
+    }
+    all
+}
+
+/// The nodes after which the run fails whatever happens.
+pub(super) fn doomed(net: &Net) -> Bits {
+    let count = net.nodes.len();
+    let mut saved = Bits::none(count);
+    loop {
+        let mut is_changed = false;
+        for at in 0..count {
+            let is_fine = |it: &Arrow| match *it {
+                Arrow::Node(to) | Arrow::Tasks(to) => saved.contains(to),
+                Arrow::End | Arrow::Join(_) => true,
+                Arrow::Fail => false,
+            };
+            let ends = |outcome: &Outcome| {
+                let any =
+                    |it: &Decision| it.alternatives.iter().any(|it| it.arrows.iter().all(is_fine));
+                outcome.decisions.iter().all(any)
+            };
+            let node = &net.nodes[at];
+            let bound = node.bound.is_some_and(|it| is_fine(&it.exhausted));
+            if !saved.contains(at) && (bound || node.outcomes.iter().any(ends)) {
+                is_changed |= saved.insert(at);
+            }
+        }
+        if !is_changed {
+            break;
+        }
+    }
+    let mut doomed = Bits::all(count);
+    doomed.remove(&saved);
+    doomed
+}
