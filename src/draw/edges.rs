@@ -4,7 +4,10 @@ use super::{Arrow, Drawing, DrawnNode};
 use crate::{graph::Target, id::NodeName};
 
 /// The most characters of a label that are shown beside a line.
-const LABEL_LENGTH_MAX: usize = 44;
+const LABEL_LENGTH_MAX: usize = 72;
+
+/// The most characters of a line in a box.
+const BOX_LENGTH_MAX: usize = 44;
 
 /// The most labels that are shown beside a line.
 const LABELS_MAX: usize = 4;
@@ -99,7 +102,8 @@ impl DrawnEdge {
 
     /// The words beside it, a few short lines: labels, the bound of its loop, how often it was taken.
     pub(super) fn words(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.labels.iter().map(|it| cut(it)).collect();
+        let mut lines: Vec<String> =
+            self.labels.iter().map(|it| cut(it, LABEL_LENGTH_MAX)).collect();
         if lines.len() > LABELS_MAX {
             let more = lines.len() - (LABELS_MAX - 1);
             lines.truncate(LABELS_MAX - 1);
@@ -134,8 +138,8 @@ impl DrawnEdge {
 /// The lines of text in the box of a node: its name and bound, what it does, what a run did there.
 pub(super) fn node_lines(drawing: &Drawing, node: &DrawnNode) -> Vec<String> {
     let bound = node.max_visits.map_or_else(String::new, |it| format!(" ≤{it}"));
-    let mut lines = vec![format!("{}{bound}", node.name), cut(&node.kind_words())];
-    lines.extend(node.condition_words().iter().map(|it| cut(it)));
+    let mut lines = vec![format!("{}{bound}", node.name), cut(&node.kind_words(), BOX_LENGTH_MAX)];
+    lines.extend(node.condition_words().iter().map(|it| cut(it, BOX_LENGTH_MAX)));
     match &node.visits {
         Some(visits) => lines.push(visits.words()),
         None if drawing.is_unreached(node) => lines.push("not reached".to_owned()),
@@ -155,11 +159,11 @@ fn is_sign(character: char) -> bool {
     ('\u{2000}'..'\u{2e80}').contains(&character)
 }
 
-fn cut(text: &str) -> String {
-    if width(text) <= LABEL_LENGTH_MAX {
+fn cut(text: &str, columns_max: usize) -> String {
+    if width(text) <= columns_max {
         return text.to_owned();
     }
-    let mut room = LABEL_LENGTH_MAX - 1;
+    let mut room = columns_max - 1;
     let fits = |it: &char| {
         let columns = width(it.encode_utf8(&mut [0; 4]));
         let has_room = columns <= room;

@@ -147,6 +147,8 @@ impl Dot {
                             other => word.push(other),
                         }
                     }
+                    let next = characters.peek().copied().unwrap_or(' ');
+                    assert!(",]; \n".contains(next), "`{next}` after {word}: {text}");
                     if attributes == 0 {
                         words.push(word);
                     }

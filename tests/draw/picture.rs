@@ -184,14 +184,28 @@ fn graphs_of_three_twelve_and_sixty_nodes_are_laid_out() {
 
 #[test]
 fn the_branches_of_a_parallel_stand_in_a_box_with_its_name() {
-    let seen = check(&super::forms::load("graphs/dev_team.yaml"));
-    let names: Vec<&str> = seen.groups.iter().map(|it| it.what.as_str()).collect();
-    assert_eq!(names, ["design"]);
-    let group = &seen.groups[0];
-    for area in &seen.boxes {
-        let is_inside = area.what.starts_with("qc") || area.what.starts_with("ta");
-        let middle = (f64::midpoint(area.left, area.right), f64::midpoint(area.top, area.bottom));
-        assert_eq!(group.holds(middle), is_inside, "{area:?} {group:?}");
+    let inner = ["left", "right"];
+    let both = ["write", "polish", "left", "right", "each", "lint", "sum"];
+    for (path, groups) in [
+        ("graphs/dev_team.yaml", &[("design", &["qc", "ta"][..])][..]),
+        ("tests/cli/workflows/nested.yaml", &[("both", &both), ("inner", &inner)]),
+    ] {
+        let seen = check(&super::forms::load(path));
+        let names: Vec<&str> = seen.groups.iter().map(|it| it.what.as_str()).collect();
+        assert_eq!(names, groups.iter().map(|it| it.0).collect::<Vec<_>>());
+        for (group, (_, nodes)) in seen.groups.iter().zip(groups) {
+            for area in &seen.boxes {
+                let is_inside = nodes.contains(&area.what.split([' ', '\n']).next().unwrap());
+                let corners = [(area.left, area.top), (area.right, area.bottom)];
+                let middle =
+                    (f64::midpoint(area.left, area.right), f64::midpoint(area.top, area.bottom));
+                assert_eq!(group.holds(middle), is_inside, "{area:?} {group:?}");
+                assert!(
+                    !is_inside || corners.iter().all(|it| group.holds(*it)),
+                    "{area:?} {group:?}"
+                );
+            }
+        }
     }
 }
 

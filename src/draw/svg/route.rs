@@ -62,9 +62,8 @@ pub(super) fn route(sheet: &Sheet, net: &Net, ranks: &[Vec<usize>], columns: &[C
     let mut groups: Vec<Option<Area>> =
         (0..sheet.group_names.len()).map(|it| group(sheet, net, columns, bands, it)).collect();
     for (at, group) in groups.iter_mut().enumerate() {
-        let outside = |it: &usize| !net.vertices[*it].groups.contains(&at);
         let hit = |it: usize| group.is_some_and(|group| group.meets(&area(it).grown(1.0)));
-        if (0..net.vertices.len()).filter(outside).any(hit) {
+        if strangers(net, at).into_iter().any(hit) {
             *group = None;
         }
     }
@@ -117,6 +116,19 @@ impl Bands {
     fn straight(&self, rank: usize) -> (f64, f64) {
         (self.top[rank] - self.above[rank], self.bottom[rank] + self.below[rank])
     }
+}
+
+/// What may not stand in the box of a group: other boxes, and lines between others.
+fn strangers(net: &Net, group: usize) -> Vec<usize> {
+    let is_inside = |it: usize| net.vertices[it].groups.contains(&group);
+    let mut strangers: Vec<usize> =
+        (0..net.vertices.len()).filter(|it| net.vertices[*it].is_box && !is_inside(*it)).collect();
+    for chain in &net.chains {
+        if !is_inside(chain[0]) && !is_inside(chain[chain.len() - 1]) {
+            strangers.extend(chain.iter().filter(|it| !net.vertices[**it].is_box));
+        }
+    }
+    strangers
 }
 
 /// Where lines leave and come to boxes, by link.
