@@ -173,21 +173,47 @@ fn resets_that_bound_nothing_are_found() {
         resets: vec![NodeName::parse(whose).unwrap()],
         ..bounded(Target::Fail)
     };
-    let free = Policies { resets: vec![NodeName::parse("a").unwrap()], ..Policies::default() };
+    let free = || Policies { resets: vec![NodeName::parse("c").unwrap()], ..Policies::default() };
     let wrong = graph()
         .node_with("a", idle(), resets("b"))
         .node_with("b", idle(), resets("a"))
-        .node_with("c", idle(), free)
+        .node_with("c", idle(), bounded(Target::Fail))
+        .node_with("d", idle(), free())
         .entry("a")
         .then("a", "b")
         .then("b", "c")
-        .then("c", "end");
+        .then("c", "d")
+        .route("d", ["c", "end"], |_: &serde_json::Value| "end");
     insta::assert_snapshot!(findings(wrong), @r"
-    GR034: `c` resets a bound and has none itself
-      help: give it `max_visits` and `exhausted`
     GR034: the bounds of `a`, `b` reset each other
       help: let only one of them reset the other
+    GR034: nothing bounds how often `d` runs, and it resets a bound
+      help: give `d` `max_visits` and `exhausted`, or another node of its loop that it does not reset
     ");
+    // The bound of the outer loop bounds what is reset, too.
+    let right = graph()
+        .node_with("plan", idle(), bounded(Target::End))
+        .node_with("c", idle(), bounded(target("plan")))
+        .node_with("d", idle(), free())
+        .entry("plan")
+        .then("plan", "d")
+        .then("d", "c")
+        .route("c", ["c", "plan"], |_: &serde_json::Value| "plan");
+    assert_eq!(findings(right), "nothing");
+    // Each of two loops is bounded by what the other one resets, so neither is.
+    let one = || Policies { resets: vec![NodeName::parse("y").unwrap()], ..Policies::default() };
+    let other = || Policies { resets: vec![NodeName::parse("x").unwrap()], ..Policies::default() };
+    let wrong = graph()
+        .node_with("x", idle(), bounded(Target::End))
+        .node_with("y", idle(), bounded(Target::End))
+        .node_with("one", idle(), one())
+        .node_with("other", idle(), other())
+        .entry("x")
+        .then("x", "one")
+        .then("y", "other")
+        .route("one", ["x", "y"], |_: &serde_json::Value| "x")
+        .route("other", ["x", "y"], |_: &serde_json::Value| "y");
+    assert_eq!(findings(wrong).matches("GR034: nothing bounds").count(), 2);
 }
 
 #[test]

@@ -154,3 +154,98 @@ nodes:
     assert_eq!(quick.steps, "plan quick | (research) | write | report");
     assert_eq!(quick.field("notes"), Value::Null);
 }
+
+/// The state that the workflows of `tests/workflow/used` are used with.
+const STATE: &str = r"
+state:
+  brief: string
+  wanted: { type: int, default: 3 }
+  draft: string?
+  verdict: good | bad
+  rounds: { type: int, merge: sum, default: 0 }
+  log: { type: [string], merge: append, default: [] }
+input: [brief, wanted]
+";
+
+#[tokio::test]
+async fn a_used_workflow_is_done_when_nothing_is_left_in_it_and_gives_what_was_asked_of_it() {
+    let nodes = r"
+start: [review, slow]
+nodes:
+  review:
+    use: { workflow: used/review.yaml, in: { text: brief, wanted: wanted }, out: { draft: draft, log: log } }
+    then: after
+  slow: { set: { log: '[brief]' }, then: end }
+  after: { set: { log: '[brief + brief]' }, then: end }
+";
+    let ran = run(&format!("{STATE}{nodes}"), json!({"brief": "x", "wanted": 2})).await;
+    assert_eq!(
+        ran.steps,
+        "review slow | review.lint review.write | review.more review.write | review.judge | \
+         review.end | after"
+    );
+    let log = json!(["x", "lint", "write", "more", "write", "xx"]);
+    assert_eq!((ran.field("draft"), ran.field("log")), (json!("xx"), log));
+}
+
+#[tokio::test]
+async fn each_use_begins_afresh() {
+    let nodes = r"
+start: review
+nodes:
+  review:
+    use: { workflow: used/review.yaml, in: { text: brief, wanted: wanted + rounds }, out: { draft: draft, verdict: verdict } }
+    max_visits: 3
+    exhausted: fail
+    then: count
+  count: { set: { rounds: 1, log: '[verdict]' }, then: [{ when: rounds < 2, to: review }, { to: end }] }
+";
+    let ran = run(&format!("{STATE}{nodes}"), json!({"brief": "x", "wanted": 2})).await;
+    // The second use drafts three times: neither its draft nor its visits are those of the first.
+    assert_eq!((ran.field("draft"), ran.field("log")), (json!("xxx"), json!(["good", "bad"])));
+    assert_eq!(ran.end.status, Status::Done);
+}
+
+#[tokio::test]
+async fn the_failure_of_a_used_workflow_is_caught_outside_three_levels_up() {
+    let nodes = |catch: &str| {
+        format!(
+            r"{STATE}
+start: outer
+nodes:
+  outer:
+    use: {{ workflow: used/outer.yaml, in: {{ text: brief, wanted: wanted }}, out: {{ draft: draft }} }}
+    {catch}
+    then: end
+  sorry: {{ set: {{ log: '[brief]' }}, then: end }}
+"
+        )
+    };
+    let caught = nodes("catch: { any: sorry }");
+    let ran = run(&caught, json!({"brief": "x", "wanted": 2})).await;
+    assert_eq!((ran.end.status, ran.field("draft")), (Status::Done, json!("xx")));
+    assert!(ran.steps.contains("outer.strict.inner.judge"), "{}", ran.steps);
+    assert!(!ran.steps.contains("sorry"), "{}", ran.steps);
+
+    let ran = run(&caught, json!({"brief": "x", "wanted": 4})).await;
+    assert_eq!((ran.end.status, ran.field("log")), (Status::Done, json!(["x"])));
+    assert!(ran.steps.ends_with("| outer.strict.inner.end | sorry"), "{}", ran.steps);
+
+    let uncaught = nodes("").replace("  sorry: { set: { log: '[brief]' }, then: end }\n", "");
+    let ran = run(&uncaught, json!({"brief": "x", "wanted": 4})).await;
+    assert_eq!(ran.end.status, Status::Failed);
+}
+
+#[tokio::test]
+async fn a_person_is_asked_from_within_a_used_workflow() {
+    let nodes = r"
+start: gate
+nodes:
+  gate: { use: { workflow: used/gate.yaml, in: { text: brief }, out: { verdict: verdict } }, then: end }
+";
+    let ran = run(&format!("{STATE}{nodes}"), json!({"brief": "x"})).await;
+    assert_eq!(ran.end.status, Status::Paused);
+    let [question] = ran.end.questions.as_slice() else { panic!("one question") };
+    assert_eq!(question.node.as_str(), "gate.inner.ask");
+    assert_eq!(question.question.prompt, "Is x good?");
+}

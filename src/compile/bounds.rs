@@ -1,5 +1,7 @@
 //! What must hold of the ways through a graph: every node is reached, and every run ends.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use petgraph::{algo::tarjan_scc, visit::Dfs};
 
 use super::{Way, ways};
@@ -91,38 +93,81 @@ fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
 }
 
 fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
+    let mutual = check_mutual_resets(graph, findings);
+    let finite = finite_visits(graph);
     for (name, spec) in &graph.nodes {
         let policies = &spec.policies;
         for reset in &policies.resets {
-            if graph.nodes[reset].policies.max_visits.is_none() {
+            // A used workflow begins afresh, with every count of its nodes.
+            let is_within = reset.strip_scope(name.as_str()).is_some();
+            if graph.nodes[reset].policies.max_visits.is_none() && !is_within {
                 let message = format!("`{name}` resets `{reset}`, which has no `max_visits`");
                 findings.push(Diagnostic::error("GR034", message).at(spec.place.clone(), "here"));
             }
         }
-        if !policies.resets.is_empty() && policies.max_visits.is_none() {
-            let message = format!("`{name}` resets a bound and has none itself");
-            let finding = Diagnostic::error("GR034", message);
-            let finding = finding.at(spec.place.clone(), "could reset it forever");
-            findings.push(finding.help("give it `max_visits` and `exhausted`"));
+        if policies.resets.is_empty() || finite.contains(name) || mutual.contains(name) {
+            continue;
+        }
+        let message = format!("nothing bounds how often `{name}` runs, and it resets a bound");
+        let finding = Diagnostic::error("GR034", message);
+        let finding = finding.at(spec.place.clone(), "could reset it forever");
+        findings.push(finding.help(format!(
+            "give `{name}` `max_visits` and `exhausted`, or another node of its loop that it does not reset"
+        )));
+    }
+}
+
+/// The nodes that run a finite number of times, whatever the routes decide.
+///
+/// A bounded node does if whoever resets it does; any other if whatever leads to it does. Where a
+/// used-up bound leads is reached as often as the bounded node is come to, not as often as it runs.
+fn finite_visits(graph: &Graph) -> BTreeSet<&NodeName> {
+    let by_visit = ways(graph, |_, way| way != Way::Exhausted);
+    let by_arrival = ways(graph, |_, way| way == Way::Exhausted);
+    let mut resetters: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
+    for (name, spec) in &graph.nodes {
+        for reset in &spec.policies.resets {
+            resetters.entry(reset).or_default().push(name);
         }
     }
-    check_mutual_resets(graph, findings);
+    let (mut arrives, mut runs) = (BTreeSet::new(), BTreeSet::new());
+    let incoming = petgraph::Direction::Incoming;
+    let mut open: BTreeSet<&NodeName> = graph.nodes.keys().collect();
+    while let Some(name) = open.pop_first() {
+        let mut sources = by_visit.neighbors_directed(name, incoming);
+        let arrived = sources.all(|it| runs.contains(it))
+            && by_arrival.neighbors_directed(name, incoming).all(|it| arrives.contains(it));
+        let bounded = graph.nodes[name].policies.max_visits.is_some();
+        let reset_by = resetters.get(name).map_or(&[][..], Vec::as_slice);
+        let runs_on = arrived || (bounded && reset_by.iter().all(|it| runs.contains(it)));
+        let news = (arrived && arrives.insert(name), runs_on && runs.insert(name));
+        if news.0 {
+            open.extend(by_arrival.neighbors(name));
+        }
+        if news.1 {
+            open.extend(by_visit.neighbors(name));
+            open.extend(graph.nodes[name].policies.resets.iter());
+        }
+    }
+    runs
 }
 
 /// Bounds that reset each other bound nothing.
-fn check_mutual_resets(graph: &Graph, findings: &mut Diagnostics) {
+fn check_mutual_resets<'a>(graph: &'a Graph, findings: &mut Diagnostics) -> BTreeSet<&'a NodeName> {
     let mut resets = petgraph::graphmap::DiGraphMap::new();
     for (name, spec) in &graph.nodes {
         for reset in &spec.policies.resets {
             resets.add_edge(name, reset, ());
         }
     }
-    for cycle in cycles(&resets) {
-        let message = format!("the bounds of {} reset each other", shown(&cycle));
+    let cycles = cycles(&resets);
+    for cycle in &cycles {
+        let message = format!("the bounds of {} reset each other", shown(cycle));
         let finding = Diagnostic::error("GR034", message);
         let finding = finding.at(graph.nodes[cycle[0]].place.clone(), "one of them");
         findings.push(finding.help("let only one of them reset the other"));
     }
+    cycles.into_iter().flatten().collect()
 }
 
 /// The sets of nodes that lead back to themselves, each sorted by name.

@@ -13,6 +13,7 @@ mod node;
 mod policy;
 mod question;
 mod route;
+mod scope;
 
 pub use self::{
     builder::GraphBuilder,
@@ -25,4 +26,5 @@ pub use self::{
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
     route::{Route, RouteChoice, RouteError, RouteView, Spread, Way, route_fn},
+    scope::Scope,
 };

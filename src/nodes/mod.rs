@@ -12,12 +12,20 @@ mod run_tests;
 mod sandboxed;
 mod set;
 mod tool;
+mod used;
 mod write_files;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use self::{
-    agent::Agent, ask::Ask, pass::Pass, run::Run, run_tests::RunTests, set::Set, tool::Call,
+    agent::Agent,
+    ask::Ask,
+    pass::Pass,
+    run::Run,
+    run_tests::RunTests,
+    set::Set,
+    tool::Call,
+    used::{Enter, Leave},
     write_files::WriteFiles,
 };
 use crate::{
@@ -112,6 +120,8 @@ impl NodeFactory for Factory {
             NodeKind::Set(set) => Arc::new(Set::new(set)),
             // The list is gone through by the route behind it.
             NodeKind::Map(_) => Arc::new(Pass),
+            NodeKind::Enter(enter) => Arc::new(Enter(enter)),
+            NodeKind::Leave(leave) => Arc::new(Leave(leave)),
             NodeKind::WriteFiles(files) => Arc::new(WriteFiles::new(files, services)),
             NodeKind::Custom(custom) => self.registry.custom(&custom).ok_or_else(|| {
                 let message = format!("node `{name}` names `{custom}`, which is not registered");

@@ -65,6 +65,12 @@ impl Channel {
         self
     }
 
+    /// The same channel under another name.
+    #[must_use]
+    pub(crate) fn renamed(self, name: ChannelName) -> Self {
+        Self { name, ..self }
+    }
+
     /// The name.
     pub fn name(&self) -> &ChannelName {
         &self.name

@@ -6,7 +6,8 @@ use serde::de::{DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{Change, ChangeKind, Schema};
+use super::{Change, ChangeKind, Channel, Schema};
+use crate::id::ChannelName;
 
 /// A value per channel. Only a [`Schema`] makes a new one.
 #[derive(Clone, Debug)]
@@ -61,6 +62,20 @@ impl State {
     /// The state as one JSON object.
     pub fn to_json(&self) -> Map<String, Value> {
         self.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+    }
+
+    /// A part of it as a state of its own: the channels of another schema, each by the name that
+    /// it has in this one.
+    pub(crate) fn within(
+        &self,
+        schema: &Schema,
+        name: impl Fn(&ChannelName) -> ChannelName,
+    ) -> Self {
+        let value = |it: &Channel| {
+            let index = self.schema.index(name(it.name()).as_str())?;
+            self.values[index].clone()
+        };
+        Self { schema: schema.clone(), values: schema.channels().iter().map(value).collect() }
     }
 
     /// The schema it was made by.

@@ -1,11 +1,18 @@
 //! A checked workflow, as data: what each node does, and what follows what.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
 
 use super::{Expression, Prompt};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
-    graph::{Backoff, Catch, Condition, Edge, Graph, Limits, Node, NodeSpec, Policies},
+    graph::{Backoff, Catch, Condition, Edge, Graph, Limits, Node, NodeSpec, Policies, Scope},
     id::{ChannelName, NodeName},
     sandbox,
     state::{Schema, Type},
@@ -40,6 +47,8 @@ pub struct Workflow {
     pub file: Arc<SourceFile>,
     /// The folder that its paths start at.
     pub folder: PathBuf,
+    /// Of a workflow that is used, the fields that are written whenever it is done.
+    pub(super) settled: BTreeSet<ChannelName>,
 }
 
 /// What holds for every node that does not say otherwise.
@@ -68,6 +77,8 @@ pub struct NodeDefinition {
     pub place: Place,
     /// What it is for.
     pub about: Option<String>,
+    /// The used workflows that it belongs to, the innermost first.
+    pub scopes: Vec<Scope>,
 }
 
 /// What a node does.
@@ -87,6 +98,10 @@ pub enum NodeKind {
     Set(SetNode),
     /// Has a node done for each item of a list.
     Map(MapNode),
+    /// Begins a used workflow.
+    Enter(EnterNode),
+    /// Ends a used workflow.
+    Leave(LeaveNode),
     /// Writes files to a folder.
     WriteFiles(WriteFilesNode),
     /// Runs the node that is registered under this name.
@@ -238,6 +253,24 @@ pub struct MapNode {
     pub width_max: Option<usize>,
 }
 
+/// A node that begins a used workflow.
+#[derive(Clone, Debug)]
+pub struct EnterNode {
+    /// The name that the used workflow gives itself.
+    pub workflow: String,
+    /// The fields of the used workflow that begin with a default.
+    pub defaults: Vec<(ChannelName, Value)>,
+    /// The fields of the used workflow that are given.
+    pub sets: Vec<(ChannelName, Expression)>,
+}
+
+/// A node that is reached when nothing is left to do in a used workflow.
+#[derive(Clone, Debug)]
+pub struct LeaveNode {
+    /// Each field that is filled, with the one of the used workflow that it is taken from.
+    pub takes: Vec<(ChannelName, ChannelName)>,
+}
+
 /// A node that writes files.
 #[derive(Clone, Debug)]
 pub struct WriteFilesNode {
@@ -275,8 +308,11 @@ impl Workflow {
         for (name, definition) in self.nodes {
             match factory.make(&name, &definition) {
                 Ok(node) => {
-                    let NodeDefinition { policies, when, place, .. } = definition;
+                    let NodeDefinition { policies, when, place, scopes, .. } = definition;
+                    let node = scopes.iter().fold(node, |it, scope| scope.node(it));
                     let when = when.map(|it| Arc::new(it) as Arc<dyn Condition>);
+                    let outside = |it, scope: &Scope| scope.condition(it);
+                    let when = when.map(|it| scopes.iter().fold(it, outside));
                     let place = Some(place);
                     nodes.insert(name, NodeSpec { node, policies, when, place });
                 }

@@ -233,6 +233,12 @@ impl Lowering<'_> {
     }
 
     pub(super) fn read_map(&mut self, reading: Reading<'_, '_>, map: &Yaml) -> Option<MapNode> {
+        if let Some(when) = reading.section.key("when") {
+            let message = "a node that is `map` takes no key `when`";
+            let place = self.report.place(&when.range);
+            let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
+            self.report.push(finding.help("put the condition on the node that it does"));
+        }
         let parts = Section::read(&mut self.report, map, "`map`", MAP_KEYS)?;
         parts.require(&mut self.report, "over", "name the list: `over: plan.tasks`");
         parts.require(&mut self.report, "do", "name the node that is done for each item");

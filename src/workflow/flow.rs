@@ -3,9 +3,14 @@
 //! It looks at the file before anything is lowered, because expressions and prompts are checked
 //! against it. What it cannot make sense of it passes over; the lowering reports that.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use super::{
+    Workflow,
     expression::known_after,
     heads::{Follows, Heads},
     reader::{Data, Entry, Yaml},
@@ -52,6 +57,8 @@ pub(super) struct Sources<'a> {
     pub(super) schema: &'a Schema,
     pub(super) input: &'a [ChannelName],
     pub(super) registry: &'a Registry,
+    /// The workflows that nodes use, by the node.
+    pub(super) loaded: &'a BTreeMap<NodeName, Workflow>,
 }
 
 impl Flow {
@@ -75,6 +82,13 @@ impl Flow {
         let assigned = Assigned::of(&net);
         let paths = Paths { net, assigned, fields, names, places, start, limit };
         Self { nodes, paths: Arc::new(paths) }
+    }
+
+    /// What is written whenever a run is done.
+    pub(super) fn at_end(&self) -> BTreeSet<ChannelName> {
+        let written = self.paths.net.written_at_end();
+        let fields = self.paths.fields.iter().filter(|(_, at)| written.contains(**at));
+        fields.map(|(name, _)| name.clone()).collect()
     }
 
     /// What is written when a node starts.
@@ -199,9 +213,9 @@ impl Weaving<'_> {
             self.follow(entry, &mut then);
         }
         for entry in entries {
-            if let Some(at) = self.nodes.get(entry.key.text.as_str()) {
+            if let Some((name, at)) = self.nodes.get_key_value(entry.key.text.as_str()) {
                 let then = std::mem::take(&mut then[*at]);
-                self.net.nodes[*at] = self.node(*at, &entry.value, then);
+                self.net.nodes[*at] = self.node((*at, name), &entry.value, then);
             }
         }
         self.net
@@ -260,12 +274,12 @@ impl Weaving<'_> {
         decision
     }
 
-    fn node(&self, at: usize, yaml: &Yaml, then: Vec<Decision>) -> NetNode {
+    fn node(&self, (at, name): (usize, &NodeName), yaml: &Yaml, then: Vec<Decision>) -> NetNode {
         let fields = self.net.fields;
         let arrow = |it: &Yaml| self.arrows(it).first().copied();
         let exhausted = yaml.get("exhausted").and_then(arrow);
         let bounded = yaml.get("max_visits").is_some() || exhausted.is_some();
-        let (maybe, surely) = self.writes(yaml);
+        let (maybe, surely) = self.writes(name, yaml);
         let clears = yaml.get("clears").and_then(|it| self.fields(&words(it)));
         let mut outcomes = vec![Outcome::finished(then)];
         if yaml.get("when").is_some() {
@@ -354,16 +368,36 @@ impl Weaving<'_> {
     }
 
     /// The fields that a node may write, and those that it writes whenever it finishes.
-    fn writes(&self, yaml: &Yaml) -> (Bits, Bits) {
+    fn writes(&self, name: &NodeName, yaml: &Yaml) -> (Bits, Bits) {
         if let Some(custom) = yaml.get("node").and_then(Yaml::text) {
             let node = self.sources.registry.custom(custom);
             return self.writes_of(node.as_deref());
+        }
+        if let Some(used) = yaml.get("use") {
+            return self.writes_of_use(name, used);
         }
         let mut written: Vec<&str> = yaml.get("set").map(keys).unwrap_or_default();
         if let Some(writes) = yaml.get("writes") {
             written.extend(words(writes));
         }
         self.known(self.fields(&written), self.fields(&written))
+    }
+
+    /// What is taken from a used workflow; what that writes whenever it is done is there for certain.
+    fn writes_of_use(&self, name: &NodeName, used: &Yaml) -> (Bits, Bits) {
+        let Some(out) = used.get("out") else {
+            return (Bits::none(self.net.fields), Bits::none(self.net.fields));
+        };
+        let loaded = self.sources.loaded.get(name);
+        let is_sure = |it: &&Entry| {
+            let settled = |workflow: &Workflow| {
+                it.value.text().is_some_and(|field| workflow.settled.contains(field))
+            };
+            // Nobody is blamed for what could not be loaded.
+            loaded.is_none_or(settled)
+        };
+        let surely = out.entries().iter().filter(is_sure).map(|it| it.key.text.as_str());
+        self.known(self.fields(&keys(out)), self.fields(&surely.collect::<Vec<_>>()))
     }
 
     fn writes_of(&self, node: Option<&dyn Node>) -> (Bits, Bits) {

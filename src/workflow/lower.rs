@@ -19,6 +19,7 @@ use super::{
     sections::Agent,
     shape::Section,
     types::{read_state, refuse_private},
+    used::{Chain, Takes, load_used},
     written::Written,
 };
 use crate::{
@@ -73,6 +74,10 @@ pub(super) struct Lowering<'a> {
     pub(super) item: Option<Item>,
     /// The nodes that lead to one that waits for them, each with that one.
     pub(super) arrivals: BTreeSet<(NodeName, NodeName)>,
+    /// The workflows that nodes use, until the node is read.
+    pub(super) loaded: BTreeMap<NodeName, Workflow>,
+    /// The workflows that nodes use, with what is taken from them.
+    pub(super) uses: BTreeMap<NodeName, (Workflow, Takes)>,
     /// The agents, models and sandboxes that something has named.
     pub(super) used: BTreeSet<(&'static str, String)>,
 }
@@ -82,7 +87,7 @@ pub(super) fn lower(
     mut report: Report,
     root: &Yaml,
     prompts: PromptFiles,
-    registry: &Registry,
+    (registry, chain): (&Registry, &Chain<'_>),
 ) -> (Option<Workflow>, Report) {
     let Some(top) = Section::read(&mut report, root, "a workflow", KEYS) else {
         return (None, report);
@@ -100,7 +105,10 @@ pub(super) fn lower(
     let input = channels(&mut report, &top, "input", &schema);
     let output = channels(&mut report, &top, "output", &schema);
     let heads = nodes.map(|it| Heads::read(&mut report, it)).unwrap_or_default();
-    let sources = Sources { root, heads: &heads, schema: &schema, input: &input, registry };
+    let loaded = nodes.map(|it| load_used(&mut report, it, prompts.folder(), registry, chain));
+    let loaded = loaded.unwrap_or_default();
+    let sources =
+        Sources { root, heads: &heads, schema: &schema, input: &input, registry, loaded: &loaded };
     let flow = Flow::of(sources);
     let tools_root = prompts.folder().to_owned();
     let mut lowering = Lowering {
@@ -119,6 +127,8 @@ pub(super) fn lower(
         items: BTreeMap::new(),
         item: None,
         arrivals: BTreeSet::new(),
+        loaded,
+        uses: BTreeMap::new(),
         used: state.used.into_iter().map(|it| ("types", it)).collect(),
     };
     lowering.read_sections(&top);
@@ -132,6 +142,12 @@ pub(super) fn lower(
         lowering.read_items(nodes);
         lowering.read_nodes(nodes, &mut workflow);
         lowering.check_arrivals(&workflow);
+    }
+    for (name, (used, takes)) in std::mem::take(&mut lowering.uses) {
+        workflow.absorb(&name, used, takes);
+    }
+    if chain.is_used() {
+        workflow.settled = lowering.flow.at_end();
     }
     lowering.report_unused(&top);
     (Some(workflow), lowering.report)
@@ -176,6 +192,7 @@ impl Lowering<'_> {
             groups: self.heads.members(),
             file: Arc::clone(&self.report.file),
             folder: PathBuf::new(),
+            settled: BTreeSet::new(),
         }
     }
 

@@ -27,6 +27,7 @@ mod source;
 mod then;
 mod types;
 mod typing;
+mod used;
 mod written;
 
 use std::{
@@ -39,9 +40,9 @@ use thiserror::Error;
 
 pub use self::{
     definition::{
-        AgentNode, AskNode, Defaults, MapNode, NodeDefinition, NodeFactory, NodeKind, RunNode,
-        RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode, TestOutput, ToolNode, Workflow,
-        WriteFilesNode,
+        AgentNode, AskNode, Defaults, EnterNode, LeaveNode, MapNode, NodeDefinition, NodeFactory,
+        NodeKind, RunNode, RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode, TestOutput,
+        ToolNode, Workflow, WriteFilesNode,
     },
     expression::{EvaluateError, Expression, ExpressionView},
     format::json_schema,
@@ -55,7 +56,7 @@ pub(crate) use self::{
     outline::{Outline, Part, Slot, Step},
     prompt::prompt_paths,
 };
-use self::{prompt::PromptFiles, report::Report};
+use self::{prompt::PromptFiles, report::Report, used::Chain};
 use crate::diagnostic::{Diagnostics, SourceFile};
 
 /// A workflow cannot be loaded.
@@ -114,9 +115,20 @@ pub fn survey(
     registry: &Registry,
     buffers: &Buffers,
 ) -> (Option<Workflow>, Diagnostics) {
+    let (name, files_left) = (file.name.clone(), Chain::files());
+    survey_within(file, folder, registry, &Chain::new(Path::new(&name), &files_left, buffers))
+}
+
+/// As [`survey`], of a workflow that may be used by another one.
+fn survey_within(
+    file: Arc<SourceFile>,
+    folder: &Path,
+    registry: &Registry,
+    chain: &Chain<'_>,
+) -> (Option<Workflow>, Diagnostics) {
     let mut report = Report::new(file);
     let Some(root) = reader::read(&mut report) else { return (None, report.into_findings()) };
-    let prompts = PromptFiles::new(folder, buffers.clone());
-    let (workflow, report) = lower::lower(report, &root, prompts, registry);
+    let prompts = PromptFiles::new(folder, chain.buffers().clone());
+    let (workflow, report) = lower::lower(report, &root, prompts, (registry, chain));
     (workflow, report.into_findings())
 }

@@ -53,6 +53,10 @@ impl Report {
         }
     }
 
+    pub(super) fn extend(&mut self, findings: impl IntoIterator<Item = Diagnostic>) {
+        findings.into_iter().for_each(|it| self.push(it));
+    }
+
     pub(super) fn push_problem(&mut self, problem: Problem, place: Option<Place>) {
         let Problem { code, range: _, message, label, help, without } = problem;
         let mut finding = Diagnostic::error(code, message).at(place, label);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The keys of the format that this version does not know what to do with.
-const LATER: &[&str] = &["use", "remember", "recall", "worktree", "cache", "tools"];
+const LATER: &[&str] = &["remember", "recall", "worktree", "cache", "tools"];
 
 /// A mapping whose keys are known.
 #[derive(Debug)]

@@ -13,6 +13,7 @@
 mod assigned;
 mod bits;
 mod choices;
+mod ending;
 mod explore;
 mod meetings;
 mod reach;

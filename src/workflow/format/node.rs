@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A node: exactly one kind (`agent`, `run`, `run_tests`, `tool`, `ask`, `set`, `write_files`,
-/// `parallel`, `map`, `node`),
+/// `parallel`, `map`, `use`, `node`),
 /// and what holds for all of them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -40,6 +40,9 @@ pub(super) struct Node {
     /// Kind: these branches run side by side; `then` waits for all of them. A branch is a node, or a
     /// list of nodes that follow each other.
     parallel: Option<Vec<OneOrMany<NodeRef>>>,
+    /// Kind: another workflow is run as a part of this one.
+    #[serde(rename = "use")]
+    used: Option<Use>,
     /// Kind: a node is done for each item of a list, side by side; `then` waits for all of them.
     map: Option<Map>,
 
@@ -135,6 +138,20 @@ pub(super) struct Prompt {
     first: Option<PromptPath>,
     /// The path of the prompt of later visits.
     again: Option<PromptPath>,
+}
+
+/// Another workflow, and what comes in and goes out.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Use {
+    /// The file, from the folder of this one or the one above.
+    workflow: Text,
+    /// Its inputs, each with an expression over the state here.
+    #[serde(rename = "in")]
+    input: Option<Named<Text, Expression>>,
+    /// The fields here that are filled when it is done, each with one of its outputs.
+    #[serde(rename = "out")]
+    output: Option<Named<FieldName, Text>>,
 }
 
 /// A node that is done for each item of a list.

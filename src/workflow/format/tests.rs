@@ -8,7 +8,7 @@ use crate::{
     workflow::{
         fan::MAP_KEYS,
         lower,
-        nodes::{KINDS, PROMPT_KEYS, RUN_TESTS_KEYS, WRITE_FILES_KEYS},
+        nodes::{KINDS, PROMPT_KEYS, RUN_TESTS_KEYS, USE_KEYS, WRITE_FILES_KEYS},
         policies::{COMMON, NODE_LIMITS_KEYS, RETRY_KEYS},
         sections::{
             AGENT_KEYS, DEFAULTS_KEYS, FILES_KEYS, LIMITS_KEYS, PYTHON_KEYS, SANDBOX_KEYS,
@@ -41,6 +41,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/nodes/additionalProperties/properties/run_tests", RUN_TESTS_KEYS),
     ("/properties/nodes/additionalProperties/properties/write_files", WRITE_FILES_KEYS),
     ("/properties/nodes/additionalProperties/properties/map", MAP_KEYS),
+    ("/properties/nodes/additionalProperties/properties/use", USE_KEYS),
 ];
 
 /// Where the schema speaks of a node; its keys are spread over the kinds.

@@ -6,6 +6,7 @@ mod run;
 mod run_tests;
 mod set;
 mod tool;
+mod use_workflow;
 mod write_files;
 
 use super::{
@@ -32,6 +33,7 @@ pub(crate) const KINDS: &[(&str, &[&str])] = &[
     ("ask", &["show", "choices", "writes"]),
     ("set", &[]),
     ("map", &[]),
+    ("use", &[]),
     ("write_files", &[]),
     ("node", &[]),
     ("parallel", &[]),
@@ -46,12 +48,15 @@ pub(super) const WRITE_FILES_KEYS: &[&str] = &["to", "files", "documents", "repo
 /// The keys of a `parallel`.
 const PARALLEL_KEYS: &[&str] = &["parallel", "about", "then"];
 
+#[cfg(test)]
+pub(super) use self::use_workflow::USE_KEYS;
+
 /// A node that is being read.
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a, 'y> {
     pub(super) name: &'a NodeName,
     key: &'a Word,
-    section: &'a Section<'y>,
+    pub(super) section: &'a Section<'y>,
 }
 
 impl Lowering<'_> {
@@ -62,14 +67,23 @@ impl Lowering<'_> {
         policies.width_max = self.item.as_ref().and_then(|it| it.width_max);
         let reading = Reading { name, key: &entry.key, section: &section };
         let about = section.get("about").and_then(|it| self.report.word(it, "`about`"));
-        let when = section.get("when").and_then(|it| self.read_when(name, it));
+        let runs_others = section.get("use").or(section.get("map")).is_some();
+        let when = section.get("when").filter(|_| !runs_others);
+        let when = when.and_then(|it| self.read_when(name, it));
         let kind = self.read_kind(reading, policies.max_visits.is_some());
         self.item = None;
         self.read_following(name, &section, workflow);
         self.read_join(name, &section, workflow);
         let place = Place { file: self.report.file.clone(), range: entry.key.range.clone() };
         let about = about.map(|it| it.text);
-        let definition = kind.map(|kind| NodeDefinition { kind, policies, when, place, about });
+        let definition = kind.map(|kind| NodeDefinition {
+            kind,
+            policies,
+            when,
+            place,
+            about,
+            scopes: Vec::new(),
+        });
         workflow.nodes.extend(definition.map(|it| (name.clone(), it)));
     }
 
@@ -142,6 +156,8 @@ impl Lowering<'_> {
             self.read_set(reading, sets).map(NodeKind::Set)
         } else if let Some(map) = section.get("map") {
             self.read_map(reading, map).map(NodeKind::Map)
+        } else if let Some(used) = section.get("use") {
+            self.read_use(reading, used).map(NodeKind::Enter)
         } else if let Some(files) = section.get("write_files") {
             self.read_write_files(reading, files, bounded).map(NodeKind::WriteFiles)
         } else {

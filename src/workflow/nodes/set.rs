@@ -30,7 +30,7 @@ impl Lowering<'_> {
         Some(SetNode { sets })
     }
 
-    fn check_set(&mut self, yaml: &Yaml, channel: &ChannelName, ty: &Type) {
+    pub(super) fn check_set(&mut self, yaml: &Yaml, channel: &ChannelName, ty: &Type) {
         let Some(declared) = self.schema.channel(channel.as_str()) else { return };
         let item = match (declared.reducer(), declared.ty()) {
             (Reducer::Append | Reducer::Union, Type::List(item)) => fits(ty, item),

@@ -1,0 +1,83 @@
+//! Which fields are written whenever a run comes to its end.
+//!
+//! Looked at from behind: what a task writes for certain, and what everything that it leads to
+//! at once writes, and of what it chooses among only what all choices write. Every loop has a
+//! bound, so the largest such sets are the right ones; a run that fails comes to no end.
+
+use super::{Arrow, Bits, Decision, Net, NetNode, Outcome};
+
+impl Net {
+    /// The fields that are written in every run that is done. One that some node empties does not
+    /// count, even if it is written again.
+    pub(crate) fn written_at_end(&self) -> Bits {
+        let mut after = vec![Bits::all(self.fields); self.nodes.len()];
+        loop {
+            let before = after.clone();
+            for (at, node) in self.nodes.iter().enumerate() {
+                after[at] = self.written_from(node, &before);
+            }
+            if after == before {
+                break;
+            }
+        }
+        let mut written = self.surely_at_start.clone();
+        for first in &self.start {
+            written.add(&self.led_to(Arrow::Node(*first), &after));
+        }
+        for node in &self.nodes {
+            written.remove(&node.clears);
+        }
+        written
+    }
+
+    fn written_from(&self, node: &NetNode, after: &[Bits]) -> Bits {
+        let mut written = Bits::all(self.fields);
+        for outcome in &node.outcomes {
+            written.keep(&self.written_by(node, outcome, after));
+        }
+        written
+    }
+
+    fn written_by(&self, node: &NetNode, outcome: &Outcome, after: &[Bits]) -> Bits {
+        let mut written = Bits::none(self.fields);
+        if outcome.ending.has_written() {
+            written.add(&node.surely);
+        }
+        for Decision { alternatives, .. } in &outcome.decisions {
+            let mut chosen = Bits::all(self.fields);
+            for alternative in alternatives {
+                let mut together = Bits::none(self.fields);
+                for arrow in &alternative.arrows {
+                    together.add(&self.led_to(*arrow, after));
+                }
+                chosen.keep(&together);
+            }
+            written.add(&chosen);
+        }
+        written
+    }
+
+    fn led_to(&self, arrow: Arrow, after: &[Bits]) -> Bits {
+        let node = match arrow {
+            Arrow::Node(node) | Arrow::Tasks(node) => node,
+            Arrow::Join(join) => self.joins[join].node,
+            Arrow::End => return Bits::none(self.fields),
+            Arrow::Fail => return Bits::all(self.fields),
+        };
+        let mut written = after[node].clone();
+        // A bound may be used up; where that leads in a circle, `compile` refuses the graph.
+        let (mut next, mut left) = (self.nodes[node].bound, self.nodes.len());
+        while let Some(bound) = next.take_if(|_| left > 0) {
+            left -= 1;
+            match bound.exhausted {
+                Arrow::Node(node) => {
+                    written.keep(&after[node]);
+                    next = self.nodes[node].bound;
+                }
+                Arrow::End => written = Bits::none(self.fields),
+                Arrow::Fail | Arrow::Tasks(_) | Arrow::Join(_) => (),
+            }
+        }
+        written
+    }
+}

@@ -1,0 +1,212 @@
+//! A graph within a graph: what its nodes, routes and conditions see and name, and what that is
+//! called outside.
+//!
+//! A used workflow is no run of its own. Its nodes and channels are part of the graph that uses
+//! it, under names with its own before them, so that everything that holds of a graph holds of it:
+//! what is checked, saved, resumed, drawn and counted.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+
+use super::{
+    Command, Condition, Contract, Dispatch, Goto, Hop, Node, NodeContext, NodeError, Read, Route,
+    RouteError, RouteView, Spread, Target, Way,
+};
+use crate::{
+    id::{ChannelName, NodeName},
+    state::{Schema, State, Update},
+};
+
+/// The place of one graph within another.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    name: NodeName,
+    schema: Schema,
+    /// Where `fail` leads, seen from outside.
+    fail: Target,
+}
+
+impl Scope {
+    /// The graph over `schema` that is used as `name`; its failure leads to `fail`.
+    pub fn new(name: NodeName, schema: Schema, fail: Target) -> Self {
+        Self { name, schema, fail }
+    }
+
+    /// The name of a node that is reached when the graph within is done.
+    pub fn end(&self) -> NodeName {
+        self.node_name(&NodeName::parse("end").expect("a word is a name"))
+    }
+
+    /// What a node within is called outside.
+    pub fn node_name(&self, name: &NodeName) -> NodeName {
+        name.within(&self.name)
+    }
+
+    /// What a channel within is called outside.
+    pub fn channel_name(&self, name: &ChannelName) -> ChannelName {
+        name.within(&self.name)
+    }
+
+    /// Where a target within leads, seen from outside.
+    pub fn target(&self, target: &Target) -> Target {
+        match target {
+            Target::Node(name) => Target::Node(self.node_name(name)),
+            Target::End => Target::Node(self.end()),
+            Target::Fail => self.fail.clone(),
+        }
+    }
+
+    /// A node within, as one of the graph outside.
+    pub fn node(&self, inner: Arc<dyn Node>) -> Arc<dyn Node> {
+        Arc::new(ScopedNode { inner, scope: self.clone() })
+    }
+
+    /// A route within, as one of the graph outside.
+    pub fn route(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
+        let outside = |it: &Way| Way { to: self.target(&it.to), label: it.label.clone() };
+        let ways = inner.ways().iter().map(outside).collect();
+        let reads = inner.reads().map(|it| self.channel_names(it));
+        Arc::new(ScopedRoute { inner, scope: self.clone(), ways, reads })
+    }
+
+    /// A condition within, as one of the graph outside.
+    pub fn condition(&self, inner: Arc<dyn Condition>) -> Arc<dyn Condition> {
+        let reads = inner.reads().map(|it| self.channel_names(it));
+        Arc::new(ScopedCondition { inner, scope: self.clone(), reads })
+    }
+
+    fn channel_names(&self, names: &[ChannelName]) -> Vec<ChannelName> {
+        names.iter().map(|it| self.channel_name(it)).collect()
+    }
+
+    fn state(&self, outside: &State) -> State {
+        outside.within(&self.schema, |it| self.channel_name(it))
+    }
+
+    fn visits(&self, outside: &BTreeMap<NodeName, u32>) -> BTreeMap<NodeName, u32> {
+        let within = |(name, count): (&NodeName, &u32)| {
+            let name = NodeName::parse_path(name.strip_scope(self.name.as_str())?).ok()?;
+            Some((name, *count))
+        };
+        outside.iter().filter_map(within).collect()
+    }
+
+    fn hop(&self, hop: Hop) -> Hop {
+        match hop {
+            Hop::To(target) => Hop::To(self.target(&target)),
+            Hop::Join(name) => Hop::Join(self.node_name(&name)),
+            Hop::Dispatch(Dispatch { node, input }) => {
+                Hop::Dispatch(Dispatch { node: self.node_name(&node), input })
+            }
+        }
+    }
+
+    fn hops(&self, hops: Vec<Hop>) -> Vec<Hop> {
+        hops.into_iter().map(|it| self.hop(it)).collect()
+    }
+
+    fn command(&self, Command { update, goto }: Command) -> Command {
+        let Update { clears, writes } = update;
+        let writes = writes.into_iter().map(|(name, value)| (self.channel_name(&name), value));
+        let goto = match goto {
+            Goto::Edges => Goto::Edges,
+            Goto::Also(hops) => Goto::Also(self.hops(hops)),
+            Goto::Instead(hops) if hops.is_empty() => {
+                Goto::Instead(vec![Hop::To(Target::Node(self.end()))])
+            }
+            Goto::Instead(hops) => Goto::Instead(self.hops(hops)),
+        };
+        let clears = self.channel_names(&clears);
+        Command { update: Update { clears, writes: writes.collect() }, goto }
+    }
+}
+
+struct ScopedNode {
+    inner: Arc<dyn Node>,
+    scope: Scope,
+}
+
+#[async_trait]
+impl Node for ScopedNode {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let mut visits = self.scope.visits(&ctx.visits);
+        // The node goes by its whole name, so that two uses of one workflow can be told apart.
+        visits.insert(ctx.node.clone(), ctx.visit());
+        let state = Arc::new(self.scope.state(&ctx.state));
+        let inner = NodeContext { state, visits: Arc::new(visits), ..ctx };
+        Ok(self.scope.command(self.inner.run(inner).await?))
+    }
+
+    fn contract(&self) -> Contract {
+        let Contract { reads, writes } = self.inner.contract();
+        let all = || self.scope.schema.channels().iter().map(|it| it.name().clone()).collect();
+        let read = |Read { channel, required }: Read| {
+            let channel = self.scope.channel_name(&channel);
+            Read { channel, required }
+        };
+        Contract {
+            reads: reads.map(|it| it.into_iter().map(read).collect()),
+            // What does not say what it writes may still write nothing outside of its graph.
+            writes: Some(self.scope.channel_names(&writes.unwrap_or_else(all))),
+        }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        self.inner.calls_max()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+}
+
+#[derive(Debug)]
+struct ScopedRoute {
+    inner: Arc<dyn Route>,
+    scope: Scope,
+    ways: Vec<Way>,
+    reads: Option<Vec<ChannelName>>,
+}
+
+impl Route for ScopedRoute {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        self.reads.as_deref()
+    }
+
+    fn spread(&self) -> Spread {
+        self.inner.spread()
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
+        let within = RouteView { state: &state, visits: &visits, input: view.input };
+        Ok(self.scope.hops(self.inner.decide(&within)?))
+    }
+}
+
+#[derive(Debug)]
+struct ScopedCondition {
+    inner: Arc<dyn Condition>,
+    scope: Scope,
+    reads: Option<Vec<ChannelName>>,
+}
+
+impl Condition for ScopedCondition {
+    fn text(&self) -> &str {
+        self.inner.text()
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        self.reads.as_deref()
+    }
+
+    fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
+        let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
+        self.inner.holds(&RouteView { state: &state, visits: &visits, input: view.input })
+    }
+}

@@ -1,0 +1,80 @@
+//! The two ends of a used workflow: its fields are filled, and its results are taken.
+
+use async_trait::async_trait;
+
+use super::expression_view;
+use crate::{
+    graph::{Command, Contract, Node, NodeContext, NodeError, Read},
+    state::Update,
+    workflow::{EnterNode, LeaveNode},
+};
+
+/// Fills the fields of a used workflow.
+#[derive(Debug)]
+pub(super) struct Enter(pub(super) EnterNode);
+
+/// Takes the results of a used workflow.
+#[derive(Debug)]
+pub(super) struct Leave(pub(super) LeaveNode);
+
+#[async_trait]
+impl Node for Enter {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let view = expression_view(&ctx, None);
+        let mut update = Update::default();
+        for (channel, default) in &self.0.defaults {
+            update = update.write(channel.clone(), default.clone());
+        }
+        for (channel, expression) in &self.0.sets {
+            update = update.write(channel.clone(), expression.evaluate(&view)?);
+        }
+        Ok(update.into())
+    }
+
+    fn contract(&self) -> Contract {
+        let set = self.0.sets.iter().map(|(channel, _)| channel.clone());
+        let defaults = self.0.defaults.iter().map(|(channel, _)| channel.clone());
+        Contract { reads: None, writes: Some(set.chain(defaults).collect()) }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "use"
+    }
+}
+
+#[async_trait]
+impl Node for Leave {
+    /// What the used workflow has not written is left as it is.
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let mut update = Update::default();
+        for (to, from) in &self.0.takes {
+            if let Some(value) = ctx.state.get(from.as_str()) {
+                update = update.write(to.clone(), value.clone());
+            }
+        }
+        Ok(update.into())
+    }
+
+    fn contract(&self) -> Contract {
+        let read = |(_, from): &(_, crate::id::ChannelName)| Read {
+            channel: from.clone(),
+            required: false,
+        };
+        Contract {
+            reads: Some(self.0.takes.iter().map(read).collect()),
+            writes: Some(self.0.takes.iter().map(|(to, _)| to.clone()).collect()),
+        }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "end of use"
+    }
+}

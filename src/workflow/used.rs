@@ -1,0 +1,281 @@
+//! Workflows that a workflow uses: found and loaded before the one that uses them is lowered, and
+//! made part of it when it is.
+//!
+//! A node `review` that uses a workflow becomes two: `review` fills its fields and begins it, and
+//! `review.end`, which is reached when nothing is left to do in it, takes its results. The nodes
+//! and fields between them are called `review.lint` and `review.draft`.
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    fs,
+    path::{Component, Path},
+    sync::Arc,
+};
+
+use super::{
+    LeaveNode, NodeDefinition, NodeKind, Registry, Workflow,
+    prompt::prompt_paths,
+    reader::{BYTES_MAX, Word, Yaml},
+    report::Report,
+    source::{Buffers, read_text},
+    survey_within,
+};
+use crate::{
+    diagnostic::{Diagnostic, SourceFile},
+    graph::{Catch, Defer, Edge, Policies, Scope, Target},
+    id::{ChannelName, NodeName, SCOPE_DEPTH_MAX},
+    state::{Channel, Schema},
+};
+
+/// The most files that one workflow may be made of.
+const FILES_MAX: usize = 100;
+
+/// The files that are being read: each uses the one before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain<'a> {
+    file: &'a Path,
+    user: Option<&'a Self>,
+    files_left: &'a Cell<usize>,
+    buffers: &'a Buffers,
+}
+
+/// The fields outside that are filled, each with the one within that it is taken from.
+pub(super) type Takes = Vec<(ChannelName, ChannelName)>;
+
+impl<'a> Chain<'a> {
+    pub(super) fn new(file: &'a Path, files_left: &'a Cell<usize>, buffers: &'a Buffers) -> Self {
+        Self { file, user: None, files_left, buffers }
+    }
+
+    /// The texts that stand for files on the disk.
+    pub(super) fn buffers(&self) -> &Buffers {
+        self.buffers
+    }
+
+    /// The count for a whole workflow.
+    pub(super) fn files() -> Cell<usize> {
+        Cell::new(FILES_MAX)
+    }
+
+    /// Whether the file that is being read is used by another one.
+    pub(super) fn is_used(&self) -> bool {
+        self.user.is_some()
+    }
+
+    fn then(&'a self, file: &'a Path) -> Self {
+        Self { file, user: Some(self), ..*self }
+    }
+
+    fn files_read(&self) -> impl Iterator<Item = &Path> {
+        std::iter::successors(Some(self), |it| it.user).map(|it| it.file)
+    }
+
+    /// Why a file cannot be used here, if it cannot.
+    fn refuses(&self, file: &Path) -> Option<String> {
+        let same = |a: &Path| match (fs::canonicalize(a), fs::canonicalize(file)) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => a == file,
+        };
+        if self.files_read().any(same) {
+            return Some("the workflow uses itself".to_owned());
+        }
+        if self.files_read().count() > SCOPE_DEPTH_MAX {
+            return Some(format!(
+                "workflows are used in each other {SCOPE_DEPTH_MAX} deep at most"
+            ));
+        }
+        if self.files_left.get() == 0 {
+            return Some(format!("a workflow is made of {FILES_MAX} files at most"));
+        }
+        self.files_left.set(self.files_left.get() - 1);
+        None
+    }
+}
+
+/// Loads every workflow that a node uses. Their findings are findings here.
+pub(super) fn load_used(
+    report: &mut Report,
+    nodes: &Yaml,
+    folder: &Path,
+    registry: &Registry,
+    chain: &Chain<'_>,
+) -> BTreeMap<NodeName, Workflow> {
+    let mut used = BTreeMap::new();
+    for entry in nodes.entries() {
+        let path = entry.value.get("use").and_then(|it| it.get("workflow"));
+        let (Some(path), Ok(name)) = (path, NodeName::parse(&entry.key.text)) else { continue };
+        let Some(path) = report.word(path, "`workflow`") else { continue };
+        if let Some(workflow) = load_one(report, &path, folder, registry, chain) {
+            used.insert(name, workflow);
+        }
+    }
+    used
+}
+
+fn load_one(
+    report: &mut Report,
+    word: &Word,
+    folder: &Path,
+    registry: &Registry,
+    chain: &Chain<'_>,
+) -> Option<Workflow> {
+    let place = report.place(&word.range);
+    let refuse = |code, message: String, help: &str| {
+        Some(Diagnostic::error(code, message).at(place.clone(), "this workflow").help(help))
+    };
+    let relative = Path::new(&word.text);
+    let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
+    let candidates = prompt_paths(folder, relative).into_iter();
+    let found = { candidates }.find(|it| stays && chain.buffers.has_file(it));
+    let help = "a path starts at the folder of the workflow or the one above, and has no `..`";
+    let Some(path) = found else {
+        report.extend(refuse("GR070", format!("there is no workflow `{}`", word.text), help));
+        return None;
+    };
+    if let Some(reason) = chain.refuses(&path) {
+        let help = "let the nodes that they have in common be a workflow of their own";
+        report.extend(refuse("GR073", format!("`{}`: {reason}", word.text), help));
+        return None;
+    }
+    let text = match chain.buffers.get(&path) {
+        Some(text) => Ok(text.to_owned()),
+        None => read_text(&path, BYTES_MAX),
+    };
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => {
+            let message = format!("the workflow `{}` cannot be read: {error}", word.text);
+            report.extend(refuse("GR070", message, help));
+            return None;
+        }
+    };
+    let file = Arc::new(SourceFile { name: path.display().to_string(), text });
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let (workflow, findings) = survey_within(file, folder, registry, &chain.then(&path));
+    report.extend(findings);
+    workflow
+}
+
+impl Workflow {
+    /// Makes the nodes of a used workflow nodes of this one, between the node that uses it and
+    /// one that is reached when nothing is left to do in it.
+    pub(super) fn absorb(&mut self, name: &NodeName, used: Self, takes: Takes) {
+        let Some(user) = self.nodes.get_mut(name) else { return };
+        let outside = user.policies.catch.clone();
+        let fail = outside.iter().find(|it| it.kind.is_none());
+        let fail = fail.map_or(Target::Fail, |it| it.to.clone());
+        let scope = Scope::new(name.clone(), used.schema.clone(), fail);
+
+        let channels = used.schema.channels().iter();
+        let inner: Vec<Channel> = channels
+            .map(|it| it.clone().renamed(scope.channel_name(it.name())).private())
+            .collect();
+        // Whatever an earlier use has left is gone; what belongs outside happens at the end.
+        let clears = inner.iter().map(|it| it.name().clone()).collect();
+        let clears = std::mem::replace(&mut user.policies.clears, clears);
+        let resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();
+        let resets = std::mem::replace(&mut user.policies.resets, resets);
+        let end = NodeDefinition {
+            kind: NodeKind::Leave(LeaveNode {
+                takes: takes
+                    .into_iter()
+                    .map(|(to, from)| (to, scope.channel_name(&from)))
+                    .collect(),
+            }),
+            policies: Policies {
+                defer: Some(Defer::Scope(name.clone())),
+                catch: outside.clone(),
+                clears,
+                resets,
+                ..Policies::default()
+            },
+            when: None,
+            place: user.place.clone(),
+            about: None,
+            scopes: Vec::new(),
+        };
+        let both = self.schema.channels().iter().cloned().chain(inner);
+        self.schema = Schema::new(both).expect("names with dots are those of one used workflow");
+
+        for edge in &mut self.edges {
+            leave_from(edge, name, &scope.end());
+        }
+        self.nodes.insert(scope.end(), end);
+        for first in &used.entry {
+            let to = Target::Node(scope.node_name(first));
+            self.edges.push(Edge::Then { from: name.clone(), to, place: None });
+        }
+        for (inner, mut definition) in used.nodes {
+            definition.policies = policies_within(&scope, definition.policies, &outside);
+            definition.scopes.push(scope.clone());
+            self.nodes.insert(scope.node_name(&inner), definition);
+        }
+        self.edges.extend(used.edges.into_iter().map(|it| edge_within(&scope, it)));
+        for (group, members) in used.groups {
+            let members = members.iter().map(|it| scope.node_name(it)).collect();
+            self.groups.insert(scope.node_name(&group), members);
+        }
+    }
+}
+
+/// What follows the node that uses a workflow follows its end.
+fn leave_from(edge: &mut Edge, name: &NodeName, end: &NodeName) {
+    match edge {
+        Edge::Then { from, .. } | Edge::Route { from, .. } | Edge::May { from, .. } => {
+            if from == name {
+                from.clone_from(end);
+            }
+        }
+        Edge::Join { from, .. } => {
+            for from in from.iter_mut().filter(|it| *it == name) {
+                from.clone_from(end);
+            }
+        }
+    }
+}
+
+fn edge_within(scope: &Scope, edge: Edge) -> Edge {
+    match edge {
+        Edge::Then { from, to, place } => {
+            Edge::Then { from: scope.node_name(&from), to: scope.target(&to), place }
+        }
+        Edge::Join { from, to, place } => {
+            let from = from.iter().map(|it| scope.node_name(it)).collect();
+            Edge::Join { from, to: scope.node_name(&to), place }
+        }
+        Edge::Route { from, route, place } => {
+            Edge::Route { from: scope.node_name(&from), route: scope.route(route), place }
+        }
+        Edge::May { from, to } => {
+            let to = to.iter().map(|it| scope.target(it)).collect();
+            Edge::May { from: scope.node_name(&from), to }
+        }
+    }
+}
+
+/// The policies of a node within; what it does not catch itself is caught outside.
+fn policies_within(scope: &Scope, policies: Policies, outside: &[Catch]) -> Policies {
+    let Policies { exhausted, resets, clears, mut catch, defer, .. } = policies;
+    for it in &mut catch {
+        it.to = scope.target(&it.to);
+    }
+    for it in outside {
+        if !catch.iter().any(|inner| inner.kind == it.kind || inner.kind.is_none()) {
+            catch.push(it.clone());
+        }
+    }
+    catch.sort_by_key(|it| it.kind.is_none());
+    let bounded = policies.max_visits.is_some();
+    Policies {
+        exhausted: bounded.then(|| scope.target(&exhausted.unwrap_or(Target::Fail))),
+        resets: resets.iter().map(|it| scope.node_name(it)).collect(),
+        clears: clears.iter().map(|it| scope.channel_name(it)).collect(),
+        catch,
+        defer: defer.map(|it| match it {
+            Defer::Siblings => Defer::Siblings,
+            Defer::Scope(inner) => Defer::Scope(scope.node_name(&inner)),
+        }),
+        ..policies
+    }
+}
