@@ -10,6 +10,7 @@ mod folding;
 mod format;
 mod lenient;
 mod reducer;
+mod sample;
 mod schema;
 mod types;
 mod update;
@@ -20,6 +21,7 @@ pub use self::{
     channel::{Channel, ReadAnswer},
     lenient::{Choice, Fields, ReadError, ReadLeniently, Reader, Reading, read_as},
     reducer::{Fold, ReduceError, Reducer},
+    sample::{complete, smallest},
     schema::{Refused, Schema, SchemaError, StateError},
     types::{Field, Record, Type},
     update::{Change, ChangeKind, NotFields, Update},

@@ -1,0 +1,436 @@
+//! Small values that fit a JSON Schema: whole ones, and what a value lacks.
+//!
+//! They stand for what nobody has said, in tests and when outcomes are tried. What is made is
+//! checked against the schema, so a keyword that is not known here ends in an error that says so,
+//! never in a value that does not fit.
+
+use regex_syntax::{
+    Parser,
+    hir::{Class, Hir, HirKind},
+};
+use serde_json::{Map, Number, Value};
+
+/// How deep a schema is followed; one that needs more refers to itself.
+const DEPTH_MAX: usize = 24;
+/// The longest text or list that is made.
+const LENGTH_MAX: usize = 4_096;
+
+/// The smallest value this knows to fit a schema: empty texts and lists, zero, the first value of
+/// an enum, only the fields that must be there.
+///
+/// ```
+/// use graphrun::state::smallest;
+/// use serde_json::json;
+///
+/// let id = json!({"type": "string", "pattern": "^CODE-[0-9]{3}$"});
+/// assert_eq!(smallest(&id), Ok(json!("CODE-000")));
+/// ```
+///
+/// # Errors
+///
+/// Says what of the schema it could not meet.
+pub fn smallest(schema: &Value) -> Result<Value, String> {
+    let value = Sampling { root: schema }.make(schema, 0)?;
+    fits(schema, &value)?;
+    Ok(value)
+}
+
+/// Adds to a value what its schema asks for and it lacks, at any depth.
+///
+/// `may_guess` is told the path of every field that is about to be added; where it says no, the
+/// path is listed instead. The result is not checked: what the value itself says may not fit.
+///
+/// # Errors
+///
+/// Says what of the schema it could not meet.
+pub fn complete(
+    schema: &Value,
+    value: Value,
+    may_guess: &mut dyn FnMut(&[String]) -> bool,
+) -> Result<Value, String> {
+    Sampling { root: schema }.complete(schema, value, &mut Vec::new(), may_guess)
+}
+
+/// A schema whose references lead into a root.
+struct Sampling<'a> {
+    root: &'a Value,
+}
+
+impl<'a> Sampling<'a> {
+    fn make(&self, schema: &'a Value, depth: usize) -> Result<Value, String> {
+        if depth > DEPTH_MAX {
+            return Err("the schema refers to itself without an end".to_owned());
+        }
+        let Value::Object(object) = self.target(schema)? else { return Ok(Value::Null) };
+        if let Some(value) = object.get("const").or(object.get("default")) {
+            return Ok(value.clone());
+        }
+        if let Some(Value::Array(values)) = object.get("enum") {
+            return values.first().cloned().ok_or_else(|| "an enum has no value".to_owned());
+        }
+        for key in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(options)) = object.get(key) {
+                return self.make_first(options, depth);
+            }
+        }
+        if let Some(Value::Array(parts)) = object.get("allOf") {
+            return self.make_all(object, parts, depth);
+        }
+        match type_of(object) {
+            Some("boolean") => Ok(Value::Bool(false)),
+            Some("integer") => whole_number(object),
+            Some("number") => number(object),
+            Some("string") => text(object),
+            Some("array") => self.list(object, depth),
+            Some("object") => self.object(object, depth),
+            _ => Ok(Value::Null),
+        }
+    }
+
+    /// Null where it is allowed, else the first option that can be met.
+    fn make_first(&self, options: &'a [Value], depth: usize) -> Result<Value, String> {
+        if options.iter().any(is_null) {
+            return Ok(Value::Null);
+        }
+        let mut problem = "a choice has no options".to_owned();
+        for option in options {
+            match self.make(option, depth + 1) {
+                Ok(value) => return Ok(value),
+                Err(error) => problem = error,
+            }
+        }
+        Err(problem)
+    }
+
+    fn make_all(
+        &self,
+        object: &'a Map<String, Value>,
+        parts: &'a [Value],
+        depth: usize,
+    ) -> Result<Value, String> {
+        if let ([only], false) = (parts, object.contains_key("type")) {
+            return self.make(only, depth + 1);
+        }
+        let mut whole = match type_of(object) {
+            Some("object") => self.object(object, depth)?,
+            _ => Value::Object(Map::new()),
+        };
+        for part in parts {
+            match (&mut whole, self.make(part, depth + 1)?) {
+                (Value::Object(whole), Value::Object(part)) => whole.extend(part),
+                _ => return Err("`allOf` is met for records only".to_owned()),
+            }
+        }
+        Ok(whole)
+    }
+
+    fn list(&self, object: &'a Map<String, Value>, depth: usize) -> Result<Value, String> {
+        let length = count(object, "minItems");
+        if length == 0 {
+            return Ok(Value::Array(Vec::new()));
+        }
+        if length > LENGTH_MAX {
+            return Err(format!("a list of {length} items is too long to make"));
+        }
+        let item = object.get("items").unwrap_or(&Value::Bool(true));
+        Ok(Value::Array(vec![self.make(item, depth + 1)?; length]))
+    }
+
+    fn object(&self, object: &'a Map<String, Value>, depth: usize) -> Result<Value, String> {
+        let mut made = Map::new();
+        for (name, schema) in required(object) {
+            made.insert(name.to_owned(), self.make(schema, depth + 1)?);
+        }
+        Ok(Value::Object(made))
+    }
+
+    fn complete(
+        &self,
+        schema: &'a Value,
+        value: Value,
+        path: &mut Vec<String>,
+        may_guess: &mut dyn FnMut(&[String]) -> bool,
+    ) -> Result<Value, String> {
+        if path.len() > DEPTH_MAX {
+            return Ok(value);
+        }
+        let Value::Object(object) = self.target(schema)? else { return Ok(value) };
+        for key in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(options)) = object.get(key) {
+                let mut others = options.iter().filter(|it| !is_null(it));
+                return match (others.next(), others.next()) {
+                    (Some(only), None) if !value.is_null() => {
+                        self.complete(only, value, path, may_guess)
+                    }
+                    _ => Ok(value),
+                };
+            }
+        }
+        match value {
+            Value::Object(fields) => {
+                self.complete_fields(object, fields, path, may_guess).map(Value::Object)
+            }
+            Value::Array(items) => {
+                let Some(item) = object.get("items") else { return Ok(Value::Array(items)) };
+                let completed =
+                    items.into_iter().map(|it| self.complete(item, it, path, may_guess));
+                completed.collect::<Result<_, _>>().map(Value::Array)
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn complete_fields(
+        &self,
+        object: &'a Map<String, Value>,
+        mut fields: Map<String, Value>,
+        path: &mut Vec<String>,
+        may_guess: &mut dyn FnMut(&[String]) -> bool,
+    ) -> Result<Map<String, Value>, String> {
+        for (name, value) in &mut fields {
+            let Some(schema) = object.get("properties").and_then(|it| it.get(name)) else {
+                continue;
+            };
+            path.push(name.clone());
+            let whole = self.complete(schema, value.take(), path, may_guess);
+            path.pop();
+            *value = whole?;
+        }
+        for (name, schema) in required(object) {
+            if fields.contains_key(name) {
+                continue;
+            }
+            path.push(name.to_owned());
+            let may = may_guess(path);
+            path.pop();
+            if may {
+                let made = self.make(schema, path.len()).map_err(|it| format!("{name}: {it}"))?;
+                fields.insert(name.to_owned(), made);
+            }
+        }
+        Ok(fields)
+    }
+
+    /// The schema behind references.
+    fn target(&self, mut schema: &'a Value) -> Result<&'a Value, String> {
+        for _ in 0..DEPTH_MAX {
+            let Some(reference) = schema.get("$ref").and_then(Value::as_str) else {
+                return Ok(schema);
+            };
+            let found = reference.strip_prefix('#').and_then(|it| self.root.pointer(it));
+            schema = found.ok_or_else(|| format!("the reference `{reference}` leads nowhere"))?;
+        }
+        Err("a reference leads to itself".to_owned())
+    }
+}
+
+/// Checks what was made against the schema itself.
+fn fits(schema: &Value, value: &Value) -> Result<(), String> {
+    let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
+    match validator.iter_errors(value).next() {
+        Some(error) => Err(format!("no value was found that fits: {error}")),
+        None => Ok(()),
+    }
+}
+
+/// The fields that must be there, each with its schema.
+fn required(object: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
+    let names = object.get("required").and_then(Value::as_array).into_iter().flatten();
+    let properties = object.get("properties");
+    names.filter_map(Value::as_str).map(move |name| {
+        (name, properties.and_then(|it| it.get(name)).unwrap_or(&Value::Bool(true)))
+    })
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("null")
+}
+
+/// The type of a schema; null where it is one of several.
+fn type_of(object: &Map<String, Value>) -> Option<&str> {
+    match object.get("type")? {
+        Value::String(name) => Some(name),
+        Value::Array(names) => {
+            let mut names = names.iter().filter_map(Value::as_str);
+            if names.clone().any(|it| it == "null") { Some("null") } else { names.next() }
+        }
+        _ => None,
+    }
+}
+
+fn count(object: &Map<String, Value>, key: &str) -> usize {
+    object
+        .get(key)
+        .and_then(Value::as_u64)
+        .map_or(0, |it| usize::try_from(it).unwrap_or(usize::MAX))
+}
+
+/// The whole number nearest to zero within the bounds.
+fn whole_number(object: &Map<String, Value>) -> Result<Value, String> {
+    let bound = |key: &str| object.get(key).and_then(Value::as_f64);
+    let above = bound("minimum").map(f64::ceil);
+    let above = above.or(bound("exclusiveMinimum").map(|it| it.floor() + 1.0));
+    let below = bound("maximum").map(f64::floor);
+    let below = below.or(bound("exclusiveMaximum").map(|it| it.ceil() - 1.0));
+    let nearest = 0.0_f64.max(above.unwrap_or(f64::MIN)).min(below.unwrap_or(f64::MAX));
+    format!("{nearest:.0}")
+        .parse::<i64>()
+        .map(|it| Value::Number(Number::from(it)))
+        .map_err(|_| "a whole number is out of range".to_owned())
+}
+
+fn number(object: &Map<String, Value>) -> Result<Value, String> {
+    let bound = |key: &str| object.get(key).and_then(Value::as_f64);
+    let above =
+        bound("minimum").or(bound("exclusiveMinimum").map(|it| it + it.abs().max(1.0) / 1e6));
+    let below =
+        bound("maximum").or(bound("exclusiveMaximum").map(|it| it - it.abs().max(1.0) / 1e6));
+    let nearest = 0.0_f64.max(above.unwrap_or(f64::MIN)).min(below.unwrap_or(f64::MAX));
+    let number = Number::from_f64(nearest).ok_or_else(|| "a number is out of range".to_owned())?;
+    Ok(Value::Number(number))
+}
+
+fn text(object: &Map<String, Value>) -> Result<Value, String> {
+    if let Some(pattern) = object.get("pattern").and_then(Value::as_str) {
+        return matching(pattern).map(Value::String);
+    }
+    let known = match object.get("format").and_then(Value::as_str) {
+        Some("date") => Some("2000-01-01"),
+        Some("date-time") => Some("2000-01-01T00:00:00Z"),
+        Some("duration") => Some("PT0S"),
+        Some("uuid") => Some("00000000-0000-0000-0000-000000000000"),
+        Some("email") => Some("a@example.org"),
+        Some("uri") => Some("https://example.org"),
+        _ => None,
+    };
+    if let Some(known) = known {
+        return Ok(Value::from(known));
+    }
+    match count(object, "minLength") {
+        long if long > LENGTH_MAX => {
+            Err(format!("a text of {long} characters is too long to make"))
+        }
+        length => Ok(Value::String("x".repeat(length))),
+    }
+}
+
+/// A short text that a pattern matches.
+fn matching(pattern: &str) -> Result<String, String> {
+    let parsed = Parser::new().parse(pattern);
+    let parsed = parsed.map_err(|_| format!("the pattern `{pattern}` is not understood"))?;
+    let mut text = String::new();
+    write_match(&parsed, &mut text)
+        .map(|()| text)
+        .ok_or_else(|| format!("nothing was found that matches `{pattern}`"))
+}
+
+fn write_match(pattern: &Hir, text: &mut String) -> Option<()> {
+    match pattern.kind() {
+        HirKind::Empty | HirKind::Look(_) => (),
+        HirKind::Literal(literal) => text.push_str(std::str::from_utf8(&literal.0).ok()?),
+        HirKind::Class(Class::Unicode(class)) => text.push(class.ranges().first()?.start()),
+        HirKind::Class(Class::Bytes(class)) => {
+            text.push(char::from(class.ranges().first()?.start()));
+        }
+        HirKind::Repetition(repetition) => {
+            for _ in 0..repetition.min {
+                write_match(&repetition.sub, text)?;
+                if text.len() > LENGTH_MAX {
+                    return None;
+                }
+            }
+        }
+        HirKind::Capture(capture) => write_match(&capture.sub, text)?,
+        HirKind::Concat(parts) => {
+            for part in parts {
+                write_match(part, text)?;
+            }
+        }
+        HirKind::Alternation(options) => write_match(options.first()?, text)?,
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::team::TeamState;
+
+    #[test]
+    fn every_field_of_the_software_team_has_a_smallest_value() {
+        for channel in TeamState::schema().channels() {
+            let value = smallest(channel.schema()).unwrap_or_else(|it| panic!("{channel:?}: {it}"));
+            assert_eq!(channel.validate(&value), Ok(()), "{channel:?}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_met() {
+        let cases = [
+            (json!({"type": "integer", "minimum": 3}), json!(3)),
+            (json!({"type": "integer", "exclusiveMinimum": 3}), json!(4)),
+            (json!({"type": "integer", "maximum": -2}), json!(-2)),
+            (json!({"type": "number", "minimum": 0.5}), json!(0.5)),
+            (json!({"type": "string", "minLength": 3}), json!("xxx")),
+            (json!({"type": "string", "pattern": "^(US|TC)-[0-9]{2,4}[a-z]*$"}), json!("US-00")),
+            (json!({"type": "string", "format": "date"}), json!("2000-01-01")),
+            (
+                json!({"type": "array", "items": {"enum": ["b", "a"]}, "minItems": 2}),
+                json!(["b", "b"]),
+            ),
+            (json!({"type": ["string", "null"]}), json!(null)),
+            (json!({"oneOf": [{"const": "a"}, {"const": "b"}]}), json!("a")),
+            (json!({"type": "boolean", "default": true}), json!(true)),
+            (json!({}), json!(null)),
+        ];
+        for (schema, expected) in cases {
+            assert_eq!(smallest(&schema), Ok(expected), "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_met_is_said_rather_than_made_wrong() {
+        let tree = json!({"$ref": "#/$defs/T", "$defs": {"T": {"type": "object",
+            "required": ["t"], "properties": {"t": {"$ref": "#/$defs/T"}}}}});
+        let cases = [
+            (json!({"type": "integer", "multipleOf": 7, "minimum": 1}), "not a multiple"),
+            (
+                json!({"type": "array", "items": {"type": "null"}, "minItems": 2, "uniqueItems": true}),
+                "no value was found that fits",
+            ),
+            (tree, "refers to itself"),
+            (json!({"type": "string", "minLength": 1_000_000}), "too long"),
+        ];
+        for (schema, expected) in cases {
+            let problem = smallest(&schema).unwrap_err();
+            assert!(problem.contains(expected), "{schema}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_completed_at_every_depth_but_where_guessing_is_refused() {
+        let schema = json!({
+            "type": "object", "required": ["verdict", "note", "items"],
+            "properties": {
+                "verdict": {"enum": ["yes", "no"]},
+                "note": {"type": "string"},
+                "items": {"type": "array", "items": {
+                    "type": "object", "required": ["id", "size"],
+                    "properties": {"id": {"type": "string"}, "size": {"type": "integer"}}}},
+            },
+        });
+        let mut refused = Vec::new();
+        let mut may_guess = |path: &[String]| {
+            let may = path != ["verdict"];
+            if !may {
+                refused.push(path.join("."));
+            }
+            may
+        };
+        let value = complete(&schema, json!({"items": [{"id": "a"}]}), &mut may_guess).unwrap();
+        assert_eq!(value, json!({"items": [{"id": "a", "size": 0}], "note": ""}));
+        assert_eq!(refused, ["verdict"]);
+    }
+}
