@@ -22,7 +22,7 @@ pub use self::{
     context::{Input, NodeContext, Reporter, Via},
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, NodeError},
-    node::{Contract, Node, Read, node_fn},
+    node::{Contract, Node, Read, Touches, node_fn},
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
     route::{Route, RouteChoice, RouteError, RouteView, Spread, Way, route_fn},

@@ -52,6 +52,24 @@ pub trait Node: Send + Sync {
     fn kind(&self) -> &'static str {
         "node"
     }
+
+    /// What running it touches, so that a test knows which nodes it may run as they are.
+    ///
+    /// The default claims nothing, and such a node never runs in a test.
+    fn touches(&self) -> Touches {
+        Touches::World
+    }
+}
+
+/// What a node touches when it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touches {
+    /// Nothing: it computes at once, on what its context holds, or asks a person for an answer.
+    Nothing,
+    /// Models, and nothing else.
+    Models,
+    /// Anything: files, programs, services.
+    World,
 }
 
 /// The channels a node reads and writes; `None` where it does not say.

@@ -42,6 +42,25 @@ pub trait Route: fmt::Debug + Send + Sync {
     ///
     /// Fails when the state is not what the route was made for.
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError>;
+
+    /// Which of its [ways](Self::ways) a decision takes, by their positions.
+    ///
+    /// The default cannot tell ways to one target apart, and names all of them.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot decide.
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        let hops = self.decide(view)?;
+        let is_taken = |way: &Way| hops.iter().any(|it| it.target() == way.to);
+        let ways = self.ways().iter().enumerate().filter(|(_, way)| is_taken(way));
+        Ok(ways.map(|(at, _)| at).collect())
+    }
+
+    /// The conditions it decides by, as they are written; none if it is written in Rust.
+    fn conditions(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// One way that a route may take.

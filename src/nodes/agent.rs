@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::Report,
-    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError, Touches},
     llm::{ChatModel, ChatRequest, Message, ModelError, StructuredError, ask_structured},
     state::Update,
     workflow::AgentNode,
@@ -142,5 +142,9 @@ impl Node for Agent {
 
     fn kind(&self) -> &'static str {
         "agent"
+    }
+
+    fn touches(&self) -> Touches {
+        Touches::Models
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::prompt_view;
 use crate::{
-    graph::{Command, Contract, Node, NodeContext, NodeError, Question},
+    graph::{Command, Contract, Node, NodeContext, NodeError, Question, Touches},
     state::Update,
     workflow::AskNode,
 };
@@ -61,5 +61,9 @@ impl Node for Ask {
 
     fn kind(&self) -> &'static str {
         "ask"
+    }
+
+    fn touches(&self) -> Touches {
+        Touches::Nothing
     }
 }

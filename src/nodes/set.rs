@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::expression_view;
 use crate::{
-    graph::{Command, Contract, Node, NodeContext, NodeError},
+    graph::{Command, Contract, Node, NodeContext, NodeError, Touches},
     state::Update,
     workflow::SetNode,
 };
@@ -41,5 +41,9 @@ impl Node for Set {
 
     fn kind(&self) -> &'static str {
         "set"
+    }
+
+    fn touches(&self) -> Touches {
+        Touches::Nothing
     }
 }

@@ -65,6 +65,27 @@ impl Cases {
         let reads: BTreeSet<ChannelName> = read.cloned().collect();
         Self { ways, reads: reads.into_iter().collect(), tried: cases }
     }
+
+    /// The first case that holds.
+    fn first(&self, view: &RouteView<'_>) -> Result<usize, RouteError> {
+        for (at, case) in self.tried.iter().enumerate() {
+            let holds = match &case.when {
+                Some(when) => {
+                    let value = evaluated(when, view)?;
+                    value.as_bool().ok_or_else(|| failed(when, format!("`{value}` is no bool")))?
+                }
+                None => true,
+            };
+            if holds {
+                return Ok(at);
+            }
+        }
+        // Loading makes sure of a case for every state; to end in silence would hide that it failed.
+        let conditions = self.tried.iter().filter_map(|it| it.when.as_ref());
+        let conditions: Vec<&str> = conditions.map(Expression::source).collect();
+        let expression = conditions.join(", ");
+        Err(RouteError::Expression { expression, reason: "no case holds".to_owned() })
+    }
 }
 
 impl Match {
@@ -77,6 +98,17 @@ impl Match {
         let arm = |value: &String| arms.get(value).map(|to| ways(to, value));
         let ways = order.iter().filter_map(arm).flatten().collect();
         Self { on, arms, ways }
+    }
+
+    /// The arm of the value, with its targets.
+    fn arm(&self, view: &RouteView<'_>) -> Result<(&str, &[Target]), RouteError> {
+        let value = evaluated(&self.on, view)?;
+        let word = match &value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let arm = self.arms.get_key_value(&word).map(|(word, to)| (word.as_str(), to.as_slice()));
+        arm.ok_or_else(|| failed(&self.on, format!("no target for `{word}`")))
     }
 }
 
@@ -107,23 +139,17 @@ impl Route for Cases {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
-        for case in &self.tried {
-            let holds = match &case.when {
-                Some(when) => {
-                    let value = evaluated(when, view)?;
-                    value.as_bool().ok_or_else(|| failed(when, format!("`{value}` is no bool")))?
-                }
-                None => true,
-            };
-            if holds {
-                return Ok(hops(&case.to));
-            }
-        }
-        // Loading makes sure of a case for every state; to end in silence would hide that it failed.
-        let conditions = self.tried.iter().filter_map(|it| it.when.as_ref());
-        let conditions: Vec<&str> = conditions.map(Expression::source).collect();
-        let expression = conditions.join(", ");
-        Err(RouteError::Expression { expression, reason: "no case holds".to_owned() })
+        Ok(hops(&self.tried[self.first(view)?].to))
+    }
+
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        let at = self.first(view)?;
+        let start = self.tried[..at].iter().map(|it| it.to.len()).sum();
+        Ok((start..start + self.tried[at].to.len()).collect())
+    }
+
+    fn conditions(&self) -> Vec<&str> {
+        self.tried.iter().filter_map(|it| it.when.as_ref()).map(Expression::source).collect()
     }
 }
 
@@ -146,13 +172,18 @@ impl Route for Match {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
-        let value = evaluated(&self.on, view)?;
-        let word = match &value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let to = self.arms.get(&word);
-        to.map(|it| hops(it)).ok_or_else(|| failed(&self.on, format!("no target for `{word}`")))
+        let (_, to) = self.arm(view)?;
+        Ok(hops(to))
+    }
+
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        let (word, _) = self.arm(view)?;
+        let ways = self.ways.iter().enumerate();
+        Ok(ways.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
+    }
+
+    fn conditions(&self) -> Vec<&str> {
+        vec![self.on.source()]
     }
 }
 
@@ -217,6 +248,15 @@ impl Route for Each {
             }
             other => Err(failed(&self.over, format!("`{other}` is no list"))),
         }
+    }
+
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        let is_empty = evaluated(&self.over, view)?.as_array().is_some_and(Vec::is_empty);
+        Ok(if is_empty { (1..self.ways.len()).collect() } else { vec![0] })
+    }
+
+    fn conditions(&self) -> Vec<&str> {
+        vec![self.over.source()]
     }
 }
 
