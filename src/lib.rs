@@ -79,6 +79,8 @@ pub mod draw;
 
 pub mod nodes;
 
+pub mod cases;
+
 #[cfg(feature = "cli")]
 pub mod lsp;
 

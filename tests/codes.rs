@@ -12,16 +12,33 @@ use std::{
 };
 
 use graphrun::{
+    cases::Suite,
     compile::compile,
     diagnostic::{CODES, Code, Diagnostics, Severity, SourceFile},
     nodes::{Services, factory, registry},
-    workflow::parse,
+    workflow::{LoadError, parse},
 };
 
 const PAGES: &str = "docs/codes";
 
+/// Every finding about cases of the workflow that the pages have.
+fn findings_of_cases(text: &str) -> Diagnostics {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = folder.path().join("example.test.yaml");
+    fs::write(&cases, text).unwrap();
+    fs::copy(Path::new(PAGES).join("review.yaml"), folder.path().join("review.yaml")).unwrap();
+    match Suite::load(&cases, &registry()) {
+        Ok((_, warnings)) => warnings,
+        Err(LoadError::Invalid(findings)) => findings,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Every finding about a workflow, of loading and of compiling it.
 fn findings(text: &str) -> Diagnostics {
+    if text.starts_with("graphrun_test:") {
+        return findings_of_cases(text);
+    }
     let file = Arc::new(SourceFile { name: "example.yaml".into(), text: text.to_owned() });
     let (workflow, mut warnings) = match parse(file, Path::new(PAGES), &registry()) {
         Ok(loaded) => loaded,

@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["checkpoint"],
     &["engine", "storage", "draw"],
     &["nodes"],
-    &["lsp"],
+    &["lsp", "cases"],
     &["cli"],
 ];
 

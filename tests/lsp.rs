@@ -344,7 +344,8 @@ fn findings_are_those_of_validate() {
     assert!(files.len() > 40, "only {} files", files.len());
     // The examples of the codes show what is found only once a graph is compiled.
     let mut editor = Editor::start();
-    files.extend(CODES.iter().map(|it| editor.write(&format!("{}.yaml", it.as_str()), it.wrong())));
+    let of_workflows = CODES.iter().filter(|it| !it.wrong().starts_with("graphrun_test:"));
+    files.extend(of_workflows.map(|it| editor.write(&format!("{}.yaml", it.as_str()), it.wrong())));
     let mut validate = Command::new(env!("CARGO_BIN_EXE_graphrun"));
     let output = validate.args(["validate", "--output", "json"]).args(&files).output().unwrap();
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();

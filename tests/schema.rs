@@ -79,7 +79,8 @@ fn what_loads_fits_the_schema() {
 #[test]
 fn the_right_examples_of_every_code_fit_the_schema() {
     let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
-    for code in CODES {
+    let of_workflows = CODES.iter().filter(|it| !it.right().starts_with("graphrun_test:"));
+    for code in of_workflows {
         let example = to_json(&Yaml::load_from_str(code.right()).unwrap()[0]);
         let problems = problems(&validator, &example);
         assert!(problems.is_empty(), "{}: {problems:#?}", code.as_str());

@@ -13,6 +13,7 @@ mod plan;
 mod resume;
 mod runs;
 mod schema;
+mod test;
 mod validate;
 
 mod answer;
@@ -72,6 +73,8 @@ enum Command {
     Graph(graph::Args),
     /// Print JSON Schemas, for editors and programs
     Schema(schema::Args),
+    /// Run the cases that are kept beside workflows, without models and without a sandbox
+    Test(test::Args),
     /// Look at runs
     Runs(runs::Args),
     /// Say what is usable here: sandbox, Python, models, database
@@ -109,6 +112,7 @@ impl Command {
             Self::Plan(args) => plan::run(&args, globals),
             Self::Graph(args) => graph::run(&args, globals),
             Self::Schema(args) => schema::run(&args, globals),
+            Self::Test(args) => test::run(&args, globals),
             Self::Runs(args) => runs::run(args, globals),
             Self::Doctor => doctor::run(globals),
             Self::Lsp(args) => lsp::run(&args, globals),

@@ -44,6 +44,8 @@ pub const CODES: &[Code] = pages! {
     "GR040" "GR041" "GR046" "GR047" "GR048"
     // Workflows in workflows.
     "GR070" "GR071" "GR072" "GR073"
+    // Cases.
+    "GR080" "GR081" "GR082" "GR083" "GR084" "GR085"
     // Names, continued.
     "GR110" "GR111" "GR112" "GR113" "GR114"
     // The graph, where the range above is full.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::graph::{Command, Contract, Node, NodeContext, NodeError};
+use crate::graph::{Command, Contract, Node, NodeContext, NodeError, Touches};
 
 /// Does nothing.
 #[derive(Debug)]
@@ -24,5 +24,9 @@ impl Node for Pass {
 
     fn kind(&self) -> &'static str {
         "map"
+    }
+
+    fn touches(&self) -> Touches {
+        Touches::Nothing
     }
 }

@@ -226,7 +226,7 @@ impl<'a> Sampling<'a> {
 
 /// Checks what was made against the schema itself.
 fn fits(schema: &Value, value: &Value) -> Result<(), String> {
-    let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
+    let validator = super::validator_for(schema).map_err(|error| error.to_string())?;
     match validator.iter_errors(value).next() {
         Some(error) => Err(format!("no value was found that fits: {error}")),
         None => Ok(()),

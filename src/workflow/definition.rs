@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A workflow whose names, types, expressions and prompts are checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Workflow {
     /// Its name.
     pub name: String,

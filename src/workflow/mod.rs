@@ -4,6 +4,7 @@
 //! Start with [`load`]. The way of a file: `reader` → `lower` (with `heads` and `flow`, which say
 //! what may be pointed to and what may be written) → [`Workflow`] → a [`Graph`](crate::graph::Graph).
 
+pub mod case_file;
 mod cases;
 mod definition;
 mod expression;

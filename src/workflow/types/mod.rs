@@ -16,8 +16,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::values::value_of;
-pub(super) use self::{notation::TYPES, reducers::REDUCERS};
+pub(super) use self::{notation::TYPES, reducers::REDUCERS, values::value_of};
 use super::{
     reader::{Data, Entry, Word, Yaml},
     registry::Registry,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A value that is written in the file, read as a type.
-pub(super) fn value_of(report: &mut Report, yaml: &Yaml, ty: &Type) -> Option<Value> {
+pub(in crate::workflow) fn value_of(report: &mut Report, yaml: &Yaml, ty: &Type) -> Option<Value> {
     Some(match &yaml.data {
         Data::Null => Value::Null,
         Data::List(items) => {

@@ -1,0 +1,213 @@
+//! Runs one case: the real engine over a memory, no network, no waiting.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use super::{
+    Suite,
+    script::{Gap, Script},
+    verdict::{self, Problem},
+};
+use crate::{
+    checkpoint::{Checkpointer, Outcome, RunInfo, TaskRecord},
+    engine::{Engine, OpenQuestion, RunEnd, RunError},
+    event::{Event, EventSink, Stamped, Status},
+    graph::{Backoff, Graph},
+    id::{NodeName, RunId, TaskId},
+    llm::{ChatModel, ModelError, Replay},
+    nodes::{ModelSource, Services},
+    state::State,
+    storage::MemoryStorage,
+    workflow::case_file::Case,
+};
+
+/// The id of every run; each has a memory of its own.
+const RUN: &str = "case";
+
+/// How a case went.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Where it went otherwise than expected; nothing if it passed.
+    pub problems: Vec<Problem>,
+    /// How the run came to rest.
+    pub status: Status,
+    /// Why, if not done.
+    pub reason: Option<String>,
+    /// What ran, step by step.
+    pub route: Vec<Vec<NodeName>>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(super) struct Traces {
+    pub(super) status: Status,
+    pub(super) reason: Option<String>,
+    pub(super) state: State,
+    /// The nodes of each step, in the order of their names.
+    pub(super) route: Vec<Vec<NodeName>>,
+    /// What was told by `emits`.
+    pub(super) events: Vec<String>,
+}
+
+impl Suite {
+    /// Runs a case. It is the same whenever it is run, but for the time it takes.
+    pub async fn run(&self, case: &Case) -> Ran {
+        let started = Instant::now();
+        match self.drive(case).await {
+            Ok((traces, problems)) => {
+                let Traces { status, reason, route, .. } = traces;
+                Ran { problems, status, reason, route, took: started.elapsed() }
+            }
+            Err(error) => {
+                let reason = verdict::broken(&error);
+                let problems = vec![Problem::new(&case.place, reason.clone())];
+                let (status, route) = (Status::Failed, Vec::new());
+                Ran { problems, status, reason: Some(reason), route, took: started.elapsed() }
+            }
+        }
+    }
+
+    async fn drive(&self, case: &Case) -> Result<(Traces, Vec<Problem>), RunError> {
+        let models: Option<Arc<dyn ModelSource>> = case.replay.as_ref().and_then(|path| {
+            // That it can be read was checked with the case.
+            let replay = Replay::load(path).ok()?;
+            Some(Arc::new(Recorded(Arc::new(replay))) as _)
+        });
+        let script = Arc::new(Script::new(case.answers.clone(), models.is_some()));
+        let offline = Services::offline();
+        let services = Services { models: models.unwrap_or(offline.models), ..offline };
+        let graph = self.compiled_with(services, |graph| {
+            script.direct(graph);
+            stop_the_clock(graph);
+        });
+        let storage = Arc::new(MemoryStorage::default());
+        let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+        let run = RunId::parse(RUN).expect("it is a word");
+        let info = RunInfo {
+            id: run.clone(),
+            name: RUN.to_owned(),
+            workflow: self.definition.name.clone(),
+            created: String::new(),
+            origin: Value::Null,
+        };
+        let events = EventSink::default();
+        let mut end = engine.start(info, case.input.clone(), events.clone(), &script.stop).await?;
+        let mut refused = None;
+        while let Some(answers) = said(&script, &end) {
+            match engine.resume(&run, answers, events.clone(), &script.stop).await {
+                Ok(next) => end = next,
+                Err(error @ RunError::WrongAnswer { .. }) => {
+                    refused = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let traces = Traces {
+            status: end.status,
+            reason: end.reason,
+            state: end.state,
+            route: route_of(storage.records(&run).await?),
+            events: emitted(storage.events(&run, 0).await?),
+        };
+        let problems = match (script.gap(), refused) {
+            // Whatever else is not as expected follows from this.
+            (Some(gap), _) => vec![missing(case, &gap, &traces)],
+            (None, Some(error)) => vec![Problem::new(&case.place, verdict::broken(&error))],
+            (None, None) => {
+                let mut problems = verdict::compare(&case.expect, &traces);
+                for (node, text) in script.unused() {
+                    problems.push(Problem::new(&case.answers[&node].place, text));
+                }
+                problems
+            }
+        };
+        Ok((traces, problems))
+    }
+}
+
+/// Nothing waits for the next attempt, and nothing is too slow: a case takes no time.
+fn stop_the_clock(graph: &mut Graph) {
+    for spec in graph.nodes.values_mut() {
+        let attempts_max = spec.policies.retry.attempts_max;
+        spec.policies.retry =
+            Backoff { attempts_max, initial: Duration::ZERO, max: Duration::ZERO };
+        spec.policies.timeout = None;
+    }
+    graph.limits.time = None;
+}
+
+/// What the case says to the open questions, if it says anything.
+fn said(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Value>> {
+    if end.status != Status::Paused {
+        return None;
+    }
+    let answer =
+        |it: &OpenQuestion| Some((it.question.key.clone(), script.said(&it.node, it.task)?));
+    let answers: BTreeMap<String, Value> = end.questions.iter().filter_map(answer).collect();
+    (!answers.is_empty()).then_some(answers)
+}
+
+/// The nodes that ran in each step; a task has several records if it asked.
+fn route_of(records: Vec<TaskRecord>) -> Vec<Vec<NodeName>> {
+    let ran = records.into_iter().filter(|it| !matches!(it.outcome, Outcome::Skipped { .. }));
+    let tasks: BTreeMap<TaskId, NodeName> = ran.map(|it| (it.task, it.node)).collect();
+    let mut route: Vec<(crate::id::Step, Vec<NodeName>)> = Vec::new();
+    for (task, node) in tasks {
+        match route.last_mut() {
+            Some((step, nodes)) if *step == task.step => nodes.push(node),
+            _ => route.push((task.step, vec![node])),
+        }
+    }
+    let sorted = |(_, mut nodes): (_, Vec<NodeName>)| {
+        nodes.sort();
+        nodes
+    };
+    route.into_iter().map(sorted).collect()
+}
+
+fn emitted(events: Vec<Stamped>) -> Vec<String> {
+    let name = |it: Stamped| match it.event {
+        Event::Emitted { name, .. } => Some(name),
+        _ => None,
+    };
+    events.into_iter().filter_map(name).collect()
+}
+
+/// The run needed what the case does not give.
+fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
+    let so_far = verdict::route_text(&traces.route);
+    let after = if so_far.is_empty() { String::new() } else { format!(" (after {so_far})") };
+    match gap {
+        Gap::NoAnswer(node) => {
+            let what = format!("the run came to `{node}`, which has no answer{after}");
+            let help = format!(
+                "a test does not touch the world: say what it writes, as in `nodes: {{ {node}: {{}} }}`"
+            );
+            Problem::new(&case.place, what).help(help)
+        }
+        Gap::NoVisit(node, visit) => {
+            let place = &case.answers[node].place;
+            let what =
+                format!("the run came to visit {visit} of `{node}`, which has no answer{after}");
+            Problem::new(place, what).help("a list has an answer for each visit")
+        }
+    }
+}
+
+/// One recording in the place of every model.
+#[derive(Debug)]
+struct Recorded(Arc<Replay>);
+
+impl ModelSource for Recorded {
+    fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
+    }
+}

@@ -1,0 +1,238 @@
+//! Where a run went otherwise than its case expects.
+
+use std::error::Error;
+
+use serde_json::Value;
+
+use super::run::Traces;
+use crate::{
+    diagnostic::Place,
+    id::NodeName,
+    workflow::case_file::{Expectation, Expected, Stage},
+};
+
+/// The steps that are shown before and after the first that differs.
+const STEPS_SHOWN: usize = 3;
+
+/// Something that is not as a case expects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is expected.
+    pub place: Place,
+    /// What is not so, in one line.
+    pub what: String,
+    /// What was expected, where that is more than `what` says.
+    pub expected: Option<String>,
+    /// What was so instead.
+    pub actual: Option<String>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn new(place: &Place, what: impl Into<String>) -> Self {
+        let (place, what) = (place.clone(), what.into());
+        Self { place, what, expected: None, actual: None, help: None }
+    }
+
+    fn differs(mut self, expected: impl Into<String>, actual: impl Into<String>) -> Self {
+        self.expected = Some(expected.into());
+        self.actual = Some(actual.into());
+        self
+    }
+
+    #[must_use]
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// Everything that is not as expected, what comes first in a run before what follows from it.
+pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if let Some(route) = &expect.route {
+        problems.extend(compare_route(route, &traces.route));
+    }
+    let wanted = &expect.status;
+    if wanted.value != traces.status {
+        let reason = traces.reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+        let actual = format!("{}{reason}", traces.status.as_str());
+        let problem = Problem::new(&wanted.place, "the run came to rest otherwise");
+        problems.push(problem.differs(wanted.value.as_str(), actual));
+    } else if let Some(reason) = &expect.reason {
+        let actual = traces.reason.as_deref().unwrap_or("no reason");
+        if !actual.contains(&reason.value) {
+            let problem = Problem::new(&reason.place, "the reason is another");
+            problems.push(problem.differs(&reason.value, actual));
+        }
+    }
+    problems.extend(expect.state.iter().filter_map(|it| compare_value(it, traces)));
+    for unset in &expect.unset {
+        if let Some(value) = traces.state.get(unset.value.as_str()) {
+            let problem = Problem::new(&unset.place, format!("`{}` holds a value", unset.value));
+            problems.push(problem.differs("nothing", shown(value)));
+        }
+    }
+    let count = |node: &NodeName| traces.route.iter().flatten().filter(|it| *it == node).count();
+    for Expected { value: (node, wanted), place } in &expect.visits {
+        let actual = count(node);
+        if actual != *wanted {
+            let problem = Problem::new(place, format!("`{node}` ran another number of times"));
+            problems.push(problem.differs(wanted.to_string(), actual.to_string()));
+        }
+    }
+    for never in expect.never.iter().filter(|it| count(&it.value) > 0) {
+        let problem = Problem::new(&never.place, format!("`{}` ran", never.value));
+        problems.push(problem.differs("never", route_text(&traces.route)));
+    }
+    problems.extend(compare_events(&expect.events, &traces.events));
+    problems
+}
+
+/// What is said of a run that could not be driven.
+pub(super) fn broken(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.extend([": ", &error.to_string()]);
+        cause = error.source();
+    }
+    text
+}
+
+/// A route in one line, as a case writes it.
+pub(super) fn route_text(route: &[Vec<NodeName>]) -> String {
+    route.iter().map(|it| step_text(it)).collect::<Vec<_>>().join(", ")
+}
+
+/// One step of a route, as a case writes it.
+pub fn step_text(nodes: &[NodeName]) -> String {
+    match nodes {
+        [only] => only.to_string(),
+        several => {
+            let names: Vec<&str> = several.iter().map(NodeName::as_str).collect();
+            format!("[{}]", names.join(", "))
+        }
+    }
+}
+
+/// Follows the route through what is expected, with every way to read `…` at once.
+fn compare_route(expected: &Expected<Vec<Stage>>, actual: &[Vec<NodeName>]) -> Option<Problem> {
+    let stages = &expected.value;
+    let mut reading = readings(stages, vec![0]);
+    for (at, step) in actual.iter().enumerate() {
+        let next = reading.iter().filter_map(|&stage| match stages.get(stage)? {
+            Stage::Any => Some(stage),
+            Stage::Step(nodes) => (nodes == step).then_some(stage + 1),
+        });
+        let next = readings(stages, next.collect());
+        if next.is_empty() {
+            return Some(differs_at(expected, &reading, at, actual));
+        }
+        reading = next;
+    }
+    if reading.contains(&stages.len()) {
+        return None;
+    }
+    Some(differs_at(expected, &reading, actual.len(), actual))
+}
+
+/// The stages that may come next: `…` may also be no step at all.
+fn readings(stages: &[Stage], mut reading: Vec<usize>) -> Vec<usize> {
+    let mut at = 0;
+    while let Some(&stage) = reading.get(at) {
+        if stages.get(stage) == Some(&Stage::Any) && !reading.contains(&(stage + 1)) {
+            reading.push(stage + 1);
+        }
+        at += 1;
+    }
+    reading.sort_unstable();
+    reading.dedup();
+    reading
+}
+
+fn differs_at(
+    expected: &Expected<Vec<Stage>>,
+    reading: &[usize],
+    at: usize,
+    actual: &[Vec<NodeName>],
+) -> Problem {
+    let stage_text = |it: &Stage| match it {
+        Stage::Any => "…".to_owned(),
+        Stage::Step(nodes) => step_text(nodes),
+    };
+    let stages: Vec<String> = expected.value.iter().map(stage_text).collect();
+    let steps: Vec<String> = actual.iter().map(|it| step_text(it)).collect();
+    // The furthest reading is the one that was nearest to fit.
+    let stage = reading.last().copied().unwrap_or_default();
+    let problem = Problem::new(&expected.place, format!("the route differs at step {}", at + 1));
+    problem.differs(excerpt(&stages, stage), excerpt(&steps, at))
+}
+
+/// The steps around one, which is marked; `end` where there is none.
+fn excerpt(steps: &[String], at: usize) -> String {
+    let start = at.saturating_sub(STEPS_SHOWN).min(steps.len());
+    let end = (at + 1 + STEPS_SHOWN).min(steps.len());
+    let mut shown: Vec<String> = Vec::new();
+    if start > 0 {
+        shown.push("…".to_owned());
+    }
+    shown.extend(steps[start..at.min(steps.len())].iter().cloned());
+    let marked = steps.get(at).map_or("end", String::as_str);
+    shown.push(format!("→ {marked}"));
+    if at < steps.len() {
+        shown.extend(steps[at + 1..end].iter().cloned());
+        if end < steps.len() {
+            shown.push("…".to_owned());
+        }
+    }
+    shown.join(", ")
+}
+
+fn compare_value(expected: &Expected<(Vec<String>, Value)>, traces: &Traces) -> Option<Problem> {
+    let (path, wanted) = &expected.value;
+    let held = traces.state.get(&path[0]).unwrap_or(&Value::Null);
+    let actual = path[1..].iter().try_fold(held, |value, name| value.get(name));
+    let actual = actual.unwrap_or(&Value::Null);
+    if includes(actual, wanted) {
+        return None;
+    }
+    let problem = Problem::new(&expected.place, format!("`{}` is another", path.join(".")));
+    Some(problem.differs(shown(wanted), shown(actual)))
+}
+
+/// Whether a value is the one that was wanted; of a record, what is wanted may be a part.
+fn includes(actual: &Value, wanted: &Value) -> bool {
+    match (actual, wanted) {
+        (Value::Object(actual), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, wanted)| includes(actual.get(name).unwrap_or(&Value::Null), wanted)),
+        (Value::Array(actual), Value::Array(wanted)) => {
+            actual.len() == wanted.len()
+                && actual.iter().zip(wanted).all(|(actual, wanted)| includes(actual, wanted))
+        }
+        // 3 and 3.0 are the same number.
+        (Value::Number(actual), Value::Number(wanted)) => {
+            actual == wanted || actual.as_f64() == wanted.as_f64()
+        }
+        (actual, wanted) => actual == wanted,
+    }
+}
+
+/// Each event in its turn; others may come between.
+fn compare_events(expected: &[Expected<String>], actual: &[String]) -> Option<Problem> {
+    let mut told = actual.iter();
+    let missed = expected.iter().find(|wanted| !told.any(|it| *it == wanted.value))?;
+    let names = expected.iter().map(|it| it.value.as_str()).collect::<Vec<_>>().join(", ");
+    let actual = if actual.is_empty() { "none".to_owned() } else { actual.join(", ") };
+    let what = format!("`{}` was not told in its turn", missed.value);
+    Some(Problem::new(&missed.place, what).differs(names, actual))
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,193 @@
+//! What became of cases, for people and for programs.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    cases::{Problem, Ran, step_text},
+    cli::{
+        terminal::Paint,
+        words::{clean, count, duration},
+    },
+    diagnostic::Place,
+    event::EVENT_VERSION,
+};
+
+/// What became of all cases.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) files: Vec<TestedFile>,
+}
+
+/// What became of the cases of a file.
+#[derive(Debug)]
+pub(super) struct TestedFile {
+    pub(super) path: PathBuf,
+    pub(super) workflow: PathBuf,
+    pub(super) cases: Vec<TestedCase>,
+}
+
+/// What became of a case.
+#[derive(Debug)]
+pub(super) struct TestedCase {
+    pub(super) name: String,
+    pub(super) ran: Ran,
+}
+
+impl Report {
+    /// How many cases failed.
+    pub(super) fn failed(&self) -> usize {
+        self.cases().filter(|it| !it.is_passed()).count()
+    }
+
+    /// One object for all.
+    pub(super) fn to_json(&self) -> Value {
+        let files: Vec<Value> = self.files.iter().map(TestedFile::to_json).collect();
+        let mut summary = self.summary();
+        summary["files"] = files.into();
+        summary
+    }
+
+    /// An object a line: each case, and what became of all.
+    pub(super) fn lines(&self) -> String {
+        let mut text = String::new();
+        let mut line = |kind: &str, mut object: Value| {
+            let head = json!({"v": EVENT_VERSION, "type": kind});
+            if let (Value::Object(object), Value::Object(mut head)) = (&mut object, head) {
+                head.append(object);
+                text.extend([&Value::Object(head).to_string(), "\n"]);
+            }
+        };
+        for file in &self.files {
+            for case in &file.cases {
+                let mut object = case.to_json();
+                object["file"] = file.path.display().to_string().into();
+                line("case.finished", object);
+            }
+        }
+        line("test.finished", self.summary());
+        text
+    }
+
+    /// For people: a line a case, and what is wrong with those that failed.
+    pub(super) fn draw(&self, quiet: bool, paint: Paint) -> String {
+        let mut text = String::new();
+        for file in &self.files {
+            let shown: Vec<&TestedCase> =
+                file.cases.iter().filter(|it| !(quiet && it.is_passed())).collect();
+            if shown.is_empty() {
+                continue;
+            }
+            text.extend([&paint.strong(&file.path.display().to_string()), "\n"]);
+            for case in shown {
+                case.draw(paint, &mut text);
+            }
+            text.push('\n');
+        }
+        let failed = self.failed();
+        let passed = self.cases().count() - failed;
+        let counted = [(passed, "passed"), (failed, "failed")].into_iter();
+        let counted = counted.filter(|(number, _)| *number > 0);
+        let counted: Vec<String> =
+            counted.map(|(number, word)| format!("{number} {word}")).collect();
+        let total = count(self.cases().count() as u64, "case");
+        let verdict = format!("{total}: {}", counted.join(", "));
+        let verdict = if failed == 0 { paint.good(&verdict) } else { paint.bad(&verdict) };
+        text.extend([&verdict, ", ", &duration(ms(self.took())), "\n"]);
+        text
+    }
+
+    fn summary(&self) -> Value {
+        let failed = self.failed();
+        json!({"passed": self.cases().count() - failed, "failed": failed, "ms": ms(self.took())})
+    }
+
+    fn cases(&self) -> impl Iterator<Item = &TestedCase> {
+        self.files.iter().flat_map(|it| &it.cases)
+    }
+
+    fn took(&self) -> Duration {
+        self.cases().map(|it| it.ran.took).sum()
+    }
+}
+
+impl TestedFile {
+    fn to_json(&self) -> Value {
+        let cases: Vec<Value> = self.cases.iter().map(TestedCase::to_json).collect();
+        json!({
+            "file": self.path.display().to_string(),
+            "workflow": self.workflow.display().to_string(),
+            "cases": cases,
+        })
+    }
+}
+
+impl TestedCase {
+    fn is_passed(&self) -> bool {
+        self.ran.problems.is_empty()
+    }
+
+    fn to_json(&self) -> Value {
+        let problems: Vec<Value> = self.ran.problems.iter().map(problem_to_json).collect();
+        json!({
+            "name": self.name,
+            "passed": self.is_passed(),
+            "ms": ms(self.ran.took),
+            "status": self.ran.status.as_str(),
+            "reason": self.ran.reason,
+            "route": self.ran.route,
+            "problems": problems,
+        })
+    }
+
+    fn draw(&self, paint: Paint, text: &mut String) {
+        let verdict = if self.is_passed() { paint.good("ok  ") } else { paint.bad("FAIL") };
+        let took = paint.faint(&duration(ms(self.ran.took)));
+        text.extend(["  ", &verdict, "  ", &clean(&self.name), "  ", &took, "\n"]);
+        for problem in &self.ran.problems {
+            draw_problem(problem, paint, text);
+        }
+        if !self.is_passed() && !self.ran.route.is_empty() {
+            let steps: Vec<String> = self.ran.route.iter().map(|it| step_text(it)).collect();
+            let went = paint.faint(&format!("it went: {}", steps.join(", ")));
+            text.extend(["        ", &went, "\n"]);
+        }
+    }
+}
+
+fn draw_problem(problem: &Problem, paint: Paint, text: &mut String) {
+    let at = paint.strong(&shown(&problem.place));
+    text.extend(["        ", &at, ": ", &clean(&problem.what), "\n"]);
+    let lines = [("expected", &problem.expected), ("actual  ", &problem.actual)];
+    for (word, line) in lines {
+        if let Some(line) = line {
+            text.extend(["          ", &paint.faint(word), "  ", &clean(line), "\n"]);
+        }
+    }
+    if let Some(help) = &problem.help {
+        text.extend(["          ", &paint.command("help:"), " ", help, "\n"]);
+    }
+}
+
+fn problem_to_json(problem: &Problem) -> Value {
+    let (line, column) = problem.place.line_and_column();
+    json!({
+        "file": problem.place.file.name,
+        "line": line,
+        "column": column,
+        "what": problem.what,
+        "expected": problem.expected,
+        "actual": problem.actual,
+        "help": problem.help,
+    })
+}
+
+/// A place as editors and terminals follow it.
+fn shown(place: &Place) -> String {
+    format!("{}:{}", place.file.name, place.line_and_column().0)
+}
+
+fn ms(took: Duration) -> u64 {
+    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+}

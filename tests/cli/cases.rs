@@ -1,0 +1,125 @@
+//! `graphrun test`: which files, in which form, with which exit code.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::program::{Ended, Place, keys, workflow};
+
+const HALF: &str = "graphrun_test: 1\ninput: { brief: x }\ncases:\n\
+    \x20 - { name: the brief is the answer, expect: { state: { answer: x } } }\n\
+    \x20 - { name: the draft comes last, expect: { route: [second, first] } }\n";
+
+/// A folder with the workflow of two steps, and these cases of it.
+fn place(cases: &str) -> Place {
+    let place = Place::new();
+    fs::create_dir(place.path("flows")).unwrap();
+    fs::copy(workflow("two_steps"), place.path("flows/two_steps.yaml")).unwrap();
+    fs::write(place.path("flows/two_steps.test.yaml"), cases).unwrap();
+    place
+}
+
+/// What was printed, without the times.
+fn timeless(ended: &Ended) -> String {
+    let word =
+        |word: &str| if word.parse::<u64>().is_ok() { "N".to_owned() } else { word.to_owned() };
+    let line = |line: &str| match line.rsplit_once(' ') {
+        Some((rest, "ms")) => {
+            let (rest, number) = rest.rsplit_once(' ').unwrap();
+            format!("{rest} {} ms", word(number))
+        }
+        _ => line.to_owned(),
+    };
+    ended.to_string().lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_case_that_fails_is_exit_1_and_shows_the_step_that_differs() {
+    let place = place(HALF);
+    insta::assert_snapshot!(timeless(&place.run(["test"])), @r"
+    exit 1
+    stdout:
+    flows/two_steps.test.yaml
+      ok    the brief is the answer  N ms
+      FAIL  the draft comes last  N ms
+            flows/two_steps.test.yaml:5: the route differs at step 1
+              expected  → second, first
+              actual    → first, second
+            it went: first, second
+
+    2 cases: 1 passed, 1 failed, N ms
+    stderr:
+    ");
+    let quiet = place.run(["test", "-q", "flows/two_steps.yaml"]);
+    assert!(quiet.code == 1 && !quiet.stdout.contains("ok  "), "{quiet}");
+    let passing = place.run(["test", "--filter", "the brief"]);
+    assert!(passing.code == 0 && passing.stdout.contains("1 case: 1 passed"), "{passing}");
+    let cases = place.run(["test", "flows/two_steps.test.yaml"]);
+    assert_eq!(timeless(&cases), timeless(&place.run(["test"])));
+    assert!(!place.path(".graphrun").exists(), "a case leaves nothing");
+}
+
+#[test]
+fn what_cannot_be_run_is_exit_2_and_nothing_is_run() {
+    let misspelt = place(&HALF.replace("first]", "frist]"));
+    let ended = misspelt.run(["test"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{ended}");
+    assert!(ended.stderr.contains("did you mean `first`?"), "{ended}");
+    let none = place(HALF);
+    for (args, said) in [
+        (&["test", "--filter", "nothing"][..], "no case has `nothing` in its name"),
+        (&["test", "nowhere.yaml"], "cannot read `nowhere.yaml`"),
+        (&["test", "--output", "sarif"], "no output `sarif`"),
+    ] {
+        let ended = none.run(args);
+        assert!(ended.code == 2 && ended.stderr.contains(said), "{ended}");
+    }
+    let empty = Place::new();
+    fs::copy(workflow("agent"), empty.path("agent.yaml")).unwrap();
+    for (args, said) in [
+        (&["test", "agent.yaml"][..], "`agent.test.yaml`"),
+        (&["test"], "there is no `*.test.yaml`"),
+    ] {
+        let ended = empty.run(args);
+        assert!(ended.code == 2 && ended.stderr.contains(said), "{ended}");
+    }
+}
+
+#[test]
+fn a_node_that_touches_the_world_never_runs_but_stops_its_case() {
+    let place = Place::new();
+    fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
+    let cases = "graphrun_test: 1\ninput: { brief: x }\ncases:\n\
+        \x20 - { name: an answer, expect: { route: [write] } }\n";
+    fs::write(place.path("agent.test.yaml"), cases).unwrap();
+    let ended = place.run(["test"]);
+    for part in [
+        "agent.test.yaml:4: the run came to `write`, which has no answer\n",
+        "help: a test does not touch the world: say what it writes, as in `nodes: { write: {} }`",
+    ] {
+        assert!(ended.code == 1 && ended.stdout.contains(part), "{ended}");
+    }
+}
+
+#[test]
+fn programs_read_what_became_of_each_case() {
+    let place = place(HALF);
+    let object = place.run(["test", "--output", "json"]).json();
+    assert_eq!(keys(&object), ["passed", "failed", "ms", "files"]);
+    assert_eq!((&object["passed"], &object["failed"]), (&json!(1), &json!(1)));
+    let file = &object["files"][0];
+    assert_eq!(file["file"], "flows/two_steps.test.yaml");
+    assert_eq!(file["workflow"], "flows/two_steps.yaml");
+    let case = &file["cases"][1];
+    assert_eq!(keys(case), ["name", "passed", "ms", "status", "reason", "route", "problems"]);
+    assert_eq!(case["route"], json!([["first"], ["second"]]));
+    let problem = &case["problems"][0];
+    assert_eq!(keys(problem), ["file", "line", "column", "what", "expected", "actual", "help"]);
+    assert_eq!((&problem["line"], &problem["expected"]), (&json!(5), &json!("→ second, first")));
+
+    let lines = place.run(["test", "--output", "jsonl"]).stdout;
+    let lines: Vec<Value> = lines.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    let types: Vec<&Value> = lines.iter().map(|it| &it["type"]).collect();
+    assert_eq!(types, ["case.finished", "case.finished", "test.finished"]);
+    assert!(lines.iter().all(|it| it["v"] == 1), "{lines:?}");
+}
