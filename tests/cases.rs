@@ -4,7 +4,8 @@
 use std::{fs, path::Path};
 
 use graphrun::{
-    cases::{Problem, Ran, Suite},
+    cases::{Explored, Problem, Ran, Suite, explore},
+    id::NodeName,
     nodes::registry,
     workflow::LoadError,
 };
@@ -102,4 +103,89 @@ async fn a_case_is_the_same_whenever_it_is_run() {
             .collect()
     };
     assert_eq!(shown(run(&suite).await), shown(run(&suite).await));
+}
+
+/// The parts of a workflow that its cases do not take.
+async fn missed(path: &str) -> Vec<String> {
+    let suite = load(path);
+    let ran = run(&suite).await;
+    let coverage = suite.coverage(ran.iter().map(|(_, it)| it));
+    let (parts, taken) = coverage.counts();
+    let missed = coverage.missed();
+    assert_eq!(parts - taken, missed.len());
+    assert_eq!(coverage.percent() == 100, missed.is_empty());
+    let shown = missed.into_iter().map(|it| {
+        let from = it.from.as_ref().map_or("", |it| it.as_str());
+        let (to, label) = (it.to.as_deref().unwrap_or(""), it.label.as_deref().unwrap_or(""));
+        format!("{} {from} {to} {label}", it.kind.as_str()).trim_end().to_owned()
+    });
+    shown.collect()
+}
+
+#[tokio::test]
+async fn the_cases_of_the_software_team_take_everything_but_its_limits() {
+    assert_eq!(missed("graphs/dev_team.test.yaml").await, ["limit  flush"]);
+}
+
+#[tokio::test]
+async fn what_no_case_takes_is_told_by_edge_route_failure_bound_and_condition() {
+    assert_eq!(missed("tests/cases/stories.test.yaml").await, ["catch write check refused"]);
+    assert_eq!(missed("tests/cases/passing.test.yaml").await, ["exhausted write fail"]);
+    assert_eq!(
+        missed("tests/cases/taken.test.yaml").await,
+        [
+            "way first plain else",
+            "way first special else",
+            "node plain",
+            "node special",
+            "skip special  not level == \"high\"",
+            "node both",
+            "join plain both plain, special",
+            "edge both end",
+            "catch  end any",
+        ]
+    );
+}
+
+fn explored(path: &str, states_max: usize) -> Explored {
+    let (definition, compiled) =
+        graphrun::cases::load(Path::new(path), &registry()).unwrap_or_else(|it| panic!("{it:?}"));
+    explore(&definition, &compiled, states_max)
+}
+
+#[test]
+fn every_kind_of_decision_is_tried_both_ways() {
+    let explored = explored("tests/cases/explore/sound.yaml", 10_000);
+    assert!(explored.is_whole, "{explored:?}");
+    assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn a_run_that_gets_stuck_is_shown_by_a_shortest_way_and_a_node_that_nothing_reaches_is_named() {
+    let explored = explored("tests/cases/explore/stuck.yaml", 10_000);
+    let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
+    assert!(stuck.reason.starts_with("`share` failed: "), "{stuck:?}");
+    let shown = |step: &Vec<(_, String)>| -> Vec<String> {
+        step.iter()
+            .map(|(node, outcome)| format!("{node} {outcome}").trim_end().to_owned())
+            .collect()
+    };
+    let way: Vec<String> = stuck.way.iter().flat_map(shown).collect();
+    assert_eq!(way, ["judge verdict \"good\"", "count", "share"]);
+    let unreached: Vec<&str> = explored.unreached.iter().map(NodeName::as_str).collect();
+    assert_eq!(unreached, ["mend"]);
+}
+
+#[test]
+fn a_failure_that_nobody_expected_is_told_though_something_catches_it() {
+    let explored = explored("tests/cases/explore/hidden.yaml", 10_000);
+    let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
+    assert_eq!(stuck.reason, "`share` failed: division by zero");
+}
+
+#[test]
+fn a_search_that_was_given_up_says_so_and_claims_nothing_of_the_rest() {
+    let explored = explored("tests/cases/explore/sound.yaml", 3);
+    assert_eq!((explored.states, explored.is_whole), (3, false));
+    assert_eq!(explored.unreached, []);
 }

@@ -1,8 +1,13 @@
 //! Runs the cases of a workflow: the real engine, answers in place of the world.
 //!
 //! Start with [`Suite`]. A case is run by `run`, with nodes that read from a `script`; `verdict`
-//! says where it went otherwise than expected.
+//! says where it went otherwise than expected, `coverage` what of a graph runs have taken.
+//! `explore` needs no cases: it tries every outcome.
 
+mod coverage;
+mod explore;
+mod memory;
+mod outcomes;
 mod run;
 mod script;
 mod verdict;
@@ -10,6 +15,8 @@ mod verdict;
 use std::path::{Path, PathBuf};
 
 pub use self::{
+    coverage::{Coverage, Part, PartKind},
+    explore::{Explored, Stuck, explore},
     run::Ran,
     verdict::{Problem, step_text},
 };
@@ -48,18 +55,13 @@ impl Suite {
     pub fn load(path: &Path, registry: &Registry) -> Result<(Self, Diagnostics), LoadError> {
         let draft = Draft::read(path)?;
         let workflow = draft.workflow();
-        let definition = match workflow::load(&workflow, registry) {
-            Ok((definition, _)) => definition,
+        let (definition, compiled) = match load(&workflow, registry) {
+            Ok(loaded) => loaded,
             Err(LoadError::Read { source, .. }) => {
                 let reason = format!("it cannot be read: {source}");
                 return Err(LoadError::Invalid(draft.without_workflow(&reason)));
             }
             Err(LoadError::Invalid(findings)) => return Err(with_findings(draft, findings)),
-        };
-        let made = made(&definition, registry, Services::offline());
-        let compiled = match compile(made) {
-            Ok((compiled, _)) => compiled,
-            Err(findings) => return Err(with_findings(draft, findings)),
         };
         let (CaseFile { cases }, warnings) =
             draft.check(&definition, compiled.graph()).map_err(LoadError::Invalid)?;
@@ -79,6 +81,18 @@ impl Suite {
         let compiled = compile((graph, findings));
         compiled.expect("it was compiled when the suite was loaded").0
     }
+}
+
+/// Reads a workflow, with a graph whose nodes are not connected to anything.
+///
+/// # Errors
+///
+/// Fails when it cannot be read, and with every finding when one of them is an error.
+pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, CompiledGraph), LoadError> {
+    let (definition, _) = workflow::load(path, registry)?;
+    let made = made(&definition, registry, Services::offline());
+    let (compiled, _) = compile(made).map_err(LoadError::Invalid)?;
+    Ok((definition, compiled))
 }
 
 fn made(definition: &Workflow, registry: &Registry, services: Services) -> (Graph, Diagnostics) {

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use super::{
     Suite,
+    coverage::{Coverage, Trail},
+    memory::Memory,
     script::{Gap, Script},
     verdict::{self, Problem},
 };
@@ -22,7 +24,6 @@ use crate::{
     llm::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services},
     state::State,
-    storage::MemoryStorage,
     workflow::case_file::Case,
 };
 
@@ -42,6 +43,7 @@ pub struct Ran {
     pub route: Vec<Vec<NodeName>>,
     /// How long it took.
     pub took: Duration,
+    trail: Trail,
 }
 
 /// What a run left behind.
@@ -54,22 +56,34 @@ pub(super) struct Traces {
     pub(super) route: Vec<Vec<NodeName>>,
     /// What was told by `emits`.
     pub(super) events: Vec<String>,
+    trail: Trail,
 }
 
 impl Suite {
+    /// What of the workflow some runs have taken.
+    pub fn coverage<'r>(&self, ran: impl IntoIterator<Item = &'r Ran>) -> Coverage {
+        let graph = self.compiled();
+        let mut coverage = Coverage::of(graph.graph(), &self.definition.defaults.catch);
+        for ran in ran {
+            coverage.follow(graph.graph(), &ran.trail);
+        }
+        coverage
+    }
+
     /// Runs a case. It is the same whenever it is run, but for the time it takes.
     pub async fn run(&self, case: &Case) -> Ran {
         let started = Instant::now();
         match self.drive(case).await {
             Ok((traces, problems)) => {
-                let Traces { status, reason, route, .. } = traces;
-                Ran { problems, status, reason, route, took: started.elapsed() }
+                let Traces { status, reason, route, trail, .. } = traces;
+                Ran { problems, status, reason, route, took: started.elapsed(), trail }
             }
             Err(error) => {
                 let reason = verdict::broken(&error);
                 let problems = vec![Problem::new(&case.place, reason.clone())];
                 let (status, route) = (Status::Failed, Vec::new());
-                Ran { problems, status, reason: Some(reason), route, took: started.elapsed() }
+                let (reason, trail) = (Some(reason), Trail::default());
+                Ran { problems, status, reason, route, took: started.elapsed(), trail }
             }
         }
     }
@@ -87,7 +101,7 @@ impl Suite {
             script.direct(graph);
             stop_the_clock(graph);
         });
-        let storage = Arc::new(MemoryStorage::default());
+        let storage = Arc::new(Memory::default());
         let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
         let run = RunId::parse(RUN).expect("it is a word");
         let info = RunInfo {
@@ -110,11 +124,15 @@ impl Suite {
                 Err(error) => return Err(error),
             }
         }
+        let records = storage.records(&run).await?;
+        let route = route_of(&records);
+        let trail = Trail { positions: storage.positions(), records, ways: script.ways() };
         let traces = Traces {
             status: end.status,
             reason: end.reason,
             state: end.state,
-            route: route_of(storage.records(&run).await?),
+            route,
+            trail,
             events: emitted(storage.events(&run, 0).await?),
         };
         let problems = match (script.gap(), refused) {
@@ -156,9 +174,9 @@ fn said(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Value>> {
 }
 
 /// The nodes that ran in each step; a task has several records if it asked.
-fn route_of(records: Vec<TaskRecord>) -> Vec<Vec<NodeName>> {
-    let ran = records.into_iter().filter(|it| !matches!(it.outcome, Outcome::Skipped { .. }));
-    let tasks: BTreeMap<TaskId, NodeName> = ran.map(|it| (it.task, it.node)).collect();
+fn route_of(records: &[TaskRecord]) -> Vec<Vec<NodeName>> {
+    let ran = records.iter().filter(|it| !matches!(it.outcome, Outcome::Skipped { .. }));
+    let tasks: BTreeMap<TaskId, NodeName> = ran.map(|it| (it.task, it.node.clone())).collect();
     let mut route: Vec<(crate::id::Step, Vec<NodeName>)> = Vec::new();
     for (task, node) in tasks {
         match route.last_mut() {

@@ -1,7 +1,7 @@
-//! Nodes that answer as a case says.
+//! Nodes that answer as a case says, and routes that tell which way they took.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -10,8 +10,11 @@ use async_trait::async_trait;
 
 use crate::{
     engine::Stop,
-    graph::{Command, Contract, Graph, Node, NodeContext, NodeError, Touches},
-    id::{NodeName, TaskId},
+    graph::{
+        Command, Contract, Edge, Graph, Hop, Node, NodeContext, NodeError, Route, RouteError,
+        RouteView, Spread, Touches, Way,
+    },
+    id::{ChannelName, NodeName, TaskId},
     workflow::case_file::{Answer, Answers, Turns},
 };
 
@@ -32,6 +35,8 @@ struct Told {
     /// The tasks of each node in the order in which they began, with their attempts.
     visits: BTreeMap<NodeName, Vec<(TaskId, u32)>>,
     gap: Option<Gap>,
+    /// The edges that are routes, by position, and their ways that were taken.
+    ways: BTreeSet<(usize, usize)>,
 }
 
 /// What a run needed and the case did not give.
@@ -55,12 +60,23 @@ impl Script {
         Self { answers, has_models, stop: Stop::default(), told: Mutex::default() }
     }
 
-    /// Puts nodes in the place of those of a graph.
+    /// Puts nodes in the place of those of a graph, and has its routes tell which way they took.
     pub(super) fn direct(self: &Arc<Self>, graph: &mut Graph) {
         for (name, spec) in &mut graph.nodes {
             let (node, script) = (Arc::clone(&spec.node), Arc::clone(self));
             spec.node = Arc::new(StandIn { name: name.clone(), node, script });
         }
+        for (at, edge) in graph.edges.iter_mut().enumerate() {
+            if let Edge::Route { route, .. } = edge {
+                let watched = Watched { at, route: Arc::clone(route), script: Arc::clone(self) };
+                *route = Arc::new(watched);
+            }
+        }
+    }
+
+    /// The ways that routes took.
+    pub(super) fn ways(&self) -> BTreeSet<(usize, usize)> {
+        self.told().ways.clone()
     }
 
     /// What the case says to the question of a task.
@@ -185,5 +201,41 @@ impl Node for StandIn {
 
     fn touches(&self) -> Touches {
         self.node.touches()
+    }
+}
+
+/// A route that tells its script which way it took.
+#[derive(Debug)]
+struct Watched {
+    at: usize,
+    route: Arc<dyn Route>,
+    script: Arc<Script>,
+}
+
+impl Route for Watched {
+    fn ways(&self) -> &[Way] {
+        self.route.ways()
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        self.route.reads()
+    }
+
+    fn spread(&self) -> Spread {
+        self.route.spread()
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        let taken = self.route.taken(view)?;
+        self.script.told().ways.extend(taken.into_iter().map(|way| (self.at, way)));
+        self.route.decide(view)
+    }
+
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        self.route.taken(view)
+    }
+
+    fn conditions(&self) -> Vec<&str> {
+        self.route.conditions()
     }
 }

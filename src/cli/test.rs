@@ -1,13 +1,17 @@
 //! `graphrun test [WORKFLOW…]`.
 
 mod files;
+mod found;
 mod report;
 
 use std::path::PathBuf;
 
 use tokio::runtime;
 
-use self::report::{Report, TestedCase, TestedFile};
+use self::{
+    files::Found,
+    report::{Report, TestedCase, TestedFile},
+};
 use super::{
     drive::to_json,
     error::CliError,
@@ -16,7 +20,12 @@ use super::{
     prepare::refuse,
     terminal::print_result,
 };
-use crate::{cases::Suite, nodes::registry};
+use crate::{
+    cases::{self, Suite, explore},
+    compile::CompiledGraph,
+    nodes::registry,
+    workflow::{LoadError, Workflow},
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -30,22 +39,45 @@ pub(super) struct Args {
     /// Say nothing of cases that pass
     #[arg(short, long)]
     quiet: bool,
+    /// Say which edges, routes, failure routes and bounds no case has taken
+    #[arg(long)]
+    coverage: bool,
+    /// Fail if fewer than this many of a hundred are taken
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    coverage_min: Option<u8>,
+    /// Try every outcome of every node; needs no cases
+    #[arg(long)]
+    explore: bool,
+    /// How many states are looked at before giving up
+    #[arg(long, value_name = "STATES", default_value_t = STATES_MAX, requires = "explore")]
+    explore_max: usize,
 }
 
-/// Runs the cases that are kept beside workflows: no models, no sandbox, nobody to ask.
+/// The states that are looked at where nothing else is asked for: some seconds.
+const STATES_MAX: usize = 100_000;
+
+/// Runs the cases that are kept beside workflows, and tries what none of them does: no models, no
+/// sandbox, nobody to ask.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("test", &[Output::Text, Output::Json, Output::Jsonl])?;
-    let suites = load(args, globals)?;
+    let loaded = load(args, globals)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         CliError::new(Exit::Unusable, "cannot start the program").because(error)
     })?;
     let mut report = Report::default();
-    for suite in &suites {
-        report.files.push(runtime.block_on(run_suite(suite, args)));
+    for suite in &loaded.suites {
+        let file = runtime.block_on(run_suite(suite, args));
+        if args.coverage || args.coverage_min.is_some() {
+            report.cover(&suite.workflow, suite.coverage(file.cases.iter().map(|it| &it.ran)));
+        }
+        report.files.push(file);
     }
-    let cases: usize = report.files.iter().map(|it| it.cases.len()).sum();
-    if cases == 0 {
+    if report.cases().next().is_none() && !args.explore {
         return Err(no_case(args));
+    }
+    for (path, definition, compiled) in &loaded.to_explore {
+        let explored = explore(definition, compiled, args.explore_max);
+        report.explored.push((path.clone(), explored));
     }
     let text = match globals.output {
         Output::Json => to_json(&report.to_json())?,
@@ -54,25 +86,53 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         Output::Text | Output::Sarif | Output::Github => report.draw(args.quiet, globals.stdout),
     };
     print_result(&text).map_err(CliError::write)?;
-    Ok(if report.failed() == 0 { Exit::Done } else { Exit::Failed })
+    let enough = args.coverage_min.is_none_or(|it| report.covers(usize::from(it)));
+    Ok(if report.is_fine() && enough { Exit::Done } else { Exit::Failed })
+}
+
+/// What was asked for, read and checked.
+#[derive(Debug, Default)]
+struct Loaded {
+    suites: Vec<Suite>,
+    to_explore: Vec<(PathBuf, Workflow, CompiledGraph)>,
+}
+
+impl Loaded {
+    fn take(&mut self, found: &Found, args: &Args) -> Result<(), (PathBuf, LoadError)> {
+        let registry = registry();
+        let mut workflow = found.workflow.clone();
+        if let Some(path) = &found.cases {
+            let suite = Suite::load(path, &registry).map_err(|error| (path.clone(), error))?;
+            workflow.get_or_insert_with(|| suite.0.workflow.clone());
+            self.suites.push(suite.0);
+        }
+        let is_new = |path: &PathBuf| self.to_explore.iter().all(|(it, ..)| it != path);
+        if let Some(path) = workflow.filter(|it| args.explore && is_new(it)) {
+            let loaded = cases::load(&path, &registry).map_err(|error| (path.clone(), error))?;
+            self.to_explore.push((path, loaded.0, loaded.1));
+        }
+        Ok(())
+    }
 }
 
 /// Checks every file before the first case runs; a broken one does not hide the next.
-fn load(args: &Args, globals: &Globals) -> Result<Vec<Suite>, CliError> {
-    let mut suites = Vec::new();
+fn load(args: &Args, globals: &Globals) -> Result<Loaded, CliError> {
+    let mut loaded = Loaded::default();
     let mut refused: Option<CliError> = None;
-    for path in files::find(&args.workflows)? {
-        match Suite::load(&path, &registry()) {
-            Ok((suite, _)) => suites.push(suite),
-            Err(error) => {
-                let error = refuse(&path, error);
-                if let Some(before) = refused.replace(error) {
-                    super::report(&before, globals.stderr);
-                }
+    let found = if args.explore {
+        files::find(&args.workflows)?
+    } else {
+        files::find_cases(&args.workflows)?
+    };
+    for found in found {
+        if let Err((path, error)) = loaded.take(&found, args) {
+            let error = refuse(&path, error);
+            if let Some(before) = refused.replace(error) {
+                super::report(&before, globals.stderr);
             }
         }
     }
-    refused.map_or(Ok(suites), Err)
+    refused.map_or(Ok(loaded), Err)
 }
 
 async fn run_suite(suite: &Suite, args: &Args) -> TestedFile {

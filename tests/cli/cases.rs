@@ -123,3 +123,68 @@ fn programs_read_what_became_of_each_case() {
     assert_eq!(types, ["case.finished", "case.finished", "test.finished"]);
     assert!(lines.iter().all(|it| it["v"] == 1), "{lines:?}");
 }
+
+#[test]
+fn what_no_case_has_taken_is_listed_and_can_be_too_little() {
+    let place = Place::new();
+    fs::copy(workflow("asks"), place.path("asks.yaml")).unwrap();
+    let cases = "graphrun_test: 1\ninput: { brief: x }\ncases:\n\
+        \x20 - { name: nobody answers, expect: { status: paused } }\n";
+    fs::write(place.path("asks.test.yaml"), cases).unwrap();
+    let covered = place.run(["test", "--coverage"]);
+    insta::assert_snapshot!(timeless(&covered), @r"
+    exit 0
+    stdout:
+    asks.test.yaml
+      ok    nobody answers  N ms
+
+    coverage of asks.yaml: 50%, 1 of 2 parts
+      never taken:
+        asks.yaml:9  edge  help → end
+
+    1 case: 1 passed, N ms
+    stderr:
+    ");
+    assert_eq!(place.run(["test", "--coverage-min", "50"]).code, 0);
+    assert_eq!(place.run(["test", "--coverage-min", "51"]).code, 1);
+    assert_eq!(place.run(["test", "--coverage-min", "101"]).code, 2);
+    let object = place.run(["test", "--coverage", "--output", "json"]).json();
+    let coverage = &object["coverage"][0];
+    assert_eq!(keys(coverage), ["workflow", "parts", "taken", "percent", "missed"]);
+    let missed = &coverage["missed"][0];
+    assert_eq!(keys(missed), ["kind", "from", "to", "label", "file", "line", "column"]);
+    assert_eq!((&missed["kind"], &missed["to"]), (&json!("edge"), &json!("end")));
+}
+
+#[test]
+fn everything_is_tried_without_any_case() {
+    let place = Place::new();
+    fs::copy(workflow("asks"), place.path("asks.yaml")).unwrap();
+    insta::assert_snapshot!(place.run(["test", "--explore", "asks.yaml"]), @r"
+    exit 0
+    stdout:
+    explored asks.yaml: 1 state, all there are
+      no run gets stuck, and every node is reached
+
+    stderr:
+    ");
+    let stuck = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/explore/stuck.yaml");
+    fs::copy(stuck, place.path("stuck.yaml")).unwrap();
+    insta::assert_snapshot!(place.run(["test", "--explore", "stuck.yaml"]), @r#"
+    exit 1
+    stdout:
+    explored stuck.yaml: 3 states, all there are
+      stuck  `share` failed: division by zero
+          1  judge (verdict "good")
+          2  count
+          3  share
+      never reached  mend
+
+    stderr:
+    "#);
+    let object = place.run(["test", "--explore", "stuck.yaml", "--output", "json"]).json();
+    let explored = &object["explored"][0];
+    assert_eq!(keys(explored), ["workflow", "states", "is_whole", "stuck", "unreached", "gaps"]);
+    assert_eq!(explored["unreached"], json!(["mend"]));
+    assert_eq!(explored["stuck"][0]["way"][0][0]["node"], "judge");
+}

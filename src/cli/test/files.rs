@@ -12,43 +12,67 @@ const SKIPPED: &[&str] = &["target", "node_modules"];
 /// How deep folders are looked into.
 const DEPTH_MAX: usize = 32;
 
+/// A workflow, the cases of one, or both.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The workflow, where it was named; else the cases name it.
+    pub(super) workflow: Option<PathBuf>,
+    /// The file of its cases.
+    pub(super) cases: Option<PathBuf>,
+}
+
 /// The files of cases of these workflows; of none, those below the current folder, by path.
 ///
 /// # Errors
 ///
 /// Fails when a workflow has no cases, or there are none at all.
-pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
-    if !workflows.is_empty() {
-        return workflows.iter().map(|it| beside(it)).collect();
+pub(super) fn find_cases(workflows: &[PathBuf]) -> Result<Vec<Found>, CliError> {
+    let found = find(workflows)?;
+    match found.iter().find(|it| it.cases.is_none()).and_then(|it| it.workflow.as_ref()) {
+        Some(workflow) => Err(CliError::usage(format!("`{}` has no cases", workflow.display()))
+            .with_help(format!("they are kept beside it, in `{}`", beside(workflow).display()))),
+        None => Ok(found),
     }
-    let mut found = Vec::new();
-    collect(Path::new("."), 0, &mut found).map_err(|error| {
+}
+
+/// These workflows, with their cases if they have any; of none, those of the cases below the
+/// current folder.
+///
+/// # Errors
+///
+/// Fails when a workflow is not there, or there are no cases below the current folder.
+pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<Found>, CliError> {
+    if !workflows.is_empty() {
+        return workflows.iter().map(|it| found(it)).collect();
+    }
+    let mut paths = Vec::new();
+    collect(Path::new("."), 0, &mut paths).map_err(|error| {
         CliError::usage("cannot look through the current folder").because(error)
     })?;
-    found.sort();
-    if found.is_empty() {
+    paths.sort();
+    if paths.is_empty() {
         return Err(CliError::usage(format!("there is no `*{SUFFIX}` below the current folder"))
             .with_help(format!("cases of `flow.yaml` are kept in `flow{SUFFIX}`")));
     }
-    Ok(found)
+    Ok(paths.into_iter().map(|it| Found { workflow: None, cases: Some(it) }).collect())
 }
 
-/// The file of cases of a workflow.
-fn beside(workflow: &Path) -> Result<PathBuf, CliError> {
-    let name = workflow.file_name().unwrap_or_default().to_string_lossy();
+fn found(named: &Path) -> Result<Found, CliError> {
+    let name = named.file_name().unwrap_or_default().to_string_lossy();
     if name.ends_with(SUFFIX) {
-        return Ok(workflow.to_owned());
+        return Ok(Found { workflow: None, cases: Some(named.to_owned()) });
     }
-    if !workflow.exists() {
-        return Err(CliError::read(workflow, io::ErrorKind::NotFound.into()));
+    if !named.exists() {
+        return Err(CliError::read(named, io::ErrorKind::NotFound.into()));
     }
+    let cases = Some(beside(named)).filter(|it| it.exists());
+    Ok(Found { workflow: Some(named.to_owned()), cases })
+}
+
+/// Where the cases of a workflow are kept.
+fn beside(workflow: &Path) -> PathBuf {
     let stem = workflow.file_stem().unwrap_or_default().to_string_lossy();
-    let cases = workflow.with_file_name(format!("{stem}{SUFFIX}"));
-    if cases.exists() {
-        return Ok(cases);
-    }
-    Err(CliError::usage(format!("`{}` has no cases", workflow.display()))
-        .with_help(format!("they are kept beside it, in `{}`", cases.display())))
+    workflow.with_file_name(format!("{stem}{SUFFIX}"))
 }
 
 fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -1,11 +1,16 @@
 //! What became of cases, for people and for programs.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
+use super::found;
+
 use crate::{
-    cases::{Problem, Ran, step_text},
+    cases::{Coverage, Explored, Problem, Ran, step_text},
     cli::{
         terminal::Paint,
         words::{clean, count, duration},
@@ -18,6 +23,10 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) files: Vec<TestedFile>,
+    /// What the cases of each workflow have taken.
+    coverage: Vec<(PathBuf, Coverage)>,
+    /// What was found by trying everything.
+    pub(super) explored: Vec<(PathBuf, Explored)>,
 }
 
 /// What became of the cases of a file.
@@ -36,8 +45,27 @@ pub(super) struct TestedCase {
 }
 
 impl Report {
+    /// Adds what cases took of a workflow, which several files may have cases of.
+    pub(super) fn cover(&mut self, workflow: &Path, coverage: Coverage) {
+        match self.coverage.iter_mut().find(|(it, _)| it == workflow) {
+            Some((_, whole)) => whole.add_all(&coverage),
+            None => self.coverage.push((workflow.to_owned(), coverage)),
+        }
+    }
+
+    /// Whether at least so many of a hundred parts of every workflow are taken.
+    pub(super) fn covers(&self, percent: usize) -> bool {
+        self.coverage.iter().all(|(_, it)| it.percent() >= percent)
+    }
+
+    /// Whether no case failed, and nothing was found by trying everything.
+    pub(super) fn is_fine(&self) -> bool {
+        let is_fine = |it: &Explored| it.stuck.is_empty() && it.unreached.is_empty();
+        self.failed() == 0 && self.explored.iter().all(|(_, it)| is_fine(it))
+    }
+
     /// How many cases failed.
-    pub(super) fn failed(&self) -> usize {
+    fn failed(&self) -> usize {
         self.cases().filter(|it| !it.is_passed()).count()
     }
 
@@ -46,6 +74,14 @@ impl Report {
         let files: Vec<Value> = self.files.iter().map(TestedFile::to_json).collect();
         let mut summary = self.summary();
         summary["files"] = files.into();
+        if !self.coverage.is_empty() {
+            let coverage: Vec<Value> = self.coverage.iter().map(found::coverage_to_json).collect();
+            summary["coverage"] = coverage.into();
+        }
+        if !self.explored.is_empty() {
+            let explored: Vec<Value> = self.explored.iter().map(found::explored_to_json).collect();
+            summary["explored"] = explored.into();
+        }
         summary
     }
 
@@ -66,6 +102,8 @@ impl Report {
                 line("case.finished", object);
             }
         }
+        self.coverage.iter().for_each(|it| line("coverage", found::coverage_to_json(it)));
+        self.explored.iter().for_each(|it| line("explored", found::explored_to_json(it)));
         line("test.finished", self.summary());
         text
     }
@@ -85,6 +123,19 @@ impl Report {
             }
             text.push('\n');
         }
+        for covered in &self.coverage {
+            found::draw_coverage(covered, paint, &mut text);
+        }
+        for explored in &self.explored {
+            found::draw_explored(explored, paint, &mut text);
+        }
+        if self.cases().next().is_some() {
+            self.draw_verdict(paint, &mut text);
+        }
+        text
+    }
+
+    fn draw_verdict(&self, paint: Paint, text: &mut String) {
         let failed = self.failed();
         let passed = self.cases().count() - failed;
         let counted = [(passed, "passed"), (failed, "failed")].into_iter();
@@ -95,7 +146,6 @@ impl Report {
         let verdict = format!("{total}: {}", counted.join(", "));
         let verdict = if failed == 0 { paint.good(&verdict) } else { paint.bad(&verdict) };
         text.extend([&verdict, ", ", &duration(ms(self.took())), "\n"]);
-        text
     }
 
     fn summary(&self) -> Value {
@@ -103,7 +153,8 @@ impl Report {
         json!({"passed": self.cases().count() - failed, "failed": failed, "ms": ms(self.took())})
     }
 
-    fn cases(&self) -> impl Iterator<Item = &TestedCase> {
+    /// Every case that was run.
+    pub(super) fn cases(&self) -> impl Iterator<Item = &TestedCase> {
         self.files.iter().flat_map(|it| &it.cases)
     }
 
@@ -184,7 +235,7 @@ fn problem_to_json(problem: &Problem) -> Value {
 }
 
 /// A place as editors and terminals follow it.
-fn shown(place: &Place) -> String {
+pub(super) fn shown(place: &Place) -> String {
     format!("{}:{}", place.file.name, place.line_and_column().0)
 }
 

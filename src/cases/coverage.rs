@@ -1,0 +1,342 @@
+//! Which parts of a graph runs have taken, and which none has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    checkpoint::{Outcome, Position, TaskRecord},
+    diagnostic::Place,
+    graph::{Catch, Edge, Graph, Hop, Target},
+    id::{NodeName, TaskId},
+};
+
+/// The parts of a graph, and those that runs have taken.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    parts: Vec<Part>,
+    index: BTreeMap<Key, usize>,
+    taken: BTreeSet<usize>,
+    /// What nodes have in common; one part for all of them.
+    defaults: Vec<Catch>,
+}
+
+/// Something in a graph that a run takes or does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is.
+    pub kind: PartKind,
+    /// The node it leaves; none for what all have in common.
+    pub from: Option<NodeName>,
+    /// Where it leads; none for a node.
+    pub to: Option<String>,
+    /// The condition or the kind of failure.
+    pub label: Option<String>,
+    /// Where it is written.
+    pub place: Option<Place>,
+}
+
+/// What a part of a graph is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartKind {
+    /// A node runs.
+    Node,
+    /// A node is skipped by its condition.
+    Skip,
+    /// A plain edge.
+    Edge,
+    /// A barrier is met.
+    Join,
+    /// One way of a route.
+    Way,
+    /// A failure is caught.
+    Catch,
+    /// A bound is used up.
+    Exhausted,
+    /// A limit of the run is reached, and the run goes where it says.
+    Limit,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Node(NodeName),
+    Skip(NodeName),
+    Edge(usize),
+    Way(usize, usize),
+    Catch(NodeName, usize),
+    DefaultCatch(usize),
+    Exhausted(NodeName),
+    Limit,
+}
+
+/// What one run left behind that says what it took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trail {
+    /// Where it stood before its first step and after each.
+    pub(super) positions: Vec<Position>,
+    pub(super) records: Vec<TaskRecord>,
+    /// The ways that routes took: the position of an edge, and of one of its ways.
+    pub(super) ways: BTreeSet<(usize, usize)>,
+}
+
+impl Coverage {
+    /// Nothing is taken yet. Of what nodes catch, `defaults` is common to all.
+    pub fn of(graph: &Graph, defaults: &[Catch]) -> Self {
+        let mut coverage = Self {
+            parts: Vec::new(),
+            index: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            defaults: defaults.to_vec(),
+        };
+        for (name, spec) in &graph.nodes {
+            let part = |kind, to: Option<&Target>, label: Option<String>| Part {
+                kind,
+                from: Some(name.clone()),
+                to: to.map(ToString::to_string),
+                label,
+                place: spec.place.clone(),
+            };
+            coverage.add(Key::Node(name.clone()), part(PartKind::Node, None, None));
+            if let Some(when) = &spec.when {
+                let label = Some(format!("not {}", when.text()));
+                coverage.add(Key::Skip(name.clone()), part(PartKind::Skip, None, label));
+            }
+            if spec.policies.max_visits.is_some() {
+                let to = spec.policies.exhausted.as_ref().unwrap_or(&Target::Fail);
+                let exhausted = part(PartKind::Exhausted, Some(to), None);
+                coverage.add(Key::Exhausted(name.clone()), exhausted);
+            }
+            for (at, catch) in spec.policies.catch.iter().enumerate() {
+                if !defaults.contains(catch) {
+                    let caught = part(PartKind::Catch, Some(&catch.to), Some(kind_of(catch)));
+                    coverage.add(Key::Catch(name.clone(), at), caught);
+                }
+            }
+        }
+        coverage.add_edges(graph);
+        let common = |kind, to: &Target, label| {
+            let to = Some(to.to_string());
+            Part { kind, from: None, to, label, place: None }
+        };
+        for (at, catch) in defaults.iter().enumerate() {
+            let caught = common(PartKind::Catch, &catch.to, Some(kind_of(catch)));
+            coverage.add(Key::DefaultCatch(at), caught);
+        }
+        if let Some(to) = &graph.limits.exhausted {
+            coverage.add(Key::Limit, common(PartKind::Limit, to, None));
+        }
+        coverage
+    }
+
+    fn add_edges(&mut self, graph: &Graph) {
+        for (at, edge) in graph.edges.iter().enumerate() {
+            let part = |kind, from: &NodeName, to: &Target, label| Part {
+                kind,
+                from: Some(from.clone()),
+                to: Some(to.to_string()),
+                label,
+                place: edge.place().cloned(),
+            };
+            match edge {
+                Edge::Then { from, to, .. } => {
+                    self.add(Key::Edge(at), part(PartKind::Edge, from, to, None));
+                }
+                Edge::Join { from, to, .. } => {
+                    let names: Vec<&str> = from.iter().map(NodeName::as_str).collect();
+                    let label = Some(names.join(", "));
+                    let to = Target::Node(to.clone());
+                    let Some(first) = from.first() else { continue };
+                    self.add(Key::Edge(at), part(PartKind::Join, first, &to, label));
+                }
+                Edge::Route { from, route, .. } => {
+                    for (way, it) in route.ways().iter().enumerate() {
+                        let part = part(PartKind::Way, from, &it.to, it.label.clone());
+                        self.add(Key::Way(at, way), part);
+                    }
+                }
+                // What a node chooses by itself is not written in the graph.
+                Edge::May { .. } => (),
+            }
+        }
+    }
+
+    fn add(&mut self, key: Key, part: Part) {
+        self.index.insert(key, self.parts.len());
+        self.parts.push(part);
+    }
+
+    fn take(&mut self, key: &Key) {
+        self.taken.extend(self.index.get(key));
+    }
+
+    /// Adds what a run took.
+    pub(super) fn follow(&mut self, graph: &Graph, trail: &Trail) {
+        for &(edge, way) in &trail.ways {
+            self.take(&Key::Way(edge, way));
+        }
+        let mut finished = BTreeSet::new();
+        let mut tasks: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();
+        for record in &trail.records {
+            tasks.insert(record.task, record);
+        }
+        for record in tasks.values() {
+            self.follow_task(graph, record, &mut finished);
+        }
+        for (at, edge) in graph.edges.iter().enumerate() {
+            if let Edge::Join { from, to, .. } = edge {
+                let ran = tasks.values().any(|it| it.node == *to);
+                if ran && from.iter().all(|it| finished.contains(it)) {
+                    self.take(&Key::Edge(at));
+                }
+            }
+        }
+        for before in &trail.positions {
+            let of_step = |it: &&&TaskRecord| it.task.step == before.step.next();
+            let records: Vec<&TaskRecord> = tasks.values().filter(of_step).copied().collect();
+            for (node, _) in used_up(graph, before, &records) {
+                self.take(&Key::Exhausted(node));
+            }
+        }
+        if trail.positions.iter().any(|it| it.limit.is_some()) {
+            self.take(&Key::Limit);
+        }
+    }
+
+    fn follow_task<'r>(
+        &mut self,
+        graph: &Graph,
+        record: &'r TaskRecord,
+        finished: &mut BTreeSet<&'r NodeName>,
+    ) {
+        let node = &record.node;
+        match &record.outcome {
+            Outcome::Skipped { .. } => self.take(&Key::Skip(node.clone())),
+            _ => self.take(&Key::Node(node.clone())),
+        }
+        match &record.outcome {
+            Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } => {
+                finished.insert(node);
+                for (at, edge) in graph.edges.iter().enumerate() {
+                    if let Edge::Then { from, to, .. } = edge
+                        && from == node
+                        && hops.contains(&Hop::To(to.clone()))
+                    {
+                        self.take(&Key::Edge(at));
+                    }
+                }
+            }
+            Outcome::Caught { failure, .. } => {
+                let Some(spec) = graph.nodes.get(node) else { return };
+                let catch = spec.policies.catch.iter().position(|it| it.takes(failure.kind));
+                let Some(at) = catch else { return };
+                let caught = &spec.policies.catch[at];
+                match self.defaults.iter().position(|it| it == caught) {
+                    Some(common) => self.take(&Key::DefaultCatch(common)),
+                    None => self.take(&Key::Catch(node.clone(), at)),
+                }
+            }
+            Outcome::Failed { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => (),
+        }
+    }
+
+    /// Adds what others have taken of the same graph.
+    pub fn add_all(&mut self, other: &Self) {
+        self.taken.extend(&other.taken);
+    }
+
+    /// The parts that no run has taken, in the order of their places.
+    pub fn missed(&self) -> Vec<&Part> {
+        let missed = self.parts.iter().enumerate().filter(|(at, _)| !self.taken.contains(at));
+        let mut missed: Vec<&Part> = missed.map(|(_, part)| part).collect();
+        missed.sort_by_key(|it| {
+            it.place.as_ref().map_or((true, 0), |place| (false, place.range.start))
+        });
+        missed
+    }
+
+    /// How many parts there are, and how many are taken.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.parts.len(), self.taken.len())
+    }
+
+    /// How many of a hundred parts are taken, rounded down: a hundred only if nothing is missed.
+    pub fn percent(&self) -> usize {
+        let (all, taken) = self.counts();
+        (taken * 100).checked_div(all).unwrap_or(100)
+    }
+}
+
+/// The nodes that a step would have led to, had their bounds not been used up, and where it led
+/// instead.
+pub(super) fn used_up(
+    graph: &Graph,
+    before: &Position,
+    records: &[&TaskRecord],
+) -> Vec<(NodeName, Option<Target>)> {
+    let mut visits = before.visits.clone();
+    let mut reached: Vec<NodeName> = Vec::new();
+    let mut joins = before.joins.clone();
+    for record in records {
+        let Some(spec) = graph.nodes.get(&record.node) else { continue };
+        if let Outcome::Finished { .. } = record.outcome {
+            for reset in &spec.policies.resets {
+                visits.remove(reset);
+            }
+        }
+        let (Outcome::Finished { hops, .. }
+        | Outcome::Skipped { hops, .. }
+        | Outcome::Caught { hops, .. }) = &record.outcome
+        else {
+            continue;
+        };
+        for hop in hops {
+            match hop {
+                Hop::Join(to) => {
+                    joins.entry(to.clone()).or_default().insert(record.node.clone());
+                }
+                Hop::To(_) | Hop::Dispatch(_) => reached.extend(hop.target().node().cloned()),
+            }
+        }
+    }
+    for edge in &graph.edges {
+        if let Edge::Join { from, to, .. } = edge
+            && joins.get(to).is_some_and(|it| it.len() == from.len())
+        {
+            reached.push(to.clone());
+        }
+    }
+    let mut found = Vec::new();
+    for mut name in reached {
+        // `compile` refuses graphs whose `exhausted` ways lead in a circle.
+        while let Some(spec) = graph.nodes.get(&name) {
+            let made = visits.get(&name).copied().unwrap_or(0);
+            if spec.policies.max_visits.is_none_or(|it| made < it) {
+                break;
+            }
+            found.push((name.clone(), spec.policies.exhausted.clone()));
+            match &spec.policies.exhausted {
+                Some(Target::Node(next)) => name = next.clone(),
+                _ => break,
+            }
+        }
+    }
+    found
+}
+
+impl PartKind {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Skip => "skip",
+            Self::Edge => "edge",
+            Self::Join => "join",
+            Self::Way => "way",
+            Self::Catch => "catch",
+            Self::Exhausted => "exhausted",
+            Self::Limit => "limit",
+        }
+    }
+}
+
+fn kind_of(catch: &Catch) -> String {
+    catch.kind.map_or_else(|| "any".to_owned(), |it| it.to_string())
+}

@@ -1,0 +1,415 @@
+//! What a node may do, as far as it decides where a run goes: every value of every enum and bool
+//! that a condition looks at, numbers around those it names, and each kind of failure that is
+//! caught.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::FutureExt;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    compile::CompiledGraph,
+    engine::superstep::Task,
+    graph::{Command, ErrorKind, Failure, NodeContext, NodeError, Question, Reporter, Touches},
+    id::{ChannelName, NodeName, RunId},
+    state::{Channel, Type, Update, complete, smallest},
+    workflow::case_file::{Sight, sights},
+};
+
+/// The most values of one field that are told apart.
+const VALUES_MAX: usize = 256;
+/// The most outcomes of one node that are tried.
+const OUTCOMES_MAX: usize = 1_024;
+/// The longest list that is made because a condition names its length.
+const LIST_MAX: i64 = 4;
+/// How deep fields of fields are told apart.
+const DEPTH_MAX: usize = 4;
+
+/// Something that a node may do.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// In words; nothing if there is no choice.
+    pub(super) label: String,
+    pub(super) result: Result<Command, Failure>,
+    /// Whether it is a failure that the workflow expects, because it says where such ones lead.
+    pub(super) is_expected: bool,
+}
+
+/// What nodes may do, found once for each node.
+#[derive(Debug)]
+pub(super) struct Outcomes<'a> {
+    graph: &'a CompiledGraph,
+    sights: Vec<Sight>,
+    made: BTreeMap<NodeName, Vec<Outcome>>,
+    /// What could not be tried, in words.
+    pub(super) gaps: BTreeSet<String>,
+}
+
+/// A value with what is special about it.
+type Named = (String, Value);
+
+impl<'a> Outcomes<'a> {
+    pub(super) fn new(graph: &'a CompiledGraph) -> Self {
+        let sights = sights(graph.graph());
+        Self { graph, sights, made: BTreeMap::new(), gaps: BTreeSet::new() }
+    }
+
+    /// What runs may be given.
+    pub(super) fn inputs(&mut self) -> Vec<(String, Update)> {
+        let graph = self.graph;
+        let is_needed = |it: &&ChannelName| {
+            let channel = graph.schema().channel(it.as_str());
+            channel.is_some_and(|it| it.default().is_none() || self.looks_at(it.name()))
+        };
+        let channels: Vec<ChannelName> =
+            graph.graph().input.iter().filter(is_needed).cloned().collect();
+        self.updates("the input", &channels)
+    }
+
+    /// What the node of a task may do.
+    pub(super) fn of(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
+        let graph = self.graph;
+        let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
+        if spec.node.touches() == Touches::Nothing {
+            // What it computes depends on the state, so nothing can be kept of it.
+            let mut outcomes = self.computed(run, task);
+            outcomes.extend(self.failures(&task.node, spec.node.kind() == "ask"));
+            return outcomes;
+        }
+        if let Some(made) = self.made.get(&task.node) {
+            return made.clone();
+        }
+        let Some(writes) = spec.node.contract().writes else {
+            self.gaps.insert(format!(
+                "`{}` does not say what it writes, so it was taken to write nothing",
+                task.node
+            ));
+            let (label, result) = (String::new(), Ok(Command::default()));
+            return vec![Outcome { label, result, is_expected: false }];
+        };
+        let updates = self.updates(&format!("`{}`", task.node), &writes);
+        let finished = |(label, update): (String, Update)| {
+            let result = Ok(update.into());
+            Outcome { label, result, is_expected: false }
+        };
+        let mut outcomes: Vec<Outcome> = updates.into_iter().map(finished).collect();
+        outcomes.extend(self.failures(&task.node, true));
+        self.made.insert(task.node.clone(), outcomes.clone());
+        outcomes
+    }
+
+    /// Each kind of failure that the node catches; `any` stands for one of them.
+    fn failures(&self, node: &NodeName, may_fail: bool) -> Vec<Outcome> {
+        let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
+        let computes = spec.node.touches() == Touches::Nothing;
+        let caught = spec.policies.catch.iter().filter(|_| may_fail);
+        // A question can be left alone for too long; nothing else goes wrong with it.
+        let caught = caught.filter(|it| !computes || it.kind == Some(ErrorKind::Timeout));
+        let failure = |kind: ErrorKind| Outcome {
+            label: format!("fails: {kind}"),
+            result: Err(Failure::new(kind, format!("`{node}` fails: {kind}"))),
+            is_expected: true,
+        };
+        caught.map(|it| failure(it.kind.unwrap_or(ErrorKind::Other))).collect()
+    }
+
+    /// Runs a node that touches nothing, and answers what it asks in every way that fits.
+    fn computed(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
+        let result = match self.run(run, task, &BTreeMap::new()) {
+            Some(Err(NodeError::Ask(question))) => return self.answered(run, task, &question),
+            other => other,
+        };
+        self.outcome(task, String::new(), result).into_iter().collect()
+    }
+
+    fn answered(&mut self, run: &RunId, task: &Task, question: &Question) -> Vec<Outcome> {
+        let written = self.graph.node(&task.node).and_then(|it| it.node.contract().writes);
+        let channel = written.unwrap_or_default().into_iter().next();
+        let sights: Vec<Sight> = self.sights.clone();
+        let sights = sights.into_iter().filter(|it| Some(&it.channel) == channel.as_ref());
+        let sights: Vec<Sight> = sights.collect();
+        let what = format!("an answer to `{}`", task.node);
+        let values =
+            self.values(&what, &question.schema, &sights, &|it| question.check(it).is_ok());
+        let mut outcomes = Vec::new();
+        for (label, value) in values {
+            let answers = BTreeMap::from([(question.key.clone(), value)]);
+            let result = self.run(run, task, &answers);
+            outcomes.extend(self.outcome(task, label, result));
+        }
+        outcomes
+    }
+
+    fn outcome(
+        &mut self,
+        task: &Task,
+        label: String,
+        result: Option<Result<Command, NodeError>>,
+    ) -> Option<Outcome> {
+        let result = match result {
+            Some(Ok(command)) => Ok(command),
+            // To try again would come to the same.
+            Some(Err(NodeError::Failed(failure))) => Err(Failure { transient: false, ..*failure }),
+            Some(Err(NodeError::Ask(_))) => {
+                self.gaps.insert(format!("`{}` asks more than one question", task.node));
+                return None;
+            }
+            None => {
+                self.gaps.insert(format!("`{}` waits for something", task.node));
+                return None;
+            }
+        };
+        Some(Outcome { label, result, is_expected: false })
+    }
+
+    fn run(
+        &self,
+        run: &RunId,
+        task: &Task,
+        answers: &BTreeMap<String, Value>,
+    ) -> Option<Result<Command, NodeError>> {
+        let spec = self.graph.node(&task.node).expect("the rules run only nodes of the graph");
+        let ctx = NodeContext {
+            run: run.clone(),
+            task: task.id,
+            node: task.node.clone(),
+            attempt: task.attempt,
+            visits: task.visits.clone(),
+            max_visits: spec.policies.max_visits,
+            state: task.state.clone(),
+            input: task.input.clone(),
+            via: task.via.clone(),
+            cancel: CancellationToken::new(),
+            answers: answers.clone(),
+            reporter: Reporter::default(),
+        };
+        spec.node.run(ctx).now_or_never()
+    }
+
+    /// The product of what may be written to each of some fields.
+    fn updates(&mut self, what: &str, writes: &[ChannelName]) -> Vec<(String, Update)> {
+        let mut updates = vec![(String::new(), Update::default())];
+        for name in writes {
+            let schema = self.graph.schema().clone();
+            let Some(channel) = schema.channel(name.as_str()) else { continue };
+            let values = self.channel_values(channel);
+            if values.is_empty() {
+                continue;
+            }
+            let mut next = Vec::new();
+            for (label, update) in &updates {
+                for (more, value) in &values {
+                    let label = joined(label, more);
+                    next.push((label, update.clone().write(name.clone(), value.clone())));
+                }
+            }
+            if next.len() > OUTCOMES_MAX {
+                self.gaps.insert(format!(
+                    "{what} has more than {OUTCOMES_MAX} outcomes; the first were tried"
+                ));
+                next.truncate(OUTCOMES_MAX);
+            }
+            updates = next;
+        }
+        updates
+    }
+
+    fn channel_values(&mut self, channel: &Channel) -> Vec<Named> {
+        let name = channel.name();
+        let sights: Vec<Sight> =
+            self.sights.iter().filter(|it| it.channel == *name).cloned().collect();
+        let what = format!("the field `{name}`");
+        self.values(&what, channel.schema(), &sights, &|it| channel.check(it).is_ok())
+    }
+
+    /// The values of a schema that the sights tell apart.
+    fn values(
+        &mut self,
+        what: &str,
+        schema: &Value,
+        sights: &[Sight],
+        fits: &dyn Fn(&Value) -> bool,
+    ) -> Vec<Named> {
+        let ty = Type::of_schema(schema);
+        let mut leaves: BTreeMap<Vec<String>, Vec<Value>> = BTreeMap::new();
+        for sight in sights {
+            for (path, values) in leaves_of(&ty, sight) {
+                let known = leaves.entry(path).or_default();
+                for value in values {
+                    if !known.contains(&value) {
+                        known.push(value);
+                    }
+                }
+            }
+        }
+        let mut partial: Vec<(String, Option<Value>)> = vec![(String::new(), None)];
+        for (path, values) in &leaves {
+            let mut next = Vec::new();
+            for (label, base) in &partial {
+                for value in values {
+                    let shown = format!("{} {value}", sight_name(sights, path));
+                    let value = placed(base.clone(), path, value.clone());
+                    next.push((joined(label, &shown), Some(value)));
+                }
+            }
+            if next.len() > VALUES_MAX {
+                self.gaps.insert(format!(
+                    "{what} has more than {VALUES_MAX} values; the first were tried"
+                ));
+                next.truncate(VALUES_MAX);
+            }
+            partial = next;
+        }
+        for path in sights.iter().flat_map(|it| optional_above(&ty, it)) {
+            let shown = format!("{} null", sight_name(sights, &path));
+            partial.push((shown, Some(placed(None, &path, Value::Null))));
+        }
+        let mut named: Vec<Named> = Vec::new();
+        for (label, base) in partial {
+            let made = match base {
+                Some(base) => complete(schema, base, &mut |_| true),
+                None => smallest(schema),
+            };
+            match made {
+                Ok(value) if named.iter().any(|(_, it)| *it == value) => (),
+                Ok(value) if fits(&value) => named.push((label, value)),
+                // A number beside one that a condition names may be out of bounds.
+                Ok(_) => (),
+                Err(problem) => {
+                    self.gaps.insert(format!("no value for {what} can be made: {problem}"));
+                }
+            }
+        }
+        if named.is_empty() {
+            self.gaps.insert(format!("no value for {what} was found that fits"));
+        }
+        named
+    }
+
+    fn looks_at(&self, channel: &ChannelName) -> bool {
+        self.sights.iter().any(|it| it.channel == *channel)
+    }
+}
+
+/// The paths below a sight at which values decide, each with its values.
+fn leaves_of(ty: &Type, sight: &Sight) -> Vec<(Vec<String>, Vec<Value>)> {
+    let mut at = ty;
+    if sight.is_presence && sight.path.is_empty() {
+        return Vec::new();
+    }
+    for name in &sight.path {
+        match at.field(name) {
+            Some(field) => at = field,
+            None => return Vec::new(),
+        }
+    }
+    let mut leaves = Vec::new();
+    collect(at, sight, &mut sight.path.clone(), 0, &mut leaves);
+    leaves
+}
+
+/// The records on the way to a sight that may be absent.
+fn optional_above(ty: &Type, sight: &Sight) -> BTreeSet<Vec<String>> {
+    let (mut at, mut found) = (ty, BTreeSet::new());
+    for (depth, name) in sight.path.iter().enumerate() {
+        let Some(field) = at.field(name) else { break };
+        if matches!(field, Type::Optional(_)) && depth + 1 < sight.path.len() {
+            found.insert(sight.path[..=depth].to_vec());
+        }
+        at = field;
+    }
+    found
+}
+
+fn collect(
+    ty: &Type,
+    sight: &Sight,
+    path: &mut Vec<String>,
+    depth: usize,
+    leaves: &mut Vec<(Vec<String>, Vec<Value>)>,
+) {
+    let mut values = match ty.required() {
+        Type::Bool => vec![json!(true), json!(false)],
+        Type::Enum(values) => values.iter().map(|it| json!(it)).collect(),
+        Type::Int | Type::Float => around(&sight.numbers).into_iter().map(|it| json!(it)).collect(),
+        Type::String => {
+            let named = sight.texts.iter().map(|it| json!(it));
+            [json!(""), json!("x")].into_iter().chain(named).collect()
+        }
+        Type::List(item) => lists(item, sight),
+        Type::Record(record) if sight.is_whole && depth < DEPTH_MAX => {
+            for field in &record.fields {
+                path.push(field.name.clone());
+                collect(&field.ty, sight, path, depth + 1, leaves);
+                path.pop();
+            }
+            return;
+        }
+        _ => return,
+    };
+    if matches!(ty, Type::Optional(_)) {
+        values.push(Value::Null);
+    }
+    leaves.push((path.clone(), values));
+}
+
+/// The numbers that conditions tell apart: those they name, and their neighbours.
+fn around(numbers: &[i64]) -> BTreeSet<i64> {
+    let near = numbers.iter().flat_map(|it| [it.saturating_sub(1), *it, it.saturating_add(1)]);
+    near.chain([0]).collect()
+}
+
+/// No item, one and two, and as many as a condition tells apart; where it looks at the items, one
+/// of each kind as well.
+fn lists(item: &Type, sight: &Sight) -> Vec<Value> {
+    let lengths: BTreeSet<i64> = around(&sight.numbers).into_iter().chain([1, 2]).collect();
+    let plain = match item.required() {
+        Type::Bool => json!(false),
+        Type::Int | Type::Float => json!(0),
+        Type::Enum(values) => json!(values.first()),
+        Type::List(_) => json!([]),
+        Type::Record(_) | Type::Map(_) => json!({}),
+        _ => json!("x"),
+    };
+    let lengths = lengths.into_iter().filter(|it| (0..=LIST_MAX).contains(it));
+    let lengths = lengths.filter_map(|it| usize::try_from(it).ok());
+    let mut lists: Vec<Value> = lengths.map(|it| Value::Array(vec![plain.clone(); it])).collect();
+    if sight.is_whole {
+        let inside = Sight { path: Vec::new(), ..sight.clone() };
+        let mut leaves = Vec::new();
+        collect(item, &inside, &mut Vec::new(), DEPTH_MAX - 1, &mut leaves);
+        for (path, values) in leaves {
+            for value in values {
+                let only = placed(None, &path, value);
+                lists.push(json!([only]));
+                lists.push(json!([only, plain]));
+            }
+        }
+    }
+    lists
+}
+
+/// A value with another one put in at a path; the rest is completed later.
+fn placed(base: Option<Value>, path: &[String], value: Value) -> Value {
+    let Some((first, rest)) = path.split_first() else { return value };
+    let mut fields = match base {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let inner = fields.shift_remove(first);
+    fields.insert(first.clone(), placed(inner, rest, value));
+    Value::Object(fields)
+}
+
+fn sight_name(sights: &[Sight], path: &[String]) -> String {
+    let channel = sights.first().map(|it| it.channel.to_string());
+    channel.into_iter().chain(path.iter().cloned()).collect::<Vec<_>>().join(".")
+}
+
+fn joined(label: &str, more: &str) -> String {
+    match (label, more) {
+        ("", only) | (only, "") => only.to_owned(),
+        (label, more) => format!("{label}, {more}"),
+    }
+}

@@ -1,0 +1,135 @@
+//! What cases have not taken, and what was found by trying everything, for people and for programs.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::report::shown;
+use crate::{
+    cases::{Coverage, Explored, Part, PartKind, Stuck},
+    cli::{
+        terminal::Paint,
+        words::{clean, count, table},
+    },
+    diagnostic::Place,
+};
+
+/// What the cases of a workflow have taken, as a program reads it.
+pub(super) fn coverage_to_json((workflow, coverage): &(PathBuf, Coverage)) -> Value {
+    let (parts, taken) = coverage.counts();
+    let missed: Vec<Value> = coverage.missed().into_iter().map(part_to_json).collect();
+    json!({
+        "workflow": workflow.display().to_string(),
+        "parts": parts,
+        "taken": taken,
+        "percent": coverage.percent(),
+        "missed": missed,
+    })
+}
+
+/// What trying everything has found, as a program reads it.
+pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Value {
+    let Explored { states, is_whole, stuck, unreached, gaps } = explored;
+    let step = |step: &Vec<(_, String)>| -> Vec<Value> {
+        step.iter().map(|(node, outcome)| json!({"node": node, "outcome": outcome})).collect()
+    };
+    let stuck: Vec<Value> = stuck
+        .iter()
+        .map(|it| json!({"reason": it.reason, "way": it.way.iter().map(step).collect::<Vec<_>>()}))
+        .collect();
+    json!({
+        "workflow": workflow.display().to_string(),
+        "states": states,
+        "is_whole": is_whole,
+        "stuck": stuck,
+        "unreached": unreached,
+        "gaps": gaps,
+    })
+}
+
+/// What the cases of a workflow have taken: a percentage, and the parts that none has.
+pub(super) fn draw_coverage(
+    (workflow, coverage): &(PathBuf, Coverage),
+    paint: Paint,
+    text: &mut String,
+) {
+    let (parts, taken) = coverage.counts();
+    let percent = paint.strong(&format!("{}%", coverage.percent()));
+    let name = workflow.display().to_string();
+    text.extend(["coverage of ", &paint.strong(&name), ": ", &percent]);
+    text.extend([&format!(", {taken} of {}", count(parts as u64, "part")), "\n"]);
+    let missed = coverage.missed();
+    if !missed.is_empty() {
+        text.push_str("  never taken:\n");
+        let rows: Vec<Vec<String>> = missed.into_iter().map(|it| part_row(it, paint)).collect();
+        table(&rows).lines().for_each(|line| text.extend(["    ", line, "\n"]));
+    }
+    text.push('\n');
+}
+
+/// What trying everything has found.
+pub(super) fn draw_explored(
+    (workflow, explored): &(PathBuf, Explored),
+    paint: Paint,
+    text: &mut String,
+) {
+    let name = paint.strong(&workflow.display().to_string());
+    let states = count(explored.states as u64, "state");
+    let all = if explored.is_whole {
+        "all there are".to_owned()
+    } else {
+        paint.loud("and there are more: raise `--explore-max`")
+    };
+    text.extend(["explored ", &name, ": ", &states, ", ", &all, "\n"]);
+    for stuck in &explored.stuck {
+        draw_stuck(stuck, paint, text);
+    }
+    for node in &explored.unreached {
+        text.extend(["  ", &paint.bad("never reached"), "  ", node.as_str(), "\n"]);
+    }
+    for gap in &explored.gaps {
+        text.extend(["  ", &paint.loud("not tried"), "  ", &clean(gap), "\n"]);
+    }
+    if explored.is_whole && explored.stuck.is_empty() && explored.unreached.is_empty() {
+        text.extend(["  ", &paint.good("no run gets stuck, and every node is reached"), "\n"]);
+    }
+    text.push('\n');
+}
+
+fn draw_stuck(stuck: &Stuck, paint: Paint, text: &mut String) {
+    text.extend(["  ", &paint.bad("stuck"), "  ", &clean(&stuck.reason), "\n"]);
+    for (at, step) in (1..).zip(&stuck.way) {
+        let nodes: Vec<String> = step
+            .iter()
+            .map(|(node, outcome)| match outcome.as_str() {
+                "" => node.to_string(),
+                outcome => format!("{node} ({})", clean(outcome)),
+            })
+            .collect();
+        text.extend([&format!("    {at:>3}  "), &nodes.join(" + "), "\n"]);
+    }
+}
+
+fn part_to_json(part: &Part) -> Value {
+    let Part { kind, from, to, label, place } = part;
+    let (line, column) = place.as_ref().map(Place::line_and_column).unzip();
+    json!({
+        "kind": kind.as_str(),
+        "from": from,
+        "to": to,
+        "label": label,
+        "file": place.as_ref().map(|it| it.file.name.as_str()),
+        "line": line,
+        "column": column,
+    })
+}
+
+/// Its place, its kind, and where it leads under which condition.
+fn part_row(part: &Part, paint: Paint) -> Vec<String> {
+    let place = part.place.as_ref().map(shown).unwrap_or_default();
+    let from = part.from.as_ref().map_or("every node", |it| it.as_str());
+    let from = if part.kind == PartKind::Limit { "limits" } else { from };
+    let to = part.to.as_ref().map(|it| format!(" → {it}")).unwrap_or_default();
+    let label = part.label.as_ref().map(|it| format!("  {}", clean(it))).unwrap_or_default();
+    vec![paint.faint(&place), part.kind.as_str().to_owned(), format!("{from}{to}{label}")]
+}
