@@ -24,7 +24,7 @@ use crate::{
 pub(super) const MAP_KEYS: &[&str] = &["over", "as", "do", "width"];
 
 /// What a task that is one of many calls the item it works on, if nothing is said of it.
-const ITEM: &str = "item";
+pub(super) const ITEM: &str = "item";
 
 /// The item of a list that a node is done for.
 #[derive(Clone, Debug)]

@@ -72,6 +72,8 @@ pub(super) struct Lowering<'a> {
     pub(super) items: BTreeMap<NodeName, Item>,
     /// The item of the node that is being read.
     pub(super) item: Option<Item>,
+    /// The paths that are there because the `when` of that node asks for them.
+    pub(super) given: Vec<String>,
     /// The nodes that lead to one that waits for them, each with that one.
     pub(super) arrivals: BTreeSet<(NodeName, NodeName)>,
     /// The workflows that nodes use, until the node is read.
@@ -126,6 +128,7 @@ pub(super) fn lower(
         overs: BTreeMap::new(),
         items: BTreeMap::new(),
         item: None,
+        given: Vec::new(),
         arrivals: BTreeSet::new(),
         loaded,
         uses: BTreeMap::new(),
@@ -259,6 +262,7 @@ impl Lowering<'_> {
             written,
             nodes: &self.heads.nodes,
             item: self.item.as_ref().map(|it| (it.name.as_str(), &it.ty)),
+            given: &self.given,
             output,
         };
         let (expression, problems) = match Expression::compile(text, scope) {
@@ -280,7 +284,8 @@ impl Lowering<'_> {
     pub(super) fn check_prompt(&mut self, loaded: &LoadedPrompt, node: &NodeName, bounded: bool) {
         let written = self.flow.before(node);
         let item = self.item.as_ref().map(|it| (it.name.as_str(), &it.ty));
-        let scope = PromptScope { schema: &self.schema, written: &written, node, bounded, item };
+        let (schema, written, given) = (&self.schema, &written, self.given.as_slice());
+        let scope = PromptScope { schema, written, node, bounded, item, given };
         for problem in loaded.prompt.check(scope) {
             let place = loaded.place(&self.report, &problem);
             self.report.push_problem(problem, place);

@@ -28,6 +28,8 @@ pub(super) struct Checked {
     /// The type of each part.
     pub(super) types: Types,
     pub(super) reads: BTreeSet<ChannelName>,
+    /// The paths that are there when it is true.
+    pub(super) presumed: Vec<String>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -35,15 +37,16 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     let mut checker = Checker {
         scope,
         variables: scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect(),
-        present: Vec::new(),
+        present: scope.given.to_vec(),
         asking: false,
         types: Types::new(),
         reads: BTreeSet::new(),
         problems: Vec::new(),
     };
     let ty = checker.value(root);
-    let Checker { types, reads, problems, .. } = checker;
-    Checked { ty, types, reads, problems }
+    checker.learn(root, true);
+    let Checker { types, reads, present: presumed, problems, .. } = checker;
+    Checked { ty, types, reads, presumed, problems }
 }
 
 pub(super) struct Checker<'a> {

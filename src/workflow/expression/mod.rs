@@ -44,6 +44,8 @@ pub struct Expression {
     root: syntax::Node,
     ty: Type,
     reads: Vec<ChannelName>,
+    /// The paths that are there when it is true.
+    presumed: Vec<String>,
     /// What it calls the dispatched item.
     item: Option<String>,
     conditions: Arc<worlds::Conditions>,
@@ -72,6 +74,8 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) nodes: &'a BTreeSet<NodeName>,
     /// The name and the type of the item that is dispatched to the node.
     pub(crate) item: Option<(&'a str, &'a Type)>,
+    /// The paths that are there because the `when` of the node asks for them.
+    pub(crate) given: &'a [String],
     /// Whether `output.dir` means something.
     pub(crate) output: bool,
 }
@@ -87,7 +91,15 @@ impl Expression {
         let conditions = Arc::new(worlds::translate(&root, &checked.types));
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
-        Ok(Self { source: source.trim().to_owned(), root, ty: checked.ty, reads, item, conditions })
+        Ok(Self {
+            source: source.trim().to_owned(),
+            root,
+            ty: checked.ty,
+            reads,
+            presumed: checked.presumed,
+            item,
+            conditions,
+        })
     }
 
     /// The value in a state.
@@ -122,6 +134,11 @@ impl Expression {
         let mut problems = worlds::constant_parts(&self.conditions);
         closed::note_valueless(&self.root, &mut problems);
         problems
+    }
+
+    /// The paths that are there when it is true, such as `note` where it asks `has(note)`.
+    pub(crate) fn presumed(&self) -> &[String] {
+        &self.presumed
     }
 
     /// Whether it is `true` or `false` as it stands.

@@ -58,8 +58,14 @@ fn compiled(state: &State, source: &str) -> Result<Expression, Vec<Problem>> {
     let written = state.schema().channels().iter().map(|it| it.name().clone()).collect();
     let nodes = BTreeSet::from([node("sse"), node("qa")]);
     let schema = state.schema();
-    let scope =
-        ExpressionScope { schema, written: &written, nodes: &nodes, item: None, output: true };
+    let scope = ExpressionScope {
+        schema,
+        written: &written,
+        nodes: &nodes,
+        item: None,
+        given: &[],
+        output: true,
+    };
     Expression::compile(source, scope)
 }
 

@@ -16,7 +16,7 @@ use super::{
     reader::{Data, Entry, Word, Yaml},
     report::suggestion,
     shape::Section,
-    typing::{describe, fits},
+    typing::{describe, fits, values_of},
 };
 use crate::{
     diagnostic::{Diagnostic, Place},
@@ -70,8 +70,9 @@ impl Lowering<'_> {
         let runs_others = section.get("use").or(section.get("map")).is_some();
         let when = section.get("when").filter(|_| !runs_others);
         let when = when.and_then(|it| self.read_when(name, it));
+        self.given = when.as_ref().map(|it| it.presumed().to_vec()).unwrap_or_default();
         let kind = self.read_kind(reading, policies.max_visits.is_some());
-        self.item = None;
+        (self.item, self.given) = (None, Vec::new());
         self.read_following(name, &section, workflow);
         self.read_join(name, &section, workflow);
         let place = Place { file: self.report.file.clone(), range: entry.key.range.clone() };
@@ -203,11 +204,21 @@ impl Lowering<'_> {
     }
 
     fn expect_type(&mut self, yaml: &Yaml, ty: &Type, declared: &Type, what: &str) {
-        if !fits(ty, declared) {
-            let message = format!("{what} is `{declared}`, and this is {}", describe(ty));
-            let place = self.report.place(&yaml.range);
-            self.report.push(Diagnostic::error("GR022", message).at(place, "another type"));
+        if fits(ty, declared) {
+            return;
         }
+        let place = self.report.place(&yaml.range);
+        if let (Some(given), Some(values)) = (values_of(ty), values_of(declared))
+            && let Some(text) = given.iter().find(|it| !values.contains(it))
+        {
+            let message = format!("\"{text}\" is never a value of {what}");
+            let finding = Diagnostic::error("GR023", message).at(place, "no such value");
+            let help = suggestion(text, values.iter().map(String::as_str));
+            self.report.push(Diagnostic { help, ..finding });
+            return;
+        }
+        let message = format!("{what} is `{declared}`, and this is {}", describe(ty));
+        self.report.push(Diagnostic::error("GR022", message).at(place, "another type"));
     }
 
     fn read_custom(&mut self, yaml: &Yaml) -> Option<NodeKind> {

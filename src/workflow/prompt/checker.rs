@@ -28,6 +28,8 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) bounded: bool,
     /// The name and the type of the item that is dispatched to the node.
     pub(crate) item: Option<(&'a str, &'a Type)>,
+    /// The paths that are there because the `when` of the node asks for them.
+    pub(crate) given: &'a [String],
 }
 
 pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
@@ -36,8 +38,9 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
         return Vec::new();
     };
     let variables = scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect();
+    let defined = scope.given.to_vec();
     let mut checker =
-        Checker { scope, variables, defined: Vec::new(), problems: Vec::new(), missed: Vec::new() };
+        Checker { scope, variables, defined, problems: Vec::new(), missed: Vec::new() };
     checker.statement(&template);
     checker.problems
 }

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     state::{Field, Record, Type},
     workflow::{
+        fan::ITEM,
         report::suggestion,
         typing::{describe, values_of},
         written::Presence,
@@ -117,6 +118,8 @@ impl Checker<'_> {
                 let node = self.scope.node;
                 let problem = if self.scope.schema.channel(name).is_some() {
                     format!("`{name}` is used here, and nothing writes it before `{node}` runs")
+                } else if name == ITEM {
+                    format!("`{name}` is used here, and no `map` does `{node}`")
                 } else {
                     format!("`{name}` is used here, and `{node}` has no bound")
                 };
@@ -155,7 +158,10 @@ impl Checker<'_> {
             "visit" => Type::Int,
             "max_visits" if self.scope.bounded || defined => Type::Int,
             "max_visits" => return Some((Type::Int, Presence::Never)),
-            "item" => Type::Any,
+            // A registered node may send one, but a `map` calls it as it says.
+            ITEM if defined => Type::Any,
+            ITEM if self.scope.item.is_none() => return Some((Type::Any, Presence::Never)),
+            ITEM => return None,
             "via" => via_type(),
             _ if FUNCTIONS.contains(&name) => Type::Any,
             _ => {

@@ -224,6 +224,7 @@ mod tests {
             node: &node,
             bounded: false,
             item: None,
+            given: &[],
         };
         let problems = |reason: &str| {
             let text = format!("{{{{ via.reason == \"{reason}\" }}}}");

@@ -128,7 +128,9 @@ impl<'y> Reading<'_, 'y> {
                 whole = false;
                 continue;
             };
-            if !matches!(Type::of_schema(&schema), Type::Optional(_)) {
+            // `json?` is no type of its own, because anything may be null; it may be left out.
+            let may_be_absent = schema == optional(&json!({}));
+            if !may_be_absent && !matches!(Type::of_schema(&schema), Type::Optional(_)) {
                 required.push(key.text.clone());
             }
             properties.insert(key.text.clone(), schema);
@@ -159,7 +161,7 @@ impl<'y> Reading<'_, 'y> {
             (self.simple(word, named.trim())?, rest)
         };
         Some(match rest.strip_prefix('?') {
-            Some(rest) => (json!({"anyOf": [schema, {"type": "null"}]}), rest.trim_start()),
+            Some(rest) => (optional(&schema), rest.trim_start()),
             None => (schema, rest),
         })
     }
@@ -216,6 +218,10 @@ impl<'y> Reading<'_, 'y> {
         }
         Some(schema)
     }
+}
+
+fn optional(schema: &Value) -> Value {
+    json!({"anyOf": [schema, {"type": "null"}]})
 }
 
 fn size(schema: &Value) -> usize {

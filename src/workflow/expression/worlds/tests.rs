@@ -56,8 +56,14 @@ fn schema() -> Schema {
 fn try_compiled(schema: &Schema, source: &str) -> Result<Expression, Vec<Problem>> {
     let written = schema.channels().iter().map(|it| it.name().clone()).collect();
     let nodes = BTreeSet::from([node("sse")]);
-    let scope =
-        ExpressionScope { schema, written: &written, nodes: &nodes, item: None, output: false };
+    let scope = ExpressionScope {
+        schema,
+        written: &written,
+        nodes: &nodes,
+        item: None,
+        given: &[],
+        output: false,
+    };
     Expression::compile(source, scope)
 }
 

@@ -1,0 +1,64 @@
+//! Workflows that are right, of many shapes: not one of them gets a finding.
+//!
+//! A false alarm is as bad as a mistake that is missed. Each file in `tests/corpus` is different
+//! in structure from the others; a new case is a new file. What is wrong is in `tests/mutants`.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use graphrun::{
+    compile::{Envelope, compile},
+    nodes::{Services, factory, registry},
+    workflow::{LoadError, load},
+};
+
+fn corpus() -> Vec<PathBuf> {
+    let files = fs::read_dir("tests/corpus").unwrap().map(|it| it.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|it| it.extension().is_some_and(|it| it == "yaml")).collect();
+    files.sort();
+    files
+}
+
+/// How many nodes a right workflow has; every finding otherwise.
+fn nodes_of(path: &Path) -> Result<usize, String> {
+    let (workflow, warnings) = match load(path, &registry()) {
+        Ok(loaded) => loaded,
+        Err(LoadError::Invalid(findings)) => return Err(findings.to_string()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let factory = factory(Services::offline(), registry());
+    let (graph, more) =
+        compile(workflow.into_graph(&factory)).map_err(|findings| findings.to_string())?;
+    if !warnings.is_empty() || !more.is_empty() {
+        return Err(format!("{warnings}{more}"));
+    }
+    let envelope = Envelope::of(&graph);
+    let unbounded = envelope.nodes.iter().find(|(_, it)| it.visits_max == u64::MAX);
+    match unbounded {
+        Some((name, _)) => Err(format!("the visits of `{name}` have no worst case")),
+        None => Ok(envelope.nodes.len()),
+    }
+}
+
+#[test]
+fn no_right_workflow_gets_a_finding() {
+    let files = corpus();
+    assert!(files.len() >= 40, "only {} files", files.len());
+    let mut wrong = String::new();
+    let mut sizes = Vec::new();
+    for path in &files {
+        match nodes_of(path) {
+            Ok(nodes) => sizes.push(nodes),
+            Err(findings) => writeln!(wrong, "{}:\n{findings}", path.display()).unwrap(),
+        }
+    }
+    assert!(wrong.is_empty(), "these are right, and were refused:\n\n{wrong}");
+    let (small, large) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+    assert!(*small <= 5 && *large >= 45, "the corpus has {small} to {large} nodes");
+}
