@@ -72,7 +72,7 @@ impl Route for ByDice {
     }
 }
 
-/// A number below another one; the same ones for the same seed (SplitMix64).
+/// A number below another one; the same ones for the same seed (`SplitMix64`).
 fn throw(dice: &std::sync::Mutex<u64>, below: usize) -> usize {
     let mut state = dice.lock().unwrap();
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

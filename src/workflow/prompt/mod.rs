@@ -33,6 +33,12 @@ use crate::{
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
 
+/// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks go down a tree of
+/// what is in it, which is as deep as it is long.
+const TAG_BYTES_MAX: usize = 2_000;
+/// How many `elif` a prompt may have, which are a tree as deep as well.
+const ELIFS_MAX: usize = 100;
+
 /// A compiled template.
 #[derive(Clone)]
 pub struct Prompt {
@@ -71,6 +77,9 @@ pub struct PromptError {
 impl Prompt {
     /// Compiles a text; the name is what messages call it.
     pub(crate) fn compile(name: &str, text: &str) -> Result<Self, Problem> {
+        if let Some(problem) = too_deep(text) {
+            return Err(problem);
+        }
         let environment = environment(text).map_err(|error| syntax_problem(&error, text))?;
         let template = environment.get_template(TEMPLATE);
         let variables = match &template {
@@ -140,6 +149,33 @@ impl fmt::Debug for Prompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Prompt({})", self.name)
     }
+}
+
+/// What would be a tree too deep to go down.
+fn too_deep(text: &str) -> Option<Problem> {
+    let mut elifs = 0;
+    for (start, _) in text.match_indices('{') {
+        let end = match text.as_bytes().get(start + 1) {
+            Some(b'{') => b"}}",
+            Some(b'%') => b"%}",
+            _ => continue,
+        };
+        let rest = &text.as_bytes()[start + 2..];
+        let rest = &rest[..rest.len().min(TAG_BYTES_MAX + 2)];
+        let length = rest.windows(2).position(|it| it == end);
+        let word = rest.iter().skip_while(|it| **it == b'-' || it.is_ascii_whitespace());
+        let range = start..start + 2;
+        if length.is_none() && rest.len() > TAG_BYTES_MAX {
+            let message = format!("one part of a prompt has no more than {TAG_BYTES_MAX} bytes");
+            return Some(Problem::new("GR040", range, message, "too long"));
+        }
+        elifs += usize::from(word.take(4).eq(b"elif"));
+        if elifs > ELIFS_MAX {
+            let message = format!("a prompt has no more than {ELIFS_MAX} `elif`");
+            return Some(Problem::new("GR040", range, message, "one too many"));
+        }
+    }
+    None
 }
 
 fn environment(text: &str) -> Result<Environment<'static>, minijinja::Error> {
