@@ -272,8 +272,23 @@ impl<'a> Following<'a> {
 
     fn run(mut self) -> Assigned {
         let lines = std::mem::take(&mut self.lines);
+        // The lines that go on from each join, each to another node.
+        let mut onward: Vec<Vec<&Line>> = vec![Vec::new(); self.net.joins.len()];
+        for line in &lines {
+            if let Some((join, _)) = line.join
+                && onward[join].iter().all(|it| (it.to, &it.spent) != (line.to, &line.spent))
+            {
+                onward[join].push(line);
+            }
+        }
         // Ends: what may be written only grows, and what surely is only shrinks.
-        while lines.iter().fold(false, |changed, it| self.follow(it) | changed) {}
+        let mut is_changed = true;
+        while is_changed {
+            is_changed = lines.iter().fold(false, |changed, it| self.follow(it) | changed);
+            for (join, onward) in onward.iter().enumerate() {
+                is_changed |= self.go_on(join, onward);
+            }
+        }
         let carried = lines.iter().map(|it| self.surely_carried(it)).collect();
         let Self { maybe, surely, into, .. } = self;
         Assigned { maybe, surely, lines, into, carried }
@@ -283,34 +298,46 @@ impl<'a> Following<'a> {
         if line.from.is_some_and(|it| !self.is_reached[it]) {
             return false;
         }
-        let (mut maybe, mut surely) = (self.maybe_carried(line), self.surely_carried(line));
-        if let Some((join, at)) = line.join {
-            let Some(all) = self.arrive(join, at, (maybe, surely), line) else { return false };
-            (maybe, surely) = all;
+        let (maybe, surely) = (self.maybe_carried(line), self.surely_carried(line));
+        match line.join {
+            Some((join, at)) => self.arrive(join, at, (maybe, surely)),
+            None => self.reach(line.to, &maybe, &surely),
         }
-        let is_new = !std::mem::replace(&mut self.is_reached[line.to], true);
-        let more = self.maybe[line.to].add(&maybe);
-        self.surely[line.to].keep(&surely) | more | is_new
     }
 
-    /// What is there when all that is waited for has arrived; `None` if that never is.
-    fn arrive(
-        &mut self,
-        join: usize,
-        at: usize,
-        (maybe, surely): (Bits, Bits),
-        line: &Line,
-    ) -> Option<(Bits, Bits)> {
-        self.maybe_arrived[join][at].get_or_insert_with(|| maybe.clone()).add(&maybe);
-        self.surely_arrived[join][at].get_or_insert_with(|| surely.clone()).keep(&surely);
-        let mut all = (Bits::none(self.net.fields), Bits::none(self.net.fields));
-        let arrived = self.maybe_arrived[join].iter().zip(&self.surely_arrived[join]);
-        for (maybe, surely) in arrived {
-            all.0.add(maybe.as_ref()?);
-            all.1.add(surely.as_ref()?);
+    fn reach(&mut self, node: usize, maybe: &Bits, surely: &Bits) -> bool {
+        let is_new = !std::mem::replace(&mut self.is_reached[node], true);
+        let more = self.maybe[node].add(maybe);
+        self.surely[node].keep(surely) | more | is_new
+    }
+
+    /// Notes what a node brings to a join.
+    fn arrive(&mut self, join: usize, at: usize, (maybe, surely): (Bits, Bits)) -> bool {
+        let (before, now) = (&mut self.maybe_arrived[join][at], &mut self.surely_arrived[join][at]);
+        match (before, now) {
+            (Some(before), Some(now)) => before.add(&maybe) | now.keep(&surely),
+            (before, now) => {
+                (*before, *now) = (Some(maybe), Some(surely));
+                true
+            }
         }
-        self.add_visited(line, &mut all.1);
-        Some(all)
+    }
+
+    /// Goes on from a join, if all that is waited for has arrived.
+    fn go_on(&mut self, join: usize, onward: &[&Line]) -> bool {
+        let mut all = (Bits::none(self.net.fields), Bits::none(self.net.fields));
+        for (maybe, surely) in self.maybe_arrived[join].iter().zip(&self.surely_arrived[join]) {
+            let (Some(maybe), Some(surely)) = (maybe, surely) else { return false };
+            all.0.add(maybe);
+            all.1.add(surely);
+        }
+        let mut is_changed = false;
+        for line in onward {
+            let mut surely = all.1.clone();
+            self.add_visited(line, &mut surely);
+            is_changed |= self.reach(line.to, &all.0, &surely);
+        }
+        is_changed
     }
 
     fn maybe_carried(&self, line: &Line) -> Bits {
