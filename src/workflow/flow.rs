@@ -3,26 +3,28 @@
 //! It looks at the file before anything is lowered, because expressions and prompts are checked
 //! against it. What it cannot make sense of it passes over; the lowering reports that.
 
+mod paths;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
     sync::Arc,
 };
 
+pub(super) use self::paths::Paths;
 use super::{
     Workflow,
     expression::known_after,
     heads::{Follows, Heads},
     reader::{Data, Entry, Yaml},
     registry::Registry,
-    written::{Presence, Without, Written},
+    written::Written,
 };
 use crate::{
     graph::{
         Node, Target,
         net::{
-            Alternative, Arrow, Assigned, Bits, Bound, Decision, Deferral, Ending, GapKind, Join,
-            Net, NetNode, Outcome, field_numbers,
+            Alternative, Arrow, Assigned, Bits, Bound, Decision, Deferral, Ending, Join, Net,
+            NetNode, Outcome, field_numbers,
         },
     },
     id::{ChannelName, NodeName},
@@ -34,19 +36,6 @@ use crate::{
 pub(super) struct Flow {
     nodes: BTreeMap<NodeName, usize>,
     paths: Arc<Paths>,
-}
-
-/// The ways of a workflow with what is written on them.
-#[derive(Debug)]
-pub(super) struct Paths {
-    net: Net,
-    assigned: Assigned,
-    fields: BTreeMap<ChannelName, usize>,
-    names: Vec<NodeName>,
-    /// Where each node is named.
-    places: Vec<Range<usize>>,
-    start: Range<usize>,
-    limit: Range<usize>,
 }
 
 /// What the flow is read from.
@@ -105,85 +94,6 @@ impl Flow {
             Some(node) => Written::after(&self.paths, *node),
             None => Written::at_start(&self.paths),
         }
-    }
-}
-
-impl Paths {
-    pub(super) fn field(&self, name: &str) -> Option<usize> {
-        self.fields.get(name).copied()
-    }
-
-    pub(super) fn before(&self, node: usize, field: usize) -> Presence {
-        if self.assigned.surely_before(node).contains(field) {
-            Presence::Always
-        } else if !self.assigned.maybe_before(node).contains(field) {
-            Presence::Never
-        } else {
-            Presence::Sometimes(self.without(node, field))
-        }
-    }
-
-    pub(super) fn after(&self, node: usize, field: usize) -> Presence {
-        let itself = &self.net.nodes[node];
-        if itself.surely.contains(field) {
-            Presence::Always
-        } else if itself.clears.contains(field) {
-            let text = "cleared here".to_owned();
-            let without = Without { place: self.places[node].clone(), text };
-            if itself.maybe.contains(field) {
-                Presence::Sometimes(Some(without))
-            } else {
-                Presence::Never
-            }
-        } else {
-            match self.before(node, field) {
-                Presence::Never if itself.maybe.contains(field) => Presence::Sometimes(None),
-                before => before,
-            }
-        }
-    }
-
-    pub(super) fn at_start(&self, field: usize) -> Presence {
-        if self.net.surely_at_start.contains(field) {
-            Presence::Always
-        } else if self.net.maybe_at_start.contains(field) {
-            Presence::Sometimes(None)
-        } else {
-            Presence::Never
-        }
-    }
-
-    /// The way on which a field is not written before a node, in words.
-    fn without(&self, node: usize, field: usize) -> Option<Without> {
-        let gap = self.assigned.gap(&self.net, node, field)?;
-        let name = |it: usize| &self.names[it];
-        let to = name(gap.to);
-        let Some(from) = gap.from else {
-            let (place, text) = match gap.kind {
-                GapKind::Limit => (&self.limit, format!("a limit may lead to `{to}` before that")),
-                _ if self.net.maybe_at_start.contains(field) => {
-                    (&self.start, "who starts the run may leave it out".to_owned())
-                }
-                _ => (&self.start, "not written when the run starts".to_owned()),
-            };
-            return Some(Without { place: place.clone(), text });
-        };
-        let whence = format!("not written when the run comes to `{to}` from `{}`", name(from));
-        let (place, text) = match gap.kind {
-            GapKind::Unwritten(Ending::Finished | Ending::Chosen) | GapKind::Limit => {
-                (from, whence)
-            }
-            GapKind::Unwritten(Ending::Caught) => (from, format!("{whence} by `catch`")),
-            GapKind::Unwritten(Ending::Skipped) => {
-                (from, format!("not written when `{}` is skipped", name(from)))
-            }
-            GapKind::Spent(spent) => {
-                let spent = name(spent);
-                (from, format!("{whence}, with `{spent}` used up"))
-            }
-            GapKind::Cleared(by) => (by, "cleared here".to_owned()),
-        };
-        Some(Without { place: self.places[place].clone(), text })
     }
 }
 
