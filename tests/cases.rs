@@ -142,7 +142,7 @@ async fn what_no_case_takes_is_told_by_edge_route_failure_bound_and_condition() 
             "node both",
             "join plain both plain, special",
             "edge both end",
-            "catch  end any",
+            "catch  fail any",
         ]
     );
 }

@@ -166,7 +166,9 @@ fn every_code_of_loading_has_a_file_that_shows_it() {
         .iter()
         .flat_map(|it| findings(it).in_order().iter().map(|it| it.code).collect::<Vec<_>>())
         .collect();
-    for code in CODES.iter().map(Code::as_str).filter(|it| !compiled.contains(it)) {
+    // Codes of cases are shown in tests/cases/wrong.
+    let elsewhere = |it: &&str| compiled.contains(it) || it.starts_with("GR08");
+    for code in CODES.iter().map(Code::as_str).filter(|it| !elsewhere(it)) {
         assert!(shown.contains(&code), "no file in tests/workflow/wrong shows {code}");
     }
     for code in shown {

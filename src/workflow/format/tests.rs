@@ -93,7 +93,9 @@ fn every_section_of_the_schema_is_compared_with_the_reader() {
 fn every_section_of_the_reader_is_compared_with_the_schema() {
     let here = include_str!("tests.rs");
     let mut calls = 0;
-    for (path, source) in sources() {
+    // Cases are a format of their own.
+    let of_workflows = |it: &PathBuf| !it.components().any(|it| it.as_os_str() == "case_file");
+    for (path, source) in sources().into_iter().filter(|(it, _)| of_workflows(it)) {
         for (at, _) in source.match_indices("Section::read(") {
             let arguments = &source[at + "Section::read".len()..];
             let keys = last_argument(arguments);

@@ -260,8 +260,10 @@ proptest! {
             }
             decided(search, &world, &mut fields, &mut visits);
             let found = outcomes(&expressions, &state(&schema, &fields), visits);
+            // What the example leaves open may have no value here, such as `attempts / limit` with
+            // a limit of zero. The run fails there, and takes no case either.
             prop_assert!(
-                found.iter().all(|it| *it == Some(false)),
+                found.iter().all(|it| *it != Some(true)),
                 "{sources:?} when {example}: {fields:?} gives {found:?}"
             );
         }
