@@ -1,4 +1,9 @@
-use std::{collections::BTreeSet, fs, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use proptest::prelude::*;
 
@@ -22,8 +27,9 @@ fn files() -> Vec<(PathBuf, String)> {
     let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
     let mut files: Vec<PathBuf> = files.map(|it| it.unwrap().path()).collect();
     // Cases beside a workflow are a format of their own.
-    let is_workflow = |it: &str| it.ends_with(".yaml") && !it.ends_with(".test.yaml");
-    files.retain(|it| it.to_str().is_some_and(is_workflow));
+    let is_of_cases =
+        |it: &Path| it.file_stem().is_some_and(|it| Path::new(it).extension().is_some());
+    files.retain(|it| it.extension().is_some_and(|it| it == "yaml") && !is_of_cases(it));
     files.sort();
     files.into_iter().map(|it| (it.clone(), fs::read_to_string(it).unwrap())).collect()
 }
