@@ -14,6 +14,7 @@ mod format;
 mod heads;
 mod lower;
 mod nodes;
+#[cfg(feature = "cli")]
 mod outline;
 mod policies;
 mod prompt;

@@ -18,7 +18,6 @@ use std::{
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, value::Serde};
 use thiserror::Error;
 
-#[cfg(feature = "cli")]
 pub(crate) use self::files::prompt_paths;
 pub(super) use self::{
     checker::PromptScope,
