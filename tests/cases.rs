@@ -64,6 +64,17 @@ async fn items_are_visits_and_what_is_skipped_has_not_run() {
 }
 
 #[tokio::test]
+async fn nodes_of_used_workflows_are_answered_and_compute_as_those_of_the_workflow_itself() {
+    assert_passed("tests/cases/used/outer.test.yaml").await;
+}
+
+/// Two nodes that write one field are never led to together, which only the choices of a route say.
+#[tokio::test]
+async fn a_workflow_in_which_writers_are_kept_apart_by_a_route_has_cases_too() {
+    assert_passed("tests/cases/apart.test.yaml").await;
+}
+
+#[tokio::test]
 async fn a_case_that_fails_says_where_and_how() {
     let mut text = String::new();
     for (name, ran) in run(&load("tests/cases/failing.test.yaml")).await {
@@ -145,6 +156,16 @@ async fn what_no_case_takes_is_told_by_edge_route_failure_bound_and_condition() 
             "catch  fail any",
         ]
     );
+    assert_eq!(
+        missed("tests/cases/used/outer.test.yaml").await,
+        [
+            "exhausted part.review.judge part.review.bad",
+            "way part.review.grade part.review.bad found.kind == \"none\"",
+            "way part.review.grade part.review.help score > 20",
+            "way part.review.help part.review.good good",
+            "node part.review.polish",
+        ]
+    );
 }
 
 fn explored(path: &str, states_max: usize) -> Explored {
@@ -158,6 +179,25 @@ fn every_kind_of_decision_is_tried_both_ways() {
     let explored = explored("tests/cases/explore/sound.yaml", 10_000);
     assert!(explored.is_whole, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
+/// What is written outside and copied into a used workflow decides there; what is computed in there
+/// and copied out decides outside.
+#[test]
+fn everything_in_a_used_workflow_is_reached_and_what_comes_out_of_it_is_tried() {
+    let explored = explored("tests/cases/used/outer.yaml", 10_000);
+    assert!(explored.is_whole, "{explored:?}");
+    assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn a_way_to_a_failure_in_a_used_workflow_tells_what_its_nodes_did() {
+    let explored = explored("tests/cases/used/divides.yaml", 10_000);
+    let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
+    assert_eq!(stuck.reason, "`part.share` failed: division by zero");
+    let named = |(node, outcome): &(NodeName, String)| format!("{node} {outcome}");
+    let way: Vec<String> = stuck.way.iter().flatten().map(named).collect();
+    assert_eq!(way, ["plan count 3", "part ", "part.share "]);
 }
 
 #[test]

@@ -18,9 +18,12 @@ use crate::{
     compile::CompiledGraph,
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Spent, Status},
-    graph::{Graph, Hop, Input, Limits, Target, Touches, Via},
+    graph::{Edge, Graph, Hop, Input, Limits, Target, Touches, Via},
     id::{ChannelName, NodeName, RunId},
-    workflow::{NodeKind, Workflow, case_file::sights},
+    workflow::{
+        NodeKind, Workflow,
+        case_file::{Computed, computed, sights},
+    },
 };
 
 /// The id of every run.
@@ -103,7 +106,7 @@ pub fn explore(definition: &Workflow, graph: &CompiledGraph, states_max: usize) 
     let limits = Limits { exhausted: graph.graph().limits.exhausted.clone(), ..unlimited() };
     let mut search = Search {
         graph,
-        outcomes: Outcomes::new(graph),
+        outcomes: Outcomes::new(definition, graph),
         relevant: Relevant::of(definition, graph.graph()),
         limits,
         run: RunId::parse(RUN).expect("it is a word"),
@@ -330,43 +333,44 @@ impl Relevant {
     /// What conditions look at, and what is computed with.
     fn of(definition: &Workflow, graph: &Graph) -> Self {
         let mut channels: BTreeSet<ChannelName> =
-            sights(graph).into_iter().map(|it| it.channel).collect();
-        let mut texts: Vec<String> = Vec::new();
+            sights(definition, graph).into_iter().map(|it| it.channel).collect();
+        let mut counted: BTreeSet<NodeName> = BTreeSet::new();
         for edge in &graph.edges {
-            if let crate::graph::Edge::Route { route, .. } = edge {
-                texts.extend(route.conditions().into_iter().map(str::to_owned));
+            if let Edge::Route { route, .. } = edge {
+                counted.extend(route.sights().into_iter().flat_map(|it| it.visits));
             }
+        }
+        let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref()?.sights());
+        counted.extend(conditions.flat_map(|it| it.visits));
+        for Computed { from, .. } in computed(definition, graph) {
+            channels.extend(from.fields.into_iter().map(|it| it.channel));
+            counted.extend(from.visits);
         }
         for (name, spec) in &graph.nodes {
-            texts.extend(spec.when.iter().map(|it| it.text().to_owned()));
-            if spec.node.touches() != Touches::Nothing {
+            // What is computed is noted above; what is shown to people does not decide, nor does what
+            // a route reads twice.
+            let is_known = matches!(
+                definition.nodes.get(name).map(|it| &it.kind),
+                Some(
+                    NodeKind::Set(_)
+                        | NodeKind::Enter(_)
+                        | NodeKind::Leave(_)
+                        | NodeKind::Ask(_)
+                        | NodeKind::Map(_)
+                )
+            );
+            if is_known || spec.node.touches() != Touches::Nothing {
                 continue;
             }
-            match definition.nodes.get(name).map(|it| &it.kind) {
-                Some(NodeKind::Set(set)) => {
-                    for (_, expression) in &set.sets {
-                        texts.push(expression.source().to_owned());
-                        channels.extend(expression.reads().iter().cloned());
-                    }
-                }
-                // What they show to people does not decide, nor does what a route reads twice.
-                Some(NodeKind::Ask(_) | NodeKind::Map(_)) => (),
-                _ => {
-                    let all =
-                        || graph.schema.channels().iter().map(|it| it.name().clone()).collect();
-                    let read = spec.node.contract().reads;
-                    let read: Vec<ChannelName> =
-                        read.map_or_else(all, |it| it.into_iter().map(|it| it.channel).collect());
-                    channels.extend(read);
-                }
-            }
+            let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();
+            let read = spec.node.contract().reads;
+            let read: Vec<ChannelName> =
+                read.map_or_else(all, |it| it.into_iter().map(|it| it.channel).collect());
+            channels.extend(read);
         }
-        let counted = |name: &NodeName| {
-            let call = |quote: char| format!("visits({quote}{name}{quote})");
-            texts.iter().any(|it| it.contains(&call('"')) || it.contains(&call('\'')))
-        };
         let bounded = |name: &NodeName| graph.nodes[name].policies.max_visits.is_some();
-        let visits = graph.nodes.keys().filter(|it| bounded(it) || counted(it)).cloned().collect();
+        let visits =
+            graph.nodes.keys().filter(|it| bounded(it) || counted.contains(*it)).cloned().collect();
         Self { channels, visits }
     }
 

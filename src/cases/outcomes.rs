@@ -11,10 +11,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     compile::CompiledGraph,
     engine::superstep::Task,
-    graph::{Command, ErrorKind, Failure, NodeContext, NodeError, Question, Reporter, Touches},
+    graph::{
+        Command, ErrorKind, Failure, NodeContext, NodeError, Question, Reporter, Sight, Touches,
+    },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
-    workflow::case_file::{Sight, sights},
+    workflow::{Workflow, case_file::sights},
 };
 
 /// The most values of one field that are told apart.
@@ -50,8 +52,8 @@ pub(super) struct Outcomes<'a> {
 type Named = (String, Value);
 
 impl<'a> Outcomes<'a> {
-    pub(super) fn new(graph: &'a CompiledGraph) -> Self {
-        let sights = sights(graph.graph());
+    pub(super) fn new(definition: &Workflow, graph: &'a CompiledGraph) -> Self {
+        let sights = sights(definition, graph.graph());
         Self { graph, sights, made: BTreeMap::new(), gaps: BTreeSet::new() }
     }
 

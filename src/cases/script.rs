@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use crate::{
     engine::Stop,
     graph::{
-        Command, Contract, Edge, Graph, Hop, Node, NodeContext, NodeError, Route, RouteError,
-        RouteView, Spread, Touches, Way,
+        Command, Contract, Edge, Graph, Hop, Node, NodeContext, NodeError, Route, RouteChoice,
+        RouteError, RouteView, Sights, Spread, Touches, Way,
     },
     id::{ChannelName, NodeName, TaskId},
     workflow::case_file::{Answer, Answers, Turns},
@@ -191,6 +191,10 @@ impl Node for StandIn {
         self.node.contract()
     }
 
+    fn writes_always(&self) -> Option<Vec<ChannelName>> {
+        self.node.writes_always()
+    }
+
     fn calls_max(&self) -> Option<u64> {
         self.node.calls_max()
     }
@@ -225,6 +229,10 @@ impl Route for Watched {
         self.route.spread()
     }
 
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        self.route.choices()
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
         let taken = self.route.taken(view)?;
         self.script.told().ways.extend(taken.into_iter().map(|way| (self.at, way)));
@@ -235,7 +243,7 @@ impl Route for Watched {
         self.route.taken(view)
     }
 
-    fn conditions(&self) -> Vec<&str> {
-        self.route.conditions()
+    fn sights(&self) -> Option<Sights> {
+        self.route.sights()
     }
 }

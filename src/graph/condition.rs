@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 
-use super::{RouteError, RouteView, node::fields_of};
+use super::{RouteError, RouteView, Sights, node::fields_of};
 use crate::id::ChannelName;
 
 /// Decides whether a node runs.
@@ -18,6 +18,11 @@ pub trait Condition: fmt::Debug + Send + Sync {
 
     /// The channels it looks at; `None` if it may look at any.
     fn reads(&self) -> Option<&[ChannelName]>;
+
+    /// What of the channels that it reads decides; `None` if any of it may.
+    fn sights(&self) -> Option<Sights> {
+        None
+    }
 
     /// Decides.
     ///

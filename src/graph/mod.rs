@@ -14,6 +14,7 @@ mod policy;
 mod question;
 mod route;
 mod scope;
+mod sight;
 
 pub use self::{
     builder::GraphBuilder,
@@ -27,4 +28,5 @@ pub use self::{
     question::Question,
     route::{Route, RouteChoice, RouteError, RouteView, Spread, Way, route_fn},
     scope::Scope,
+    sight::{Sight, Sights},
 };

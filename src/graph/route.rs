@@ -6,7 +6,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use super::{Dispatch, Hop, Input, Target, node::fields_of};
+use super::{Dispatch, Hop, Input, Sights, Target, node::fields_of};
 use crate::{
     id::{ChannelName, NodeName},
     state::{State, StateError, ViewError},
@@ -57,9 +57,10 @@ pub trait Route: fmt::Debug + Send + Sync {
         Ok(ways.map(|(at, _)| at).collect())
     }
 
-    /// The conditions it decides by, as they are written; none if it is written in Rust.
-    fn conditions(&self) -> Vec<&str> {
-        Vec::new()
+    /// What of the channels that it reads decides, so that a test knows what has to be said and
+    /// what may be tried; `None` if any of it may.
+    fn sights(&self) -> Option<Sights> {
+        None
     }
 }
 

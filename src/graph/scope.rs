@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use super::{
     Command, Condition, Contract, Dispatch, Goto, Hop, Node, NodeContext, NodeError, Read, Route,
-    RouteError, RouteView, Spread, Target, Way,
+    RouteChoice, RouteError, RouteView, Sight, Sights, Spread, Target, Touches, Way,
 };
 use crate::{
     id::{ChannelName, NodeName},
@@ -74,6 +74,16 @@ impl Scope {
     pub fn condition(&self, inner: Arc<dyn Condition>) -> Arc<dyn Condition> {
         let reads = inner.reads().map(|it| self.channel_names(it));
         Arc::new(ScopedCondition { inner, scope: self.clone(), reads })
+    }
+
+    /// What is looked at within, seen from outside.
+    pub fn sights(&self, Sights { fields, visits, has_item }: Sights) -> Sights {
+        let field = |it: Sight| Sight { channel: self.channel_name(&it.channel), ..it };
+        Sights {
+            fields: fields.into_iter().map(field).collect(),
+            visits: visits.iter().map(|it| self.node_name(it)).collect(),
+            has_item,
+        }
     }
 
     fn channel_names(&self, names: &[ChannelName]) -> Vec<ChannelName> {
@@ -152,12 +162,20 @@ impl Node for ScopedNode {
         }
     }
 
+    fn writes_always(&self) -> Option<Vec<ChannelName>> {
+        self.inner.writes_always().map(|it| self.scope.channel_names(&it))
+    }
+
     fn calls_max(&self) -> Option<u64> {
         self.inner.calls_max()
     }
 
     fn kind(&self) -> &'static str {
         self.inner.kind()
+    }
+
+    fn touches(&self) -> Touches {
+        self.inner.touches()
     }
 }
 
@@ -182,10 +200,28 @@ impl Route for ScopedRoute {
         self.inner.spread()
     }
 
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        let outside = |RouteChoice { to, is_dispatched, known }| RouteChoice {
+            to: to.iter().map(|it| self.scope.target(it)).collect(),
+            is_dispatched,
+            known: self.scope.channel_names(&known),
+        };
+        Some(self.inner.choices()?.into_iter().map(outside).collect())
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
         let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
         let within = RouteView { state: &state, visits: &visits, input: view.input };
         Ok(self.scope.hops(self.inner.decide(&within)?))
+    }
+
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
+        self.inner.taken(&RouteView { state: &state, visits: &visits, input: view.input })
+    }
+
+    fn sights(&self) -> Option<Sights> {
+        Some(self.scope.sights(self.inner.sights()?))
     }
 }
 
@@ -203,6 +239,10 @@ impl Condition for ScopedCondition {
 
     fn reads(&self) -> Option<&[ChannelName]> {
         self.reads.as_deref()
+    }
+
+    fn sights(&self) -> Option<Sights> {
+        Some(self.scope.sights(self.inner.sights()?))
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {

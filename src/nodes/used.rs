@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::expression_view;
 use crate::{
-    graph::{Command, Contract, Node, NodeContext, NodeError, Read},
+    graph::{Command, Contract, Node, NodeContext, NodeError, Read, Touches},
     state::Update,
     workflow::{EnterNode, LeaveNode},
 };
@@ -44,6 +44,10 @@ impl Node for Enter {
     fn kind(&self) -> &'static str {
         "use"
     }
+
+    fn touches(&self) -> Touches {
+        Touches::Nothing
+    }
 }
 
 #[async_trait]
@@ -76,5 +80,9 @@ impl Node for Leave {
 
     fn kind(&self) -> &'static str {
         "end of use"
+    }
+
+    fn touches(&self) -> Touches {
+        Touches::Nothing
     }
 }

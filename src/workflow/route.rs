@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{EvaluateError, Expression, ExpressionView, expression::known_after};
 use crate::{
     graph::{
-        Condition, Dispatch, Hop, Route, RouteChoice, RouteError, RouteView, Spread, Target, Way,
+        Condition, Dispatch, Hop, Route, RouteChoice, RouteError, RouteView, Sights, Spread,
+        Target, Way,
     },
     id::{ChannelName, NodeName},
 };
@@ -148,8 +149,13 @@ impl Route for Cases {
         Ok((start..start + self.tried[at].to.len()).collect())
     }
 
-    fn conditions(&self) -> Vec<&str> {
-        self.tried.iter().filter_map(|it| it.when.as_ref()).map(Expression::source).collect()
+    fn sights(&self) -> Option<Sights> {
+        let mut sights = Sights::default();
+        self.tried
+            .iter()
+            .filter_map(|it| it.when.as_ref())
+            .for_each(|it| sights.extend(it.sights()));
+        Some(sights)
     }
 }
 
@@ -182,8 +188,8 @@ impl Route for Match {
         Ok(ways.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
     }
 
-    fn conditions(&self) -> Vec<&str> {
-        vec![self.on.source()]
+    fn sights(&self) -> Option<Sights> {
+        Some(self.on.sights())
     }
 }
 
@@ -212,6 +218,10 @@ impl Condition for Expression {
 
     fn reads(&self) -> Option<&[ChannelName]> {
         Some(self.reads())
+    }
+
+    fn sights(&self) -> Option<Sights> {
+        Some(self.sights())
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
@@ -255,8 +265,8 @@ impl Route for Each {
         Ok(if is_empty { (1..self.ways.len()).collect() } else { vec![0] })
     }
 
-    fn conditions(&self) -> Vec<&str> {
-        vec![self.over.source()]
+    fn sights(&self) -> Option<Sights> {
+        Some(self.over.sights())
     }
 }
 

@@ -176,7 +176,8 @@ impl Reading<'_> {
             return fits.then_some(update);
         }
         for name in written {
-            let is_said = entries.iter().any(|it| it.key.text == name.as_str());
+            let names = |key: &str| key == name.as_str() || is_short_for(key, name);
+            let is_said = entries.iter().any(|it| names(&it.key.text));
             let Some(channel) = schema.channel(name.as_str()).filter(|_| !is_said) else {
                 continue;
             };
@@ -189,6 +190,13 @@ impl Reading<'_> {
     }
 
     fn refuse_field(&mut self, node: &NodeName, key: &Word, written: &[ChannelName]) {
+        if let Some(within) = written.iter().find(|it| is_short_for(&key.text, it)) {
+            let message = format!("`{node}` calls its field by another name here");
+            let place = self.report.place(&key.range);
+            let finding = Diagnostic::error("GR021", message).at(place, "its name in its own file");
+            self.report.push(finding.help(format!("write `{within}`")));
+            return;
+        }
         if self.graph.schema.channel(&key.text).is_none() {
             let known = written.iter().map(ChannelName::as_str);
             self.report.unknown("GR021", "field of the state", key, known);
@@ -201,4 +209,9 @@ impl Reading<'_> {
         let nothing = || format!("`{node}` writes nothing: answer `{{}}`");
         self.report.push(finding.help(help.unwrap_or_else(nothing)));
     }
+}
+
+/// Whether a field of a used workflow is called by its name in its own file.
+fn is_short_for(text: &str, name: &ChannelName) -> bool {
+    name.scope().is_some_and(|it| name.strip_scope(it) == Some(text))
 }

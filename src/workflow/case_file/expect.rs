@@ -7,6 +7,7 @@ use crate::{
     diagnostic::Diagnostic,
     event::Status,
     id::{ChannelName, NodeName},
+    state::{Channel, Schema},
     workflow::{
         reader::{Data, Entry, Word, Yaml},
         report::suggestion,
@@ -87,9 +88,9 @@ impl Reading<'_> {
     }
 
     fn value_at(&mut self, Entry { key, value }: &Entry) -> Option<Expected<(Vec<String>, Value)>> {
-        let path: Vec<String> = key.text.split('.').map(str::to_owned).collect();
-        let first = Word { text: path[0].clone(), range: key.range.clone() };
         let schema = self.graph.schema.clone();
+        let path = path_of(&key.text, &schema);
+        let first = Word { text: path[0].clone(), range: key.range.clone() };
         let name = self.report.channel(&first, &schema)?;
         let mut ty = schema.channel(name.as_str())?.ty();
         for part in &path[1..] {
@@ -219,4 +220,17 @@ impl Reading<'_> {
             self.report.push(finding.help("take one of the two out"));
         }
     }
+}
+
+/// The field that a text names, and the way into it. Fields of used workflows have dots in their
+/// names: `inner.review.verdict` is `verdict` of `inner.review`, if there is such a field.
+fn path_of(text: &str, schema: &Schema) -> Vec<String> {
+    let mut dots = text.match_indices('.').map(|(at, _)| at).chain([text.len()]);
+    let longest = dots.rfind(|at| schema.channel(&text[..*at]).is_some());
+    let first = text.find('.').unwrap_or(text.len());
+    let is_used = |it: &Channel| it.name().strip_scope(&text[..first]).is_some();
+    let first = if schema.channels().iter().any(is_used) { text.len() } else { first };
+    let end = longest.unwrap_or(first);
+    let rest = text[end..].split('.').skip(1).map(str::to_owned);
+    [text[..end].to_owned()].into_iter().chain(rest).collect()
 }

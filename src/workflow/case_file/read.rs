@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{Answers, Case, CaseFile, Draft, Sight, sights};
+use super::{Answers, Case, CaseFile, Draft, sights};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    graph::Graph,
+    graph::{Graph, Sight},
     id::NodeName,
     llm::Replay,
     state::{Type, Update},
@@ -55,7 +55,8 @@ impl Draft {
     ) -> Result<(CaseFile, Diagnostics), Diagnostics> {
         let Self { path, report, root } = self;
         let folder = path.parent().map(PathBuf::from).unwrap_or_default();
-        let mut reading = Reading { report, workflow, graph, sights: sights(graph), folder };
+        let mut reading =
+            Reading { report, workflow, graph, sights: sights(workflow, graph), folder };
         let cases = root.as_ref().map(|it| reading.file(it)).unwrap_or_default();
         reading.report.into_findings().or_ok(CaseFile { cases })
     }

@@ -1,206 +1,167 @@
-//! What the routes and conditions of a graph look at: fields, paths in them, and the numbers they are compared
-//! with. What decides where a run goes is told apart here from what only passes through.
+//! What decides where the runs of a workflow go: what its routes and conditions look at, and what
+//! that is computed of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    graph::{Edge, Graph, Spread},
-    id::ChannelName,
-    state::Schema,
+    graph::{Edge, Graph, Sight, Sights, Spread},
+    id::{ChannelName, NodeName},
+    state::Reducer,
+    workflow::{NodeKind, Workflow},
 };
 
-/// Something in the state that a route looks at.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sight {
+/// The longest way into a field that is told apart; what is further in is one.
+const PATH_MAX: usize = 8;
+
+/// A field that a node computes.
+#[derive(Clone, Debug)]
+pub struct Computed {
+    /// The node.
+    pub node: NodeName,
     /// The field.
-    pub channel: ChannelName,
-    /// The way into it, such as `verdict`; empty for the field itself.
-    pub path: Vec<String>,
-    /// Whether all below may matter as well: the route is written in Rust, or looks at a list.
-    pub is_whole: bool,
-    /// Whether only its being there matters, and not its value.
-    pub is_presence: bool,
-    /// The whole numbers that its condition names.
-    pub numbers: Vec<i64>,
-    /// The texts that its condition names.
-    pub texts: Vec<String>,
+    pub to: ChannelName,
+    /// What it is computed of.
+    pub from: Sights,
+    /// Whether it becomes just what stands there.
+    pub is_copy: bool,
 }
 
-/// Everything that the routes of a graph and the conditions of its nodes look at, each once.
-pub fn sights(graph: &Graph) -> Vec<Sight> {
+/// What was found so far, each part of the state once with all that it is compared with.
+#[derive(Debug, Default)]
+struct Found(BTreeMap<Part, (BTreeSet<i64>, BTreeSet<String>)>);
+
+/// A channel, the way into it, `is_whole` and `is_presence`.
+type Part = (ChannelName, Vec<String>, bool, bool);
+
+/// Everything that the routes of a graph and the conditions of its nodes look at, each once, be it
+/// by way of nodes that compute it.
+pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Sight> {
+    let channels = graph.schema.channels().iter().map(|it| it.name().clone());
+    let all: Vec<ChannelName> = channels.collect();
+    let wholly = |reads: Option<&[ChannelName]>| Sights {
+        fields: reads.unwrap_or(&all).iter().cloned().map(Sight::whole).collect(),
+        ..Sights::default()
+    };
     let routes = graph.edges.iter().filter_map(|it| match it {
-        Edge::Route { route, .. } => Some(route.as_ref()),
+        Edge::Route { route, .. } => Some(route),
         _ => None,
     });
-    let conditions = graph.nodes.values().filter_map(|it| it.when.as_deref());
-    let mut found = BTreeSet::new();
-    let mut looks_at_items = false;
-    for (texts, reads) in routes
-        .clone()
-        .map(|it| (it.conditions(), it.reads()))
-        .chain(conditions.map(|it| (vec![it.text()], it.reads())))
-    {
-        looks_at_items |= texts.iter().any(|it| names_items(it, &graph.schema));
-        found.extend(sights_of(&texts, reads, &graph.schema));
+    let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref());
+    let by_routes = routes.clone().map(|it| it.sights().unwrap_or_else(|| wholly(it.reads())));
+    let by_conditions = conditions.map(|it| it.sights().unwrap_or_else(|| wholly(it.reads())));
+    let mut open = Sights::default();
+    by_routes.chain(by_conditions).for_each(|it| open.extend(it));
+
+    // What stands in the lists that are gone through decides as well, once an item is looked at.
+    let lists = routes.filter(|it| it.spread() == Spread::Items).filter_map(|it| it.sights());
+    let mut lists: Vec<Sight> =
+        lists.flat_map(|it| it.fields).map(|it| Sight { is_whole: true, ..it }).collect();
+    let computed = computed(workflow, graph);
+    let mut found = Found::default();
+    loop {
+        if open.has_item {
+            open.fields.append(&mut lists);
+        }
+        let Some(sight) = open.fields.pop() else { break };
+        if let Some(sight) = found.add(sight) {
+            for it in computed.iter().filter(|it| it.to == sight.channel) {
+                open.extend(it.behind(&sight));
+            }
+        }
     }
-    if looks_at_items {
-        // What stands in the lists that are gone through decides as well.
-        let lists = routes.filter(|it| it.spread() == Spread::Items);
-        let lists = lists.flat_map(|it| sights_of(&it.conditions(), it.reads(), &graph.schema));
-        found.extend(lists.map(|it| Sight { is_whole: true, ..it }));
-    }
-    found.into_iter().collect()
+    found.into_sights()
 }
 
-impl Sight {
-    /// Whether the value at a path of a channel makes a difference to it.
-    pub fn is_below(&self, channel: &ChannelName, path: &[String]) -> bool {
-        !self.is_presence
-            && self.channel == *channel
-            && (self.path.starts_with(path) || self.is_whole && path.starts_with(&self.path))
-    }
-}
-
-/// What conditions look at: what their texts name, and all of whatever else they read.
-fn sights_of(texts: &[&str], reads: Option<&[ChannelName]>, schema: &Schema) -> Vec<Sight> {
-    let mut found: Vec<Sight> = texts.iter().flat_map(|it| sights_in(it, schema)).collect();
-    let all = || schema.channels().iter().map(|it| it.name().clone()).collect();
-    let read = reads.map_or_else(all, <[ChannelName]>::to_vec);
-    let unnamed = read.into_iter().filter(|it| !found.iter().any(|sight| sight.channel == *it));
-    let whole = |channel| {
-        let (numbers, texts) = (Vec::new(), Vec::new());
-        let (is_whole, is_presence) = (true, false);
-        Sight { channel, path: Vec::new(), is_whole, is_presence, numbers, texts }
-    };
-    let unnamed: Vec<Sight> = unnamed.map(whole).collect();
-    found.extend(unnamed);
-    found
-}
-
-/// The paths in the text of a condition. It was checked when it was loaded, so that any chain of
-/// names that begins with a field is one; what follows a call or an index is not told apart.
-fn sights_in(condition: &str, schema: &Schema) -> Vec<Sight> {
-    let (words, texts) = words_and_texts(condition);
-    let numbers: Vec<i64> = words.iter().filter_map(|it| it.parse().ok()).collect();
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < words.len() {
-        let Some(channel) = schema.channel(&words[at]) else {
-            // A field of a record may be called like a field of the state.
-            at += if words.get(at + 1).is_some_and(|it| it == ".") { 2 } else { 1 };
-            continue;
+/// Every field that a node of a workflow computes, by its names in the graph.
+pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
+    let mut computed = Vec::new();
+    for (name, definition) in &workflow.nodes {
+        let parts: Vec<(ChannelName, Sights, bool)> = match &definition.kind {
+            NodeKind::Set(set) => expressions(&set.sets),
+            NodeKind::Enter(enter) => expressions(&enter.sets),
+            NodeKind::Leave(leave) => {
+                let take = |(to, from): &(ChannelName, ChannelName)| {
+                    let sight = Sight { is_whole: false, ..Sight::whole(from.clone()) };
+                    let from = Sights { fields: vec![sight], ..Sights::default() };
+                    (to.clone(), from, true)
+                };
+                leave.takes.iter().map(take).collect()
+            }
+            NodeKind::Agent(_)
+            | NodeKind::RunTests(_)
+            | NodeKind::Run(_)
+            | NodeKind::Tool(_)
+            | NodeKind::Ask(_)
+            | NodeKind::Map(_)
+            | NodeKind::WriteFiles(_)
+            | NodeKind::Custom(_) => Vec::new(),
         };
-        let (mut path, mut next, mut is_whole) = (Vec::new(), at + 1, false);
-        while let (Some("."), Some(name)) =
-            (words.get(next).map(String::as_str), words.get(next + 1))
-        {
-            if words.get(next + 2).is_some_and(|it| it == "(") {
-                is_whole = true;
-                break;
+        for (to, from, is_copy) in parts {
+            let to = definition.scopes.iter().fold(to, |it, scope| scope.channel_name(&it));
+            let from = definition.scopes.iter().fold(from, |it, scope| scope.sights(it));
+            let replaces = graph
+                .schema
+                .channel(to.as_str())
+                .is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
+            let is_copy = is_copy && replaces;
+            computed.push(Computed { node: name.clone(), to, from, is_copy });
+        }
+    }
+    computed
+}
+
+fn expressions(
+    sets: &[(ChannelName, crate::workflow::Expression)],
+) -> Vec<(ChannelName, Sights, bool)> {
+    sets.iter().map(|(to, value)| (to.clone(), value.sights(), value.is_path())).collect()
+}
+
+impl Computed {
+    /// What decides if a part of the computed field does.
+    fn behind(&self, seen: &Sight) -> Sights {
+        if seen.is_presence && !self.is_copy {
+            // It is there whatever it is computed of.
+            return Sights::default();
+        }
+        let mut behind = self.from.clone();
+        for it in &mut behind.fields {
+            it.numbers.extend(&seen.numbers);
+            it.texts.extend(seen.texts.iter().cloned());
+            if self.is_copy {
+                it.path.extend(seen.path.iter().cloned());
+                (it.is_whole, it.is_presence) = (seen.is_whole, seen.is_presence);
+                it.is_whole |= it.path.len() > PATH_MAX;
+                it.path.truncate(PATH_MAX);
+            } else {
+                it.is_whole |= seen.is_whole || !seen.path.is_empty();
             }
-            path.push(name.clone());
-            next += 2;
         }
-        is_whole |= words.get(next).is_some_and(|it| it == "[");
-        let before =
-            [at.checked_sub(2), at.checked_sub(1)].map(|at| at.map(|it| words[it].as_str()));
-        let is_presence = before == [Some("has"), Some("(")];
-        let (channel, numbers, texts) = (channel.name().clone(), numbers.clone(), texts.clone());
-        found.push(Sight { channel, path, is_whole, is_presence, numbers, texts });
-        at = next.max(at + 1);
+        behind
     }
-    found
 }
 
-/// Whether a condition speaks of something that is no field: an item of a list.
-fn names_items(condition: &str, schema: &Schema) -> bool {
-    let (words, _) = words_and_texts(condition);
-    let is = |at: Option<usize>, sign: &str| {
-        at.and_then(|it| words.get(it)).is_some_and(|it| it == sign)
-    };
-    words.iter().enumerate().any(|(at, word)| {
-        word.starts_with(|it: char| it.is_alphabetic() || it == '_')
-            && !["true", "false", "in"].contains(&word.as_str())
-            && !is(at.checked_sub(1), ".")
-            && !is(Some(at + 1), "(")
-            && schema.channel(word).is_none()
-    })
-}
-
-/// Names, numbers and signs; and what stands in quotes.
-fn words_and_texts(condition: &str) -> (Vec<String>, Vec<String>) {
-    let (mut words, mut texts) = (Vec::new(), Vec::new());
-    let mut characters = condition.chars().peekable();
-    while let Some(character) = characters.next() {
-        if character == '"' || character == '\'' {
-            let mut text = String::new();
-            while let Some(inner) = characters.next() {
-                match inner {
-                    '\\' => text.extend(characters.next()),
-                    it if it == character => break,
-                    it => text.push(it),
-                }
-            }
-            texts.push(text);
-        } else if is_of_name(character) {
-            let mut word = String::from(character);
-            while let Some(more) = characters.next_if(|it| is_of_name(*it)) {
-                word.push(more);
-            }
-            words.push(word);
-        } else if !character.is_whitespace() {
-            words.push(character.to_string());
-        }
-    }
-    (words, texts)
-}
-
-fn is_of_name(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::team::TeamState;
-
-    #[test]
-    fn a_condition_names_what_it_looks_at() {
-        let shown = |condition: &str| {
-            let sights = sights_in(condition, &TeamState::schema());
-            let shown = sights.iter().map(|it| {
-                let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
-                let star = if it.is_whole { ".*" } else { "" };
-                let star = if it.is_presence { "?" } else { star };
-                format!(
-                    "{}{star} {:?}",
-                    [&[it.channel.as_str()], &path[..]].concat().join("."),
-                    it.numbers
-                )
-            });
-            shown.collect::<Vec<_>>().join(", ")
-        };
-        let cases = [
-            ("review.verdict == \"candidate\"", "review.verdict []"),
-            ("has(sse_status) && sse_status == \"passed\"", "sse_status? [], sse_status []"),
-            ("test_result.passed_count >= 8", "test_result.passed_count [8]"),
-            ("user_stories.size() > 2", "user_stories.* [2]"),
-            ("candidate.files.exists(f, f.content == 'brief')", "candidate.files.* []"),
-            ("visits(\"sse\") > 3", ""),
-        ];
-        for (condition, expected) in cases {
-            assert_eq!(shown(condition), expected, "{condition}");
-        }
+impl Found {
+    /// Adds a sight; gives it with what it was compared with before, if there is anything new.
+    fn add(&mut self, sight: Sight) -> Option<Sight> {
+        let Sight { channel, path, is_whole, is_presence, numbers, texts } = sight;
+        let part = (channel, path, is_whole, is_presence);
+        let is_new = !self.0.contains_key(&part);
+        let (known_numbers, known_texts) = self.0.entry(part.clone()).or_default();
+        let known = known_numbers.len() + known_texts.len();
+        known_numbers.extend(numbers);
+        known_texts.extend(texts);
+        let is_more = known_numbers.len() + known_texts.len() > known;
+        (is_new || is_more).then(|| sight_of((part, (known_numbers.clone(), known_texts.clone()))))
     }
 
-    #[test]
-    fn what_is_no_field_is_an_item() {
-        for (condition, expected) in [
-            ("story.priority == 'high'", true),
-            ("has(review) && review.verdict in ['story']", false),
-            ("visits(\"sse\") > 3 && true", false),
-        ] {
-            assert_eq!(names_items(condition, &TeamState::schema()), expected, "{condition}");
-        }
+    fn into_sights(self) -> Vec<Sight> {
+        self.0.into_iter().map(sight_of).collect()
     }
+}
+
+fn sight_of((part, compared): (Part, (BTreeSet<i64>, BTreeSet<String>))) -> Sight {
+    let (channel, path, is_whole, is_presence) = part;
+    let (numbers, texts) = compared;
+    let (numbers, texts) = (numbers.into_iter().collect(), texts.into_iter().collect());
+    Sight { channel, path, is_whole, is_presence, numbers, texts }
 }

@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{Sight, read::Reading};
+use super::read::Reading;
 use crate::{
     diagnostic::Diagnostic,
+    graph::Sight,
     id::ChannelName,
     state::{Channel, Record, Reducer, Type, complete, smallest, validator_for},
     workflow::{
@@ -18,8 +19,8 @@ use crate::{
 };
 
 impl Reading<'_> {
-    /// A value that is written to a field, completed where it says nothing of what no route looks
-    /// at; `None` if it does not fit, which is reported.
+    /// A value that is written to a field, completed where it says nothing of what decides
+    /// nothing; `None` if it does not fit, which is reported.
     pub(super) fn written(&mut self, channel: &Channel, yaml: &Yaml) -> Option<Value> {
         let ty = write_type(channel, yaml);
         if !self.check_shape(yaml, ty, channel.name()) {
@@ -30,7 +31,7 @@ impl Reading<'_> {
         self.check_fit(channel, &value, yaml).then_some(value)
     }
 
-    /// The smallest value of a field that a case says nothing of; reported if a route looks at it.
+    /// The smallest value of a field that a case says nothing of; reported if it decides.
     pub(super) fn guessed(&mut self, channel: &Channel, at: &Range<usize>) -> Option<Value> {
         let name = channel.name();
         let looked_at = self.sights.iter().any(|it| it.channel == *name && !it.is_presence);
@@ -95,10 +96,11 @@ impl Reading<'_> {
 
     fn report_unsaid(&mut self, path: &[String], at: &Range<usize>) {
         let name = path.join(".");
-        let message = format!("a route looks at `{name}`, and the case does not say what it is");
+        let what = "where the run goes depends on";
+        let message = format!("{what} `{name}`, and the case does not say what it is");
         let finding = Diagnostic::error("GR081", message);
         let finding = finding.at(self.report.place(at), format!("no `{name}`"));
-        self.report.push(finding.help("what no route looks at may be left out; this may not"));
+        self.report.push(finding.help("what decides nothing may be left out; this may not"));
     }
 
     /// Checks names of fields and values of enums, which can be misspelt, each of them.

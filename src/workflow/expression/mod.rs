@@ -13,6 +13,7 @@ mod lexer;
 mod operators;
 mod parser;
 mod print;
+mod sights;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub(crate) use self::{
 };
 use super::{report::Problem, written::Written};
 use crate::{
+    graph::Sights,
     id::{ChannelName, NodeName},
     state::{Schema, State, Type},
 };
@@ -126,6 +128,19 @@ impl Expression {
     /// The channels it looks at, sorted.
     pub fn reads(&self) -> &[ChannelName] {
         &self.reads
+    }
+
+    /// What decides its value.
+    pub(crate) fn sights(&self) -> Sights {
+        sights::sights(&self.root, &self.reads, self.item.as_deref())
+    }
+
+    /// Whether its value is what stands at a path of the state, and not computed.
+    pub(crate) fn is_path(&self) -> bool {
+        self.root.path().is_some_and(|path| {
+            let first = path.split('.').next().unwrap_or_default();
+            self.reads.iter().any(|it| it.as_str() == first)
+        })
     }
 
     /// The parts that are the same in every state though they look as if they were not: always or
