@@ -11,8 +11,14 @@ mod targets;
 #[expect(unreachable_pub, reason = "benches use it as well")]
 mod hostile;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
+use graphrun::{
+    compile::compile,
+    diagnostic::SourceFile,
+    nodes::{Services, factory, registry},
+    workflow::parse,
+};
 use proptest::prelude::*;
 
 #[test]
@@ -21,6 +27,22 @@ fn what_is_made_to_be_hard_is_loaded_or_refused() {
         println!("{name}");
         targets::load(&text);
     }
+}
+
+#[test]
+fn where_very_many_nodes_meet_each_meeting_is_looked_at() {
+    let registry = registry();
+    let factory = factory(Services::offline(), graphrun::nodes::registry());
+    let found = hostile::crowded().into_iter().map(|(name, text)| {
+        let file = Arc::new(SourceFile { name: "crowded.yaml".into(), text });
+        let (workflow, _) = parse(file, Path::new("no/such/folder"), &registry).unwrap();
+        let findings = compile(workflow.into_graph(&factory)).map(|_| ());
+        (name, findings.map_err(|it| it.in_order().iter().map(|it| it.code).collect::<Vec<_>>()))
+    });
+    let found: Vec<(String, Result<(), Vec<&str>>)> = found.collect();
+    // Each of the nodes that write has the other one beside it.
+    assert_eq!(found[0].1, Err(vec!["GR036"]), "{}", found[0].0);
+    assert_eq!(found[1].1, Ok(()), "{}", found[1].0);
 }
 
 #[test]

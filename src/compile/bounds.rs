@@ -20,12 +20,12 @@ pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
 
 fn check_reachable(graph: &Graph, findings: &mut Diagnostics) {
     let all = ways(graph, |_, _| true);
-    let mut unreached: Vec<&NodeName> = graph.nodes.keys().collect();
+    let mut unreached: BTreeSet<&NodeName> = graph.nodes.keys().collect();
     let after_limit = graph.limits.exhausted.as_ref().and_then(Target::node);
     for start in graph.entry.iter().chain(after_limit) {
         let mut visit = Dfs::new(&all, start);
         while let Some(seen) = visit.next(&all) {
-            unreached.retain(|&name| name != seen);
+            unreached.remove(seen);
         }
     }
     for name in unreached {
@@ -38,9 +38,14 @@ fn check_reachable(graph: &Graph, findings: &mut Diagnostics) {
 /// From every node there must be a way to where a branch of the run is done.
 fn check_ends(graph: &Graph, findings: &mut Diagnostics) {
     let all = ways(graph, |_, _| true);
+    let mut leaving: BTreeMap<&NodeName, Vec<&Edge>> = BTreeMap::new();
+    for edge in &graph.edges {
+        for from in edge.sources() {
+            leaving.entry(from).or_default().push(edge);
+        }
+    }
     let is_last = |name: &NodeName| {
-        let edges: Vec<&Edge> =
-            graph.edges.iter().filter(|it| it.sources().contains(name)).collect();
+        let edges = leaving.get(name).map_or(&[][..], Vec::as_slice);
         let mut targets = edges.iter().flat_map(|it| it.targets());
         let policies = &graph.nodes[name].policies;
         let caught = policies.catch.iter().map(|it| &it.to);
@@ -48,15 +53,11 @@ fn check_ends(graph: &Graph, findings: &mut Diagnostics) {
             || targets.any(|it| it.node().is_none())
             || policies.exhausted.iter().chain(caught).any(|it| it.node().is_none())
     };
-    let mut ending: Vec<&NodeName> = graph.nodes.keys().filter(|it| is_last(it)).collect();
-    let mut next = 0;
-    while let Some(&name) = ending.get(next) {
-        for before in all.neighbors_directed(name, petgraph::Direction::Incoming) {
-            if !ending.contains(&before) {
-                ending.push(before);
-            }
-        }
-        next += 1;
+    let mut open: Vec<&NodeName> = graph.nodes.keys().filter(|it| is_last(it)).collect();
+    let mut ending: BTreeSet<&NodeName> = open.iter().copied().collect();
+    while let Some(name) = open.pop() {
+        let before = all.neighbors_directed(name, petgraph::Direction::Incoming);
+        open.extend(before.filter(|it| ending.insert(it)));
     }
     for (name, spec) in graph.nodes.iter().filter(|(name, _)| !ending.contains(name)) {
         let finding = Diagnostic::error("GR031", format!("no way leads from `{name}` to an end"));

@@ -64,7 +64,8 @@ impl Checked<'_> {
         let mut blamed = BTreeSet::new();
         let mut found = Vec::new();
         for (one, beside) in beside.iter().enumerate().filter(|(at, _)| !writes[*at].is_empty()) {
-            for other in beside.iter().filter(|it| *it >= one) {
+            let writes_it = |it: &usize| *it >= one && writes[*it].meets(&writes[one]);
+            for other in beside.iter().filter(writes_it) {
                 let mut both = writes[one].clone();
                 both.keep(&writes[other]);
                 for field in both.iter() {

@@ -41,8 +41,9 @@ pub fn inputs() -> Vec<(String, String)> {
         ("10,000 nodes in a row", row(DEPTH)),
         ("10,000 equal nodes", with_nodes(&keys(|_| "  a: { set: {}, then: end }\n".to_owned()))),
         ("10,000 cases", cases()),
-        ("40 nodes that lead to all", dense(40)),
-        ("10 parallels of 30", parallels()),
+        ("40 nodes that lead to all", dense(40, "end")),
+        ("40 nodes that lead to all, used up in many ways", dense(40, "a")),
+        ("10 parallels of 30", parallels(10, 30)),
         ("conditions over 40 bools", bools(40)),
     ];
     for (name, part, end) in [
@@ -106,6 +107,15 @@ pub fn inputs() -> Vec<(String, String)> {
     inputs.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
+/// Workflows in which very many nodes meet in one super-step.
+pub fn crowded() -> Vec<(String, String)> {
+    let all = [
+        ("200 nodes that lead to all", dense(200, "end")),
+        ("20 parallels of 100", parallels(20, 100)),
+    ];
+    all.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
 fn leak(name: String) -> &'static str {
     Box::leak(name.into_boxed_str())
 }
@@ -154,20 +164,26 @@ fn row(nodes: usize) -> String {
     with_nodes(&format!("  a: {{ set: {{}}, then: n0 }}\n{nodes}"))
 }
 
-/// Each node leads to all others.
-fn dense(nodes: usize) -> String {
+/// Each node leads to all others, and where it is used up to another; two write one field.
+fn dense(nodes: usize, exhausted: &str) -> String {
     let names: Vec<String> = (0..nodes).map(|at| format!("n{at}")).collect();
     let all = names.join(", ");
-    let node = |it: &String| format!("  {it}: {{ set: {{}}, max_visits: 2, then: [{all}] }}\n");
+    let node = |it: &String| {
+        let set = if it == "n1" || it == "n2" { "brief: '\"x\"'" } else { "" };
+        format!(
+            "  {it}: {{ set: {{ {set} }}, max_visits: 2, exhausted: {exhausted}, then: [{all}] }}\n"
+        )
+    };
     let nodes: String = names.iter().map(node).collect();
-    with_nodes(&format!("  a: {{ set: {{}}, then: n0 }}\n{nodes}"))
+    with_nodes(&format!("  a: {{ set: {{}}, max_visits: 1, exhausted: end, then: n0 }}\n{nodes}"))
 }
 
-fn parallels() -> String {
+/// Each `parallel` leads to the next.
+fn parallels(stages: usize, branches: usize) -> String {
     let mut text = "  a: { set: {}, then: p0 }\n".to_owned();
-    for at in 0..10 {
-        let names: Vec<String> = (0..30).map(|it| format!("b{at}_{it}")).collect();
-        let next = if at == 9 { "end".to_owned() } else { format!("p{}", at + 1) };
+    for at in 0..stages {
+        let names: Vec<String> = (0..branches).map(|it| format!("b{at}_{it}")).collect();
+        let next = if at + 1 == stages { "end".to_owned() } else { format!("p{}", at + 1) };
         writeln!(text, "  p{at}: {{ parallel: [{}], then: s{at} }}", names.join(", "))
             .expect("writes to a text never fail");
         writeln!(text, "  s{at}: {{ set: {{}}, then: {next} }}")

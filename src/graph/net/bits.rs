@@ -57,6 +57,18 @@ impl Bits {
         self.change(other, |mine, theirs| mine & !theirs)
     }
 
+    /// Whether another set has any of these.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).any(|(mine, theirs)| mine & theirs != 0)
+    }
+
+    /// The numbers below a smaller length, as a set of that length.
+    pub(crate) fn first(&self, length: usize) -> Self {
+        let mut bits = Self(self.0[..length.div_ceil(64)].to_vec());
+        bits.keep(&Self::all(length));
+        bits
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|it| *it == 0)
     }
@@ -98,6 +110,9 @@ mod tests {
         assert_eq!(Bits::all(130).iter().count(), 130);
         assert_eq!(Bits::all(128).iter().count(), 128);
         assert!(!bits.is_empty());
+        assert_eq!(bits.first(64).iter().collect::<Vec<_>>(), [3, 63]);
+        assert_eq!(bits.first(63).iter().collect::<Vec<_>>(), [3]);
+        assert!(bits.meets(&Bits::all(130)) && !bits.meets(&Bits::none(130)));
         assert!(!bits.keep(&Bits::all(130)) && bits.remove(&Bits::all(130)) && bits.is_empty());
     }
 }

@@ -197,7 +197,7 @@ impl<'a> Exploring<'a> {
             taken = more;
         }
         for taken in taken {
-            for next in self.after(&situation, &taken) {
+            for next in self.after(&situation, &taken)? {
                 self.steps += 1;
                 if self.steps > STEPS_MAX {
                     return None;
@@ -208,8 +208,9 @@ impl<'a> Exploring<'a> {
         Some(())
     }
 
-    /// The situations after every task took its way; several, where a bound may be used up.
-    fn after(&self, before: &Situation, taken: &[(usize, Way)]) -> Vec<Situation> {
+    /// The situations after every task took its way; several, where a bound may be used up. `None`
+    /// if there are too many.
+    fn after(&self, before: &Situation, taken: &[(usize, Way)]) -> Option<Vec<Situation>> {
         let mut next = Situation {
             deferred: before.deferred.clone(),
             arrived: before.arrived.clone(),
@@ -274,6 +275,9 @@ impl<'a> Exploring<'a> {
                 more.push(first);
             }
             all = more;
+            if all.len() > WAYS_MAX {
+                return None;
+            }
         }
         for (from, way) in taken {
             for arrow in &way.arrows {
@@ -284,7 +288,7 @@ impl<'a> Exploring<'a> {
                 }
             }
         }
-        all
+        Some(all)
     }
 
     fn together(self) -> Vec<Bits> {

@@ -6,16 +6,25 @@
 //! arrived beside the same. So no meeting is missed, and where forks and joins are nested none is
 //! reported that cannot be.
 
-use std::rc::Rc;
+mod walk;
 
-use super::{Arrow, Bits, Join, Net, reach::Reach};
+use self::walk::Walk;
+use super::{Bits, Net, reach::Reach};
 
 /// Who may be where at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Meetings {
     /// For each place, the places that something else may be at. Empty if nothing meets.
-    with: Vec<Bits>,
+    with: Pairs,
     places: Places,
+}
+
+/// Which of two kinds of things go together: a row for each of the first, made when it is needed,
+/// as most places of a large graph meet nothing.
+#[derive(Debug, Default)]
+struct Pairs {
+    rows: Vec<Option<Bits>>,
+    width: usize,
 }
 
 /// The numbers of the places: first the nodes, then the nodes that wait to be the last, then the
@@ -27,13 +36,6 @@ struct Places {
     count: usize,
 }
 
-/// What becomes of a place by one of its arrows.
-#[derive(Clone, Debug)]
-struct Move {
-    arrow: Arrow,
-    to: Vec<usize>,
-}
-
 impl Meetings {
     /// The meetings of a net.
     pub(crate) fn between(net: &Net) -> Self {
@@ -42,25 +44,19 @@ impl Meetings {
 
     /// For each node those that may run in the same step.
     pub(crate) fn all(&self, net: &Net) -> Vec<Bits> {
-        let beside = |node: usize| {
-            let mut all = Bits::none(net.nodes.len());
-            all.extend(&self.of_node(node).collect::<Vec<_>>());
-            all
-        };
-        (0..net.nodes.len()).map(beside).collect()
+        let nodes = net.nodes.len();
+        let beside = |it| self.with.row(it).map_or_else(|| Bits::none(nodes), |it| it.first(nodes));
+        (0..nodes).map(beside).collect()
     }
 
     pub(super) fn of(net: &Net, reach: &Reach) -> Self {
         let places = Places::of(net);
         if net.forks().is_empty() {
-            return Self { with: Vec::new(), places };
+            return Self { with: Pairs::default(), places };
         }
         let mut walk = Walk::new(net, reach, places);
-        walk.begin();
-        while let Some((one, other)) = walk.open.pop() {
-            walk.step(one, other);
-        }
-        Self { with: walk.with, places: walk.places }
+        walk.run();
+        walk.met()
     }
 
     /// The nodes that may run in the same step as this one; itself, if several of its tasks may.
@@ -77,12 +73,41 @@ impl Meetings {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.with.is_empty()
+        self.with.rows.is_empty()
     }
 
     fn nodes_beside(&self, place: usize) -> impl Iterator<Item = usize> {
-        let beside = self.with.get(place).into_iter().flat_map(Bits::iter);
+        let beside = self.with.row(place).into_iter().flat_map(Bits::iter);
         beside.take_while(|it| *it < self.places.nodes)
+    }
+}
+
+impl Pairs {
+    fn new(length: usize, width: usize) -> Self {
+        Self { rows: vec![None; length], width }
+    }
+
+    /// What one goes together with, if anything.
+    fn row(&self, one: usize) -> Option<&Bits> {
+        self.rows.get(one)?.as_ref()
+    }
+
+    /// Adds a pair; whether it was not there.
+    fn insert(&mut self, one: usize, other: usize) -> bool {
+        self.rows[one].get_or_insert_with(|| Bits::none(self.width)).insert(other)
+    }
+
+    /// Adds several with the same first; those that were not there.
+    fn insert_all(&mut self, one: usize, mut others: Bits) -> Bits {
+        let row = self.rows[one].get_or_insert_with(|| Bits::none(self.width));
+        others.remove(row);
+        row.add(&others);
+        others
+    }
+
+    /// Removes what one goes together with.
+    fn take(&mut self, one: usize) -> Option<Bits> {
+        self.rows[one].take()
     }
 }
 
@@ -107,201 +132,13 @@ impl Places {
     }
 
     fn join_of(&self, place: usize) -> Option<usize> {
+        if place < 2 * self.nodes {
+            return None;
+        }
         let after = self.arrived.partition_point(|it| *it <= place);
         after.checked_sub(1)
     }
 }
 
-struct Walk<'a> {
-    net: &'a Net,
-    reach: &'a Reach,
-    places: Places,
-    /// What becomes of each node.
-    moves: Rc<[Vec<Move>]>,
-    /// For each join, what runs once it is complete.
-    completed: Vec<Vec<usize>>,
-    with: Vec<Bits>,
-    open: Vec<(usize, usize)>,
-}
-
-impl<'a> Walk<'a> {
-    fn new(net: &'a Net, reach: &'a Reach, places: Places) -> Self {
-        let with = vec![Bits::none(places.count); places.count];
-        let mut walk = Self {
-            net,
-            reach,
-            places,
-            moves: Rc::from([]),
-            completed: Vec::new(),
-            with,
-            open: Vec::new(),
-        };
-        walk.moves = (0..net.nodes.len()).map(|it| walk.moves_of(it)).collect();
-        let completed = |join: &Join| {
-            let mut all: Vec<usize> =
-                join.awaited.iter().flat_map(|it| walk.entered(Some(*it), join.node)).collect();
-            all.sort_unstable();
-            all.dedup();
-            all
-        };
-        walk.completed = net.joins.iter().map(completed).collect();
-        walk
-    }
-
-    /// The places where something is once an arrow led to a node.
-    fn entered(&self, from: Option<usize>, to: usize) -> Vec<usize> {
-        let place = |node: usize| {
-            if self.net.nodes[node].defers.is_some() { self.places.deferred(node) } else { node }
-        };
-        self.reach.reached(self.net, from, to).into_iter().map(|it| place(it.node)).collect()
-    }
-
-    fn move_by(&self, from: usize, arrow: Arrow) -> Move {
-        let to = match arrow {
-            Arrow::Node(to) | Arrow::Tasks(to) => self.entered(Some(from), to),
-            Arrow::Join(join) => {
-                let at = self.net.joins[join].position(from);
-                at.map(|it| self.places.arrived(join, it)).into_iter().collect()
-            }
-            Arrow::End | Arrow::Fail => Vec::new(),
-        };
-        Move { arrow, to }
-    }
-
-    fn moves_of(&self, node: usize) -> Vec<Move> {
-        let mut arrows: Vec<Arrow> = self.net.nodes[node].arrows().collect();
-        arrows.sort_unstable();
-        arrows.dedup();
-        arrows.into_iter().map(|it| self.move_by(node, it)).collect()
-    }
-
-    /// The pairs that come from the start and from forks.
-    fn begin(&mut self) {
-        let first = |it: &usize| Move { arrow: Arrow::Node(*it), to: self.entered(None, *it) };
-        let mut start = self.net.start.clone();
-        start.sort_unstable();
-        start.dedup();
-        let start: Vec<Move> = start.iter().map(first).collect();
-        self.pair_all(&start);
-        let reached = self.reach.from(self.net.start.iter().copied().chain(self.net.after_limit));
-        for node in reached.iter() {
-            for outcome in &self.net.nodes[node].outcomes {
-                // What is decided independently goes on together, whatever it is.
-                let mut earlier: Vec<Move> = Vec::new();
-                for decision in &outcome.decisions {
-                    let mut all = Vec::new();
-                    for alternative in &decision.alternatives {
-                        let arrows = alternative.arrows.iter();
-                        let moves: Vec<Move> = arrows.map(|it| self.move_by(node, *it)).collect();
-                        self.pair_all(&moves);
-                        for one in &moves {
-                            for it in &earlier {
-                                self.pair(it, one);
-                            }
-                        }
-                        all.extend(moves);
-                    }
-                    earlier.extend(all);
-                }
-            }
-        }
-    }
-
-    fn pair_all(&mut self, moves: &[Move]) {
-        for (at, one) in moves.iter().enumerate() {
-            if let Arrow::Tasks(_) = one.arrow {
-                self.pair(one, one);
-            }
-            moves[at + 1..].iter().for_each(|it| self.pair(one, it));
-        }
-    }
-
-    /// Both moves are made in the same step.
-    fn pair(&mut self, one: &Move, other: &Move) {
-        let tasks = |it: usize| [one, other].iter().any(|by| by.arrow == Arrow::Tasks(it));
-        if one.arrow == other.arrow {
-            // What is reached twice runs once, and what is used up is so for both.
-            if let Arrow::Tasks(node) = one.arrow {
-                self.add(node, node);
-            }
-            return;
-        }
-        for &first in &one.to {
-            for &second in &other.to {
-                if first != second || tasks(first) {
-                    self.add(first, second);
-                }
-            }
-        }
-    }
-
-    fn add(&mut self, one: usize, other: usize) {
-        if !self.with[one].insert(other) {
-            return;
-        }
-        self.with[other].insert(one);
-        self.open.push((one, other));
-        self.complete(one, other);
-        self.complete(other, one);
-    }
-
-    /// Goes on from a join if all of its nodes may have arrived beside the same.
-    fn complete(&mut self, arrived: usize, beside: usize) {
-        let Some(join) = self.places.join_of(arrived) else { return };
-        if self.places.join_of(beside) == Some(join) {
-            return;
-        }
-        let awaited = 0..self.net.joins[join].awaited.len();
-        let mut arrived = awaited.map(|it| self.places.arrived(join, it));
-        if arrived.all(|it| self.with[it].contains(beside)) {
-            for at in 0..self.completed[join].len() {
-                let node = self.completed[join][at];
-                if node != beside {
-                    self.add(node, beside);
-                }
-            }
-        }
-    }
-
-    fn step(&mut self, one: usize, other: usize) {
-        let nodes = self.places.nodes;
-        let runs = |it: usize| it < nodes;
-        let is_deferred = |it: usize| (nodes..2 * nodes).contains(&it);
-        match (runs(one), runs(other)) {
-            (true, true) => {
-                let moves = Rc::clone(&self.moves);
-                for first in &moves[one] {
-                    moves[other].iter().for_each(|it| self.pair(first, it));
-                }
-            }
-            (true, false) => self.step_beside(one, other),
-            (false, true) => self.step_beside(other, one),
-            (false, false) => {
-                // Nothing runs here, so what let others go first may go on, with all that did.
-                let first = if is_deferred(one) { one - nodes } else { one };
-                let second = if is_deferred(other) { other - nodes } else { other };
-                for (one, other) in [(first, second), (first, other), (one, second)] {
-                    if runs(one) || runs(other) {
-                        self.add(one, other);
-                    }
-                }
-            }
-        }
-    }
-
-    /// One moves while the other waits.
-    fn step_beside(&mut self, runs: usize, waits: usize) {
-        let moves = Rc::clone(&self.moves);
-        if let Some(defers) = waits
-            .checked_sub(self.places.nodes)
-            .and_then(|it| self.net.nodes.get(it).and_then(|node| node.defers.as_ref()))
-            && !defers.first.contains(runs)
-        {
-            // It does not wait for this one, but for others that may have run until now.
-            self.add(waits - self.places.nodes, runs);
-        }
-        for place in moves[runs].iter().flat_map(|it| &it.to).filter(|it| **it != waits) {
-            self.add(*place, waits);
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

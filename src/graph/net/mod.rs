@@ -127,7 +127,7 @@ pub(crate) struct Alternative {
 }
 
 /// One thing that happens next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Arrow {
     /// This node is reached.
     Node(usize),
