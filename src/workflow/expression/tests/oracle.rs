@@ -217,7 +217,10 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
         Ok(expression) => Some(expression),
         Err(problems) => {
             let picky = |it: &Problem| {
+                // Two enums that share no value are the texts of two sides, as in `'' | 'a'`.
+                let enums = it.message.contains(" | ") && it.message.ends_with("never compared");
                 let texts = it.message.contains('"') || it.message.ends_with("has no order");
+                let texts = texts || enums;
                 ["GR022", "GR023"].contains(&it.code) && texts
             };
             assert!(problems.iter().all(picky), "{source}: {problems:?}");
