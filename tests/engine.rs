@@ -478,7 +478,8 @@ async fn a_crash_at_any_write_changes_nothing() {
         }
         crashes += 1;
     }
-    assert!(crashes > 30, "the run was only crashed {crashes} times");
+    // A step that one task completes is one write.
+    assert!(crashes > 15, "the run was only crashed {crashes} times");
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("miette", &["cli"]),
     ("seccompiler", &["sandbox"]),
-    ("spawn(", &["engine/driver.rs", "sandbox", "storage", "cli"]),
+    ("spawn(", &["engine/driver.rs", "engine/lease.rs", "sandbox", "storage", "cli"]),
     ("println!", &["cli"]),
     ("env::var", &["cli", "llm"]),
 ];

@@ -6,7 +6,6 @@
 
 mod coverage;
 mod explore;
-mod memory;
 mod outcomes;
 mod run;
 mod script;

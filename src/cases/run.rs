@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::{
     Suite,
     coverage::{Coverage, Trail},
-    memory::Memory,
     script::{Gap, Script},
     verdict::{self, Problem},
 };
@@ -24,6 +23,7 @@ use crate::{
     llm::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services},
     state::State,
+    storage::MemoryStorage,
     workflow::case_file::Case,
 };
 
@@ -101,7 +101,7 @@ impl Suite {
             script.direct(graph);
             stop_the_clock(graph);
         });
-        let storage = Arc::new(Memory::default());
+        let storage = Arc::new(MemoryStorage::default());
         let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
         let run = RunId::parse(RUN).expect("it is a word");
         let info = RunInfo {
@@ -126,7 +126,10 @@ impl Suite {
         }
         let records = storage.records(&run).await?;
         let route = route_of(&records);
-        let trail = Trail { positions: storage.positions(), records, ways: script.ways() };
+        let journal = storage.journal(&run, 0, usize::MAX).await?;
+        let commits = journal.into_iter().filter_map(|it| it.entry.commit);
+        let positions = commits.map(|it| it.position).collect();
+        let trail = Trail { positions, records, ways: script.ways() };
         let traces = Traces {
             status: end.status,
             reason: end.reason,

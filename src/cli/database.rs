@@ -124,6 +124,7 @@ impl From<CheckpointError> for CliError {
         let exit = match &error {
             CheckpointError::UnknownRun(_)
             | CheckpointError::Damaged { .. }
+            | CheckpointError::Owned { .. }
             | CheckpointError::Overtaken { .. } => Exit::NotResumable,
             CheckpointError::Exists(_) | CheckpointError::UnknownStep { .. } => Exit::Usage,
             CheckpointError::Unusable { .. } | CheckpointError::Storage { .. } => Exit::Unusable,
@@ -131,6 +132,9 @@ impl From<CheckpointError> for CliError {
         let help = match &error {
             CheckpointError::UnknownRun(_) => Some("`graphrun runs list` shows what there is"),
             CheckpointError::Exists(_) => Some("choose another id, or none: graphrun makes one"),
+            CheckpointError::Owned { .. } => Some(
+                "wait until it comes to rest, or stop that process; `graphrun runs show` tells how far it is",
+            ),
             CheckpointError::Overtaken { .. } => Some(
                 "another process goes on with this run; `graphrun runs show` tells how far it is",
             ),

@@ -316,6 +316,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
     let reason = (status != Status::Done).then(|| "for a reason".to_owned());
     let saved = SavedRun {
         summary: crate::checkpoint::RunSummary {
+            holder: None,
             info: crate::checkpoint::RunInfo {
                 id: RunId::parse("01JABC").unwrap(),
                 name: "calm-otter".into(),

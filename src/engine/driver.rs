@@ -13,12 +13,14 @@ use tokio::{
 
 use super::{
     Engine, RunEnd, RunError, Stop,
+    lease::Lease,
+    log::{Log, event_of},
     superstep::{self, Action, Machine, Task},
     task,
 };
 use crate::{
-    checkpoint::{Commit, Outcome, RunInfo, TaskRecord},
-    event::{EVENT_VERSION, Event, EventSink, Report, Stamped, Status},
+    checkpoint::{CheckpointError, Commit, Entry, RunInfo, Standing, TaskRecord},
+    event::{Event, EventSink, Report, Status},
     graph::RouteView,
     id::{NodeName, RunId, TaskId},
 };
@@ -26,12 +28,18 @@ use crate::{
 /// The number of reports that may wait for the driver before nodes wait for it.
 const REPORTS_CAPACITY: usize = 256;
 
+/// How many tasks that ended at the same time are saved at once.
+const TOGETHER_MAX: usize = 64;
+
 /// Drives one run in this process.
 pub(super) struct Driver<'a> {
     engine: &'a Engine,
     run: RunId,
     machine: Machine,
+    lease: Lease,
     log: Log,
+    /// What is true and not saved yet; nothing follows from it before it is.
+    entry: Entry,
     stop: &'a Stop,
     /// Tasks at work, and waits for next attempts.
     tasks: JoinSet<superstep::Event>,
@@ -55,6 +63,8 @@ enum Signal {
     Drain,
     /// The time that running tasks had is over.
     Now,
+    /// Somebody else has the run.
+    Lost,
 }
 
 /// What nodes say, on its way to the driver.
@@ -64,20 +74,47 @@ type Reports = (mpsc::Sender<(TaskId, Report)>, mpsc::Receiver<(TaskId, Report)>
 type Rest = (Status, Option<String>);
 
 impl<'a> Driver<'a> {
-    pub(super) fn new(
+    /// Saves a new run.
+    pub(super) async fn accept(
         engine: &'a Engine,
         machine: Machine,
         events: EventSink,
         stop: &'a Stop,
-        last_seq: u64,
-    ) -> Self {
-        let run = machine.run().clone();
-        let log = Log { run: run.clone(), seq: last_seq, unsaved: Vec::new(), sink: events };
+        (info, first): (&RunInfo, Commit),
+    ) -> Result<Self, RunError> {
+        let mut log = Log::new(info.id.clone(), events, 0);
+        let (name, workflow) = (info.name.clone(), info.workflow.clone());
+        log.add(Event::RunStarted { name, workflow });
+        let first = Entry { events: log.unsaved(), ..Entry::from(first) };
+        let lease = Lease::create(&engine.checkpointer, info, &first, engine.lease).await?;
+        log.publish().await;
+        Ok(Self::new(engine, machine, lease, log, stop))
+    }
+
+    /// Goes on with a saved run.
+    pub(super) async fn go_on(
+        engine: &'a Engine,
+        machine: Machine,
+        lease: Lease,
+        (events, last_seq): (EventSink, u64),
+        stop: &'a Stop,
+    ) -> Result<Self, RunError> {
+        let log = Log::new(machine.run().clone(), events, last_seq);
+        let mut driver = Self::new(engine, machine, lease, log, stop);
+        driver.log.add(Event::RunResumed { step: driver.machine.position().step });
+        driver.entry.standing = Some(Standing { status: Status::Running, reason: None });
+        driver.save().await?;
+        Ok(driver)
+    }
+
+    fn new(engine: &'a Engine, machine: Machine, lease: Lease, log: Log, stop: &'a Stop) -> Self {
         Self {
             engine,
-            run,
+            run: machine.run().clone(),
             machine,
+            lease,
             log,
+            entry: Entry::default(),
             stop,
             tasks: JoinSet::new(),
             queue: VecDeque::new(),
@@ -88,27 +125,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Saves a new run.
-    pub(super) async fn accept(&mut self, info: &RunInfo, first: &Commit) -> Result<(), RunError> {
-        let (name, workflow) = (info.name.clone(), info.workflow.clone());
-        let events = self.log.stamp([Event::RunStarted { name, workflow }]);
-        self.engine.checkpointer.create(info, first, &events).await?;
-        self.log.publish(events).await;
-        Ok(())
-    }
-
-    /// Says that a saved run goes on here.
-    pub(super) async fn go_on(&mut self, resumed: Event) -> Result<(), RunError> {
-        self.set_status(Status::Running, None, resumed).await
-    }
-
     /// Does what the rules say until the run comes to rest.
     pub(super) async fn drive(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
         let mut rest = self.perform(first).await?;
         while rest.is_none() {
             self.start_queued().await;
             rest = match self.next_signal().await {
-                Signal::Task(event) => self.take(event).await?,
+                Signal::Task(event) => self.take_all(event).await?,
                 Signal::Report(task, report) => {
                     self.tell_report(task, report).await;
                     None
@@ -119,6 +142,7 @@ impl<'a> Driver<'a> {
                     self.interrupted_if_idle()
                 }
                 Signal::Now => self.stop_at_once().await?,
+                Signal::Lost => return Err(self.lost().await),
             };
         }
         let (status, reason) = rest.unwrap_or((Status::Interrupted, None));
@@ -129,7 +153,7 @@ impl<'a> Driver<'a> {
     async fn stop_at_once(&mut self) -> Result<Option<Rest>, RunError> {
         while let Some(ended) = self.tasks.try_join_next() {
             let Ok(event) = ended else { continue };
-            if let Some(rest) = self.take(event).await? {
+            if let Some(rest) = self.take_all(event).await? {
                 return Ok(Some(rest));
             }
         }
@@ -137,8 +161,25 @@ impl<'a> Driver<'a> {
         Ok(Some(interrupted()))
     }
 
-    /// Performs actions in their order, each durable before the next.
+    /// Drops the running tasks: what they do is for nobody any more.
+    async fn lost(&mut self) -> RunError {
+        self.tasks.shutdown().await;
+        let action = format!("go on with run `{}`", self.run);
+        let source = "its lease is over, and another process may have it now".into();
+        CheckpointError::Overtaken { action, source }.into()
+    }
+
+    /// Performs actions in their order; what follows from a result waits until that is durable.
     async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<Rest>, RunError> {
+        let rest = self.note(actions).await?;
+        if rest.is_none() {
+            self.save().await?;
+        }
+        Ok(rest.or_else(|| self.interrupted_if_idle()))
+    }
+
+    /// Puts results into the entry to be saved next, and tasks into the queue.
+    async fn note(&mut self, actions: Vec<Action>) -> Result<Option<Rest>, RunError> {
         let mut rest = None;
         for action in actions {
             match action {
@@ -158,6 +199,19 @@ impl<'a> Driver<'a> {
                 Action::Rest { status, reason } => rest = Some((status, reason)),
             }
         }
+        Ok(rest)
+    }
+
+    /// Takes in what happened to a task, and to those that ended meanwhile, and saves it at once.
+    async fn take_all(&mut self, first: superstep::Event) -> Result<Option<Rest>, RunError> {
+        let mut rest = self.take(first).await?;
+        for _ in 1..TOGETHER_MAX {
+            let Some(Ok(event)) = self.tasks.try_join_next() else { break };
+            rest = self.take(event).await?.or(rest);
+        }
+        if rest.is_none() {
+            self.save().await?;
+        }
         Ok(rest.or_else(|| self.interrupted_if_idle()))
     }
 
@@ -175,7 +229,7 @@ impl<'a> Driver<'a> {
             }
         }
         let actions = self.machine.apply(event);
-        self.perform(actions).await
+        self.note(actions).await
     }
 
     async fn start_queued(&mut self) {
@@ -223,6 +277,7 @@ impl<'a> Driver<'a> {
         loop {
             tokio::select! {
                 biased;
+                () = self.lease.lost() => return Signal::Lost,
                 () = self.stop.now.cancelled() => return Signal::Now,
                 () = self.stop.drain.cancelled(), if self.deadline.is_none() => return Signal::Drain,
                 () = until(self.deadline), if self.deadline.is_some() => return Signal::Now,
@@ -241,16 +296,22 @@ impl<'a> Driver<'a> {
     }
 
     async fn record(&mut self, record: TaskRecord) -> Result<(), RunError> {
-        let events = self.log.stamp([event_of(&record)]);
-        self.engine.checkpointer.record(&self.run, &record, &events).await?;
-        self.log.publish(events).await;
+        if self.entry.commit.is_some() {
+            // It is of the step after.
+            self.save().await?;
+        }
+        self.log.add(event_of(&record));
+        self.entry.records.push(record);
         Ok(())
     }
 
     async fn commit(&mut self, commit: Commit) -> Result<(), RunError> {
+        if self.entry.commit.is_some() {
+            self.save().await?;
+        }
         let position = &commit.position;
         let next = position.frontier.iter().map(|it| it.node.clone()).collect();
-        let mut events = vec![Event::StepCommitted { step: position.step, next }];
+        self.log.add(Event::StepCommitted { step: position.step, next });
         for (index, activation) in (0..).zip(&position.frontier) {
             let spec = self.machine.graph().node(&activation.node);
             let skipped = spec.and_then(|it| it.when.as_ref()).is_some_and(|when| {
@@ -267,12 +328,21 @@ impl<'a> Driver<'a> {
                     None => format!("{node} {name}"),
                 };
                 let task = TaskId { step: position.step.next(), index };
-                events.push(Event::Emitted { task, node, name, message });
+                self.log.add(Event::Emitted { task, node, name, message });
             }
         }
-        let events = self.log.stamp(events);
-        self.engine.checkpointer.commit(&self.run, &commit, &events).await?;
-        self.log.publish(events).await;
+        self.entry.commit = Some(commit);
+        Ok(())
+    }
+
+    /// Makes durable what is not yet, then tells it.
+    async fn save(&mut self) -> Result<(), RunError> {
+        if self.entry.is_empty() {
+            return Ok(());
+        }
+        let entry = Entry { events: self.log.unsaved(), ..std::mem::take(&mut self.entry) };
+        self.engine.checkpointer.append(self.lease.hold(), &entry).await?;
+        self.log.publish().await;
         Ok(())
     }
 
@@ -286,77 +356,19 @@ impl<'a> Driver<'a> {
     async fn finish(mut self, status: Status, reason: Option<String>) -> Result<RunEnd, RunError> {
         self.tasks.shutdown().await;
         let position = self.machine.position().clone();
-        let finished = Event::RunFinished {
+        self.log.add(Event::RunFinished {
             status,
             reason: reason.clone(),
             steps: position.step.0,
             spent: position.spent,
-        };
-        self.set_status(status, reason.as_deref(), finished).await?;
+        });
+        self.entry.standing = Some(Standing { status, reason: reason.clone() });
+        self.save().await?;
+        self.lease.forget();
         let questions = self.machine.open_questions();
         let state = self.machine.state().as_ref().clone();
         Ok(RunEnd { status, reason, position, state, questions })
     }
-
-    async fn set_status(
-        &mut self,
-        status: Status,
-        reason: Option<&str>,
-        event: Event,
-    ) -> Result<(), RunError> {
-        let events = self.log.stamp([event]);
-        self.engine.checkpointer.set_status(&self.run, status, reason, &events).await?;
-        self.log.publish(events).await;
-        Ok(())
-    }
-}
-
-/// Numbers the events of a run, and keeps those that are not saved yet.
-struct Log {
-    run: RunId,
-    seq: u64,
-    /// Told already, and saved with the next thing that is.
-    unsaved: Vec<Stamped>,
-    sink: EventSink,
-}
-
-impl Log {
-    /// Tells what need not be durable first: that something began or was said.
-    async fn tell(&mut self, event: Event) {
-        let stamped = self.number(event);
-        self.sink.send(&stamped).await;
-        self.unsaved.push(stamped);
-    }
-
-    /// Numbers events that become true when they are saved, and hands them out to be saved with
-    /// all that were told before.
-    fn stamp(&mut self, events: impl IntoIterator<Item = Event>) -> Vec<Stamped> {
-        let mut stamped = std::mem::take(&mut self.unsaved);
-        for event in events {
-            stamped.push(self.number(event));
-        }
-        stamped
-    }
-
-    /// Tells events that are saved now. Those that were told before are not told again.
-    async fn publish(&self, saved: Vec<Stamped>) {
-        for stamped in saved.iter().filter(|it| is_told_when_saved(&it.event)) {
-            self.sink.send(stamped).await;
-        }
-    }
-
-    fn number(&mut self, event: Event) -> Stamped {
-        self.seq += 1;
-        let ts = jiff::Timestamp::now().to_string();
-        Stamped { v: EVENT_VERSION, seq: self.seq, ts, run: self.run.clone(), event }
-    }
-}
-
-fn is_told_when_saved(event: &Event) -> bool {
-    !matches!(
-        event,
-        Event::TaskStarted { .. } | Event::TaskReported { .. } | Event::TaskRetrying { .. }
-    )
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -367,33 +379,4 @@ async fn until(deadline: Option<Instant>) {
 
 fn interrupted() -> Rest {
     (Status::Interrupted, Some("somebody stopped it".to_owned()))
-}
-
-/// What a record says to watchers.
-fn event_of(record: &TaskRecord) -> Event {
-    let TaskRecord { task, node, attempt, ms, spent, outcome } = record;
-    let (task, node, attempt, ms, spent) = (*task, node.clone(), *attempt, *ms, *spent);
-    let to = |hops: &[crate::graph::Hop]| hops.iter().map(|it| it.target().to_string()).collect();
-    match outcome {
-        Outcome::Finished { update, hops } => {
-            let wrote = update.writes.iter().map(|(name, _)| name.to_string()).collect();
-            Event::TaskFinished { task, node, attempt, ms, wrote, to: to(hops), spent }
-        }
-        Outcome::Skipped { condition, hops } => {
-            Event::TaskSkipped { task, node, condition: condition.clone(), to: to(hops) }
-        }
-        Outcome::Caught { failure, hops } => {
-            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
-            Event::TaskFailed { task, node, attempt, ms, kind, error, to: to(hops), spent }
-        }
-        Outcome::Failed { failure } => {
-            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
-            Event::TaskFailed { task, node, attempt, ms, kind, error, to: Vec::new(), spent }
-        }
-        Outcome::Asked { question } => {
-            let (key, prompt) = (question.key.clone(), question.prompt.clone());
-            Event::QuestionAsked { task, node, key, prompt, schema: question.schema.clone() }
-        }
-        Outcome::Answered { key, .. } => Event::QuestionAnswered { task, node, key: key.clone() },
-    }
 }

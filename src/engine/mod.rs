@@ -4,6 +4,8 @@
 
 mod budget;
 mod driver;
+mod lease;
+mod log;
 pub mod superstep;
 mod task;
 
@@ -14,11 +16,11 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use self::{driver::Driver, superstep::Machine};
+use self::{driver::Driver, lease::Lease, superstep::Machine};
 use crate::{
     checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, RunInfo},
     compile::CompiledGraph,
-    event::{Event, EventSink, Status},
+    event::{EventSink, Status},
     graph::{Limits, Question},
     id::{NodeName, RunId, TaskId},
     state::{NotFields, State, StateError, Update},
@@ -27,6 +29,9 @@ use crate::{
 /// How long running tasks may go on after a stop was asked for.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How long a run stays in the hands of a process that is silent.
+const LEASE: Duration = Duration::from_secs(15);
+
 /// Runs one graph, saving every result in one place.
 #[derive(Clone, Debug)]
 pub struct Engine {
@@ -34,6 +39,7 @@ pub struct Engine {
     checkpointer: Arc<dyn Checkpointer>,
     limits: Limits,
     grace: Duration,
+    lease: Duration,
 }
 
 /// How a run came to rest.
@@ -128,7 +134,7 @@ impl Engine {
     /// An engine with the limits of the graph.
     pub fn new(graph: CompiledGraph, checkpointer: Arc<dyn Checkpointer>) -> Self {
         let limits = graph.graph().limits.clone();
-        Self { graph, checkpointer, limits, grace: GRACE }
+        Self { graph, checkpointer, limits, grace: GRACE, lease: LEASE }
     }
 
     /// Puts other limits in the place of the graph's.
@@ -142,6 +148,16 @@ impl Engine {
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Sets how long a run stays in the hands of a process that is silent, 15 seconds unless said.
+    ///
+    /// The process renews its lease three times in that time. A run of a process that is known to
+    /// be gone can be taken at once.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
         self
     }
 
@@ -182,8 +198,7 @@ impl Engine {
         let (machine, first, actions) =
             Machine::start(self.graph.clone(), self.limits.clone(), info.id.clone(), &input)
                 .map_err(RunError::Input)?;
-        let mut driver = Driver::new(self, machine, events, stop, 0);
-        driver.accept(&info, &first).await?;
+        let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
         driver.drive(actions).await
     }
 
@@ -191,8 +206,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Fails when there is no such run, it is at its end, an answer fits no open question, or the
-    /// run cannot be loaded or saved.
+    /// Fails when there is no such run, it is at its end, another process has it in its hands, an
+    /// answer fits no open question, or the run cannot be loaded or saved.
     ///
     /// # Cancel safety
     ///
@@ -204,6 +219,7 @@ impl Engine {
         events: EventSink,
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
         let saved = self.checkpointer.load(run).await?;
         // A process may have died between the last step and the word that it was the last.
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
@@ -225,9 +241,8 @@ impl Engine {
             actions.retain(|it| !matches!(it, superstep::Action::Rest { .. }));
             actions.extend(machine.apply(superstep::Event::Answered { task, key, answer }));
         }
-        let step = machine.position().step;
-        let mut driver = Driver::new(self, machine, events, stop, saved.last_seq);
-        driver.go_on(Event::RunResumed { step }).await?;
+        let events = (events, saved.last_seq);
+        let driver = Driver::go_on(self, machine, lease, events, stop).await?;
         driver.drive(actions).await
     }
 }

@@ -3,19 +3,22 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::rules::{ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply};
+use super::rules::{
+    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, check_fence, misfit, rests,
+};
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Commit, Position, RunInfo, RunSummary, SavedRun, TaskRecord,
+        CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, Holder, Link, Logged, Position,
+        RunInfo, RunSummary, SavedRun,
     },
-    event::{Stamped, Status},
     id::{ChannelName, RunId, Step, TaskId},
-    state::Change,
 };
 
 /// Keeps runs in memory.
@@ -31,14 +34,14 @@ pub struct MemoryStorage {
 #[derive(Debug)]
 struct Run {
     info: RunInfo,
-    status: Status,
-    reason: Option<String>,
-    /// Never empty.
-    steps: Vec<Commit>,
-    records: Vec<TaskRecord>,
+    head: Head,
+    /// Never empty; the first holds step zero.
+    entries: Vec<Entry>,
     /// The tasks of the step that is not committed yet whose records are final.
     finished: BTreeSet<TaskId>,
-    events: BTreeMap<u64, Stamped>,
+    /// The number of the last lease.
+    fence: u64,
+    holder: Option<Holder>,
 }
 
 impl MemoryStorage {
@@ -48,26 +51,14 @@ impl MemoryStorage {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read<T>(
+    fn with<T>(
         &self,
         id: &RunId,
-        look: impl FnOnce(&Run) -> Result<T, CheckpointError>,
+        work: impl FnOnce(&mut Run) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
-        let runs = self.runs();
-        let run = runs.iter().find(|it| it.info.id == *id);
-        look(run.ok_or_else(|| CheckpointError::UnknownRun(id.to_string()))?)
-    }
-
-    fn write(
-        &self,
-        id: &RunId,
-        action: impl FnOnce() -> String,
-        change: impl FnOnce(&mut Run) -> Result<(), Refusal>,
-    ) -> Result<(), CheckpointError> {
         let mut runs = self.runs();
         let run = runs.iter_mut().find(|it| it.info.id == *id);
-        let run = run.ok_or_else(|| CheckpointError::UnknownRun(id.to_string()))?;
-        change(run).map_err(|refusal| refusal.explain(action()))
+        work(run.ok_or_else(|| CheckpointError::UnknownRun(id.to_string()))?)
     }
 }
 
@@ -76,9 +67,9 @@ impl Checkpointer for MemoryStorage {
     async fn create(
         &self,
         info: &RunInfo,
-        commit: &Commit,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
+        claim: &Claim,
+        first: &Entry,
+    ) -> Result<Hold, CheckpointError> {
         let mut runs = self.runs();
         for taken in runs.iter().map(|it| &it.info) {
             if taken.id == info.id {
@@ -88,91 +79,66 @@ impl Checkpointer for MemoryStorage {
                 return Err(CheckpointError::Exists(info.name.clone()));
             }
         }
+        let head = Head::first(first)
+            .map_err(|refusal| refusal.explain(format!("accept run `{}`", info.id)))?;
         let mut run = Run {
             info: info.clone(),
-            status: Status::Running,
-            reason: None,
-            steps: Vec::new(),
-            records: Vec::new(),
+            head,
+            entries: vec![first.clone()],
             finished: BTreeSet::new(),
-            events: BTreeMap::new(),
+            fence: 0,
+            holder: None,
         };
-        check_changes(&commit.changes)
-            .and_then(|()| run.check_events(events))
-            .map_err(|refusal| refusal.explain(format!("accept run `{}`", info.id)))?;
-        run.steps.push(commit.clone());
-        run.add_events(events);
+        let hold = run.give(claim);
         runs.push(run);
-        Ok(())
+        Ok(hold)
     }
 
-    async fn record(
-        &self,
-        run: &RunId,
-        record: &TaskRecord,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
-        let action = || format!("save the outcome of task {} of run `{run}`", record.task);
-        self.write(run, action, |run| {
-            Refusal::unless_next(run.position().step, record.task.step)?;
-            if record.outcome.is_final() && run.finished.contains(&record.task) {
-                return Err(Refusal::FinishedTwice(record.task));
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
+        self.with(run, |run| match run.holder() {
+            Some(holder) if Some(holder.fence) != claim.over => {
+                let holder = Box::new(holder.clone());
+                Err(CheckpointError::Owned { run: run.info.id.clone(), holder })
             }
-            run.check_events(events)?;
-            if record.outcome.is_final() {
-                run.finished.insert(record.task);
+            _ => Ok(run.give(claim)),
+        })
+    }
+
+    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
+        let action = || format!("keep run `{}`", hold.run);
+        self.with(&hold.run, |run| {
+            check_fence(run.holder.as_ref(), hold.fence).map_err(|it| it.explain(action()))?;
+            if let Some(holder) = &mut run.holder {
+                holder.until = end_of(ttl);
             }
-            run.records.push(record.clone());
-            run.add_events(events);
             Ok(())
         })
     }
 
-    async fn commit(
-        &self,
-        run: &RunId,
-        commit: &Commit,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
-        let action = || format!("save step {} of run `{run}`", commit.position.step);
-        self.write(run, action, |run| {
-            Refusal::unless_next(run.position().step, commit.position.step)?;
-            check_changes(&commit.changes)?;
-            run.check_events(events)?;
-            run.steps.push(commit.clone());
-            run.finished.clear();
-            run.add_events(events);
+    async fn release(&self, hold: &Hold) -> Result<(), CheckpointError> {
+        self.with(&hold.run, |run| {
+            run.holder.take_if(|it| it.fence == hold.fence);
             Ok(())
         })
     }
 
-    async fn set_status(
-        &self,
-        run: &RunId,
-        status: Status,
-        reason: Option<&str>,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
-        let action = || format!("save that run `{run}` is {}", status.as_str());
-        self.write(run, action, |run| {
-            run.check_events(events)?;
-            run.status = status;
-            run.reason = reason.map(str::to_owned);
-            run.add_events(events);
-            Ok(())
+    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
+        self.with(&hold.run, |run| {
+            run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))
         })
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
-        self.read(run, |run| {
-            let position = run.position().clone();
-            let open = |it: &&TaskRecord| it.task.step > position.step;
+        self.with(run, |run| {
+            let records = run.entries.iter().flat_map(|it| &it.records);
+            let open = records.filter(|it| it.task.step > run.head.step);
+            let (position, values) = run.checkpoint_at(run.head.step)?;
             Ok(SavedRun {
                 summary: run.summary(),
-                values: run.values_at(position.step)?,
-                records: run.records.iter().filter(open).cloned().collect(),
-                last_seq: run.events.keys().last().copied().unwrap_or(0),
                 position,
+                values,
+                records: open.cloned().collect(),
+                last_seq: run.head.seq,
             })
         })
     }
@@ -205,76 +171,116 @@ impl Checkpointer for MemoryStorage {
         Ok(self.runs().iter().rev().map(Run::summary).collect())
     }
 
-    async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
-        self.read(run, |run| Ok(run.events.values().filter(|it| it.seq > after).cloned().collect()))
+    async fn journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        self.with(run, |run| {
+            let mut link = Link::START;
+            let mut found = Vec::new();
+            for (number, entry) in (1..).zip(&run.entries) {
+                link =
+                    link_after(link, number, entry).map_err(|source| CheckpointError::Storage {
+                        action: format!("write entry {number} of run `{}` as JSON", run.info.id),
+                        source: source.into(),
+                    })?;
+                if number > after && found.len() < limit {
+                    found.push(Logged { number, link, entry: entry.clone() });
+                }
+            }
+            Ok(found)
+        })
     }
 
-    async fn records(&self, run: &RunId) -> Result<Vec<TaskRecord>, CheckpointError> {
-        self.read(run, |run| Ok(run.records.clone()))
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        let mut runs = self.runs();
+        let at = runs.iter().position(|it| it.info.id == *run);
+        let at = at.ok_or_else(|| CheckpointError::UnknownRun(run.to_string()))?;
+        if let Some(holder) = runs[at].holder() {
+            let holder = Box::new(holder.clone());
+            return Err(CheckpointError::Owned { run: run.clone(), holder });
+        }
+        runs.remove(at);
+        Ok(())
     }
 
-    async fn values_at(
+    async fn checkpoint_at(
         &self,
         run: &RunId,
         step: Step,
-    ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
-        self.read(run, |run| run.values_at(step))
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        self.with(run, |run| run.checkpoint_at(step))
     }
 }
 
 impl Run {
-    fn position(&self) -> &Position {
-        &self.steps.last().expect("a run is made with its first position").position
+    /// Who holds it, if their time is not over.
+    fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref().filter(|it| it.until > Timestamp::now())
+    }
+
+    fn give(&mut self, claim: &Claim) -> Hold {
+        self.fence += 1;
+        let (owner, until) = (claim.owner.clone(), end_of(claim.ttl));
+        self.holder = Some(Holder { owner, fence: self.fence, until });
+        Hold { run: self.info.id.clone(), fence: self.fence }
+    }
+
+    fn append(&mut self, hold: &Hold, entry: &Entry) -> Result<(), Refusal> {
+        check_fence(self.holder.as_ref(), hold.fence)?;
+        self.head = self.head.after(entry, |task| self.finished.contains(&task))?;
+        let finished = entry.records.iter().filter(|it| it.outcome.is_final());
+        self.finished.extend(finished.map(|it| it.task));
+        if entry.commit.is_some() {
+            self.finished.clear();
+        }
+        if rests(entry) {
+            self.holder = None;
+        }
+        self.entries.push(entry.clone());
+        Ok(())
     }
 
     fn summary(&self) -> RunSummary {
         RunSummary {
             info: self.info.clone(),
-            status: self.status,
-            reason: self.reason.clone(),
-            step: self.position().step,
+            status: self.head.standing.status,
+            reason: self.head.standing.reason.clone(),
+            step: self.head.step,
+            holder: self.holder.clone(),
         }
     }
 
-    fn values_at(&self, step: Step) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
-        if !self.steps.iter().any(|it| it.position.step == step) {
-            return Err(CheckpointError::UnknownStep { run: self.info.id.clone(), step });
-        }
+    fn checkpoint_at(
+        &self,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        let run = &self.info.id;
         let mut values = BTreeMap::new();
-        for commit in self.steps.iter().take_while(|it| it.position.step <= step) {
-            for change in &commit.changes {
-                apply(&mut values, change.clone()).map_err(|error| CheckpointError::Damaged {
-                    run: self.info.id.to_string(),
-                    what: format!(
-                        "the channel `{}` at step {}",
-                        change.channel, commit.position.step
-                    ),
-                    source: error.into(),
-                })?;
+        for Commit { position, changes } in self.entries.iter().filter_map(|it| it.commit.as_ref())
+        {
+            for change in changes {
+                apply(&mut values, change.clone())
+                    .map_err(|error| misfit(run, &change.channel, position.step, error))?;
+            }
+            if position.step == step {
+                return Ok((position.clone(), values));
             }
         }
-        Ok(values)
-    }
-
-    fn check_events(&self, events: &[Stamped]) -> Result<(), Refusal> {
-        let mut new = BTreeSet::new();
-        for event in events {
-            if self.events.contains_key(&event.seq) || !new.insert(event.seq) {
-                return Err(Refusal::EventTwice(event.seq));
-            }
-        }
-        Ok(())
-    }
-
-    fn add_events(&mut self, events: &[Stamped]) {
-        self.events.extend(events.iter().map(|it| (it.seq, it.clone())));
+        Err(CheckpointError::UnknownStep { run: run.clone(), step })
     }
 }
 
-fn check_changes(changes: &[Change]) -> Result<(), Refusal> {
-    let mut seen = BTreeSet::new();
-    match changes.iter().find(|it| !seen.insert(&it.channel)) {
-        Some(again) => Err(Refusal::ChangedTwice(again.channel.clone())),
-        None => Ok(()),
-    }
+/// The hash of an entry and of the link before it.
+fn link_after(before: Link, number: u64, entry: &Entry) -> serde_json::Result<Link> {
+    let Entry { records, commit, standing, events } = entry;
+    let commit = commit.as_ref().map(|it| (&it.position, &it.changes));
+    let json = serde_json::to_vec(&(number, records, commit, standing, events))?;
+    Ok(Link(blake3::Hasher::new().update(&before.0).update(&json).finalize().into()))
+}
+
+fn end_of(ttl: Duration) -> Timestamp {
+    Timestamp::now().checked_add(ttl).unwrap_or(Timestamp::MAX)
 }

@@ -1,8 +1,10 @@
 //! Places that keep runs: in memory, and in a SQLite database.
 //!
-//! Both keep the same promises, and `tests/storage.rs` holds them to these. What a step costs
+//! Both keep the same promises, and `tests/storage` holds them to these. What a step costs
 //! follows from what it changed: the state itself is never stored, only its changes.
 
+#[cfg(feature = "sqlite")]
+mod journal;
 mod memory;
 mod rules;
 #[cfg(feature = "sqlite")]

@@ -1,31 +1,37 @@
-//! What every storage does alike: which writes it refuses, and how changes become values.
+//! What every storage does alike: which entries it refuses, and how changes become values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    checkpoint::CheckpointError,
-    id::{ChannelName, Step, TaskId},
+    checkpoint::{CheckpointError, Commit, Entry, Holder, Standing},
+    event::Status,
+    id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind},
 };
 
 /// The shortest beginning of an id that stands for the whole; all runs of one second share more.
 pub(super) const ID_PREFIX_LENGTH_MIN: usize = 6;
 
-/// A write that no correct caller makes. It is refused rather than stored, because two processes
-/// that work on one run look just like this.
+/// An entry that no correct owner of a run makes. It is refused rather than stored.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(super) enum Refusal {
+    #[error("the run was taken over by {0}")]
+    TakenOver(String),
+    #[error("the run was given back")]
+    GivenBack,
     #[error("step {next} comes next, and this is about step {given}")]
     OutOfTurn { next: Step, given: Step },
     #[error("task {0} has finished already")]
     FinishedTwice(TaskId),
-    #[error("event {0} is saved already")]
-    EventTwice(u64),
+    #[error("event {next} comes next, and this is event {given}")]
+    EventOutOfTurn { next: u64, given: u64 },
     #[error("one step changes the channel `{0}` twice")]
     ChangedTwice(ChannelName),
+    #[error("the first entry of a run holds its step 0, and nothing else does")]
+    NoBeginning,
 }
 
 /// Items were appended to a value that is no list.
@@ -33,22 +39,104 @@ pub(super) enum Refusal {
 #[error("items were appended to `{0}`, which holds no list")]
 pub(super) struct NoList(ChannelName);
 
+/// What the next entry must follow from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The entries so far.
+    pub(super) number: u64,
+    /// The committed steps.
+    pub(super) step: Step,
+    /// The number of the last event.
+    pub(super) seq: u64,
+    /// How the run stands.
+    pub(super) standing: Standing,
+}
+
 impl Refusal {
     /// The error for the caller who tried `action`.
     pub(super) fn explain(self, action: String) -> CheckpointError {
         match self {
-            Self::OutOfTurn { .. } | Self::FinishedTwice(_) | Self::EventTwice(_) => {
-                CheckpointError::Overtaken { action, source: self.into() }
+            Self::ChangedTwice(_) | Self::NoBeginning => {
+                CheckpointError::Storage { action, source: self.into() }
             }
-            Self::ChangedTwice(_) => CheckpointError::Storage { action, source: self.into() },
+            _ => CheckpointError::Overtaken { action, source: self.into() },
         }
     }
+}
 
-    /// Checks that something belongs to the step that comes next.
-    pub(super) fn unless_next(last: Step, given: Step) -> Result<(), Self> {
-        let next = last.next();
-        if given == next { Ok(()) } else { Err(Self::OutOfTurn { next, given }) }
+impl Head {
+    /// The head after the first entry of a run.
+    pub(super) fn first(entry: &Entry) -> Result<Self, Refusal> {
+        let begins = |it: &Commit| it.position.step == Step(0);
+        if !entry.records.is_empty() || !entry.commit.as_ref().is_some_and(begins) {
+            return Err(Refusal::NoBeginning);
+        }
+        let standing = Standing { status: Status::Running, reason: None };
+        let blank = Self { number: 0, step: Step(0), seq: 0, standing };
+        blank.with(entry)
     }
+
+    /// The head after one more entry. `finished` tells of the tasks of the open step whether their
+    /// records are final.
+    pub(super) fn after(
+        &self,
+        entry: &Entry,
+        finished: impl Fn(TaskId) -> bool,
+    ) -> Result<Self, Refusal> {
+        let next = self.step.next();
+        let mut new = BTreeSet::new();
+        for record in &entry.records {
+            let task = record.task;
+            if task.step != next {
+                return Err(Refusal::OutOfTurn { next, given: task.step });
+            }
+            if record.outcome.is_final() && (!new.insert(task) || finished(task)) {
+                return Err(Refusal::FinishedTwice(task));
+            }
+        }
+        if let Some(given) = entry.commit.as_ref().map(|it| it.position.step)
+            && given != next
+        {
+            return Err(Refusal::OutOfTurn { next, given });
+        }
+        self.with(entry)
+    }
+
+    fn with(&self, entry: &Entry) -> Result<Self, Refusal> {
+        let mut seq = self.seq;
+        for event in &entry.events {
+            if event.seq != seq + 1 {
+                return Err(Refusal::EventOutOfTurn { next: seq + 1, given: event.seq });
+            }
+            seq += 1;
+        }
+        if let Some(commit) = &entry.commit {
+            let mut seen = BTreeSet::new();
+            if let Some(again) = commit.changes.iter().find(|it| !seen.insert(&it.channel)) {
+                return Err(Refusal::ChangedTwice(again.channel.clone()));
+            }
+        }
+        Ok(Self {
+            number: self.number + 1,
+            step: entry.commit.as_ref().map_or(self.step, |it| it.position.step),
+            seq,
+            standing: entry.standing.as_ref().unwrap_or(&self.standing).clone(),
+        })
+    }
+}
+
+/// Checks that the lease `fence` is the one that holds.
+pub(super) fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Refusal> {
+    match holder {
+        Some(holder) if holder.fence == fence => Ok(()),
+        Some(holder) => Err(Refusal::TakenOver(holder.owner.to_string())),
+        None => Err(Refusal::GivenBack),
+    }
+}
+
+/// Whether an entry brings its run to rest, so that nobody needs to hold it any more.
+pub(super) fn rests(entry: &Entry) -> bool {
+    entry.standing.as_ref().is_some_and(|it| it.status != Status::Running)
 }
 
 /// Makes a change to values. An empty list of items still makes a list where there was nothing.
@@ -70,6 +158,17 @@ pub(super) fn apply(
         }
     }
     Ok(())
+}
+
+/// The error for a change that does not fit what is there.
+pub(super) fn misfit(
+    run: &RunId,
+    channel: &ChannelName,
+    step: Step,
+    error: NoList,
+) -> CheckpointError {
+    let what = format!("the channel `{channel}` at step {step}");
+    CheckpointError::Damaged { run: run.to_string(), what, source: error.into() }
 }
 
 /// The error for the beginning of an id that several runs share.

@@ -485,20 +485,22 @@ fn the_second_signal_leaves_a_run_that_can_go_on() {
 }
 
 #[test]
-fn of_two_processes_that_go_on_with_one_run_the_second_to_save_is_told_so() {
+fn of_two_processes_that_go_on_with_one_run_the_second_is_told_who_has_it() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::new();
     let mut first = Running::start(&place, &provider);
     let (mut call, _) = provider.accept().unwrap();
     let listed = place.run(["runs", "list", "--output", "json"]);
     let name = listed.json()[0]["name"].as_str().unwrap().to_owned();
-    // The other process has begun when it finds that the recording has no answer.
+    let owner = listed.json()[0]["owner"].as_str().unwrap().to_owned();
+    assert_eq!(owner.split('@').next(), Some(first.id().to_string().as_str()));
     let other = place.run(["resume", &name, "--replay", "/dev/null"]);
-    assert_eq!(other.code, 5, "{other}");
+    assert!(
+        other.code == 6 && other.stderr.contains(&format!("in the hands of {owner}")),
+        "{other}"
+    );
     answer(&mut call);
-    first.wait_for("error: could not save");
-    first.wait_for("help: another process goes on with this run");
-    assert_eq!(first.code(), Some(6));
+    assert_eq!(first.end().0, Some(0));
 }
 
 #[test]

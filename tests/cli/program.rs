@@ -112,9 +112,9 @@ impl Running {
         kill(Pid::from_raw(process), signal).expect("the program runs");
     }
 
-    /// Waits for the end of a program that has no result, and gives back the exit code.
-    pub(crate) fn code(mut self) -> Option<i32> {
-        self.child.wait().expect("the program ends").code()
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits for the end, and gives back the exit code and the result.

@@ -8,14 +8,15 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Commit, RunInfo, RunSummary, SavedRun, TaskRecord,
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Position, RunInfo, RunSummary,
+        SavedRun,
     },
-    event::{Stamped, Status},
     graph::NodeContext,
     id::{ChannelName, RunId, Step, TaskId},
     llm::{ChatModel, ModelError, Replay},
@@ -66,42 +67,30 @@ impl Checkpointer for Dying {
     async fn create(
         &self,
         info: &RunInfo,
-        commit: &Commit,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
+        claim: &Claim,
+        first: &Entry,
+    ) -> Result<Hold, CheckpointError> {
         self.write()?;
-        self.inner.create(info, commit, events).await
+        self.inner.create(info, claim, first).await
     }
 
-    async fn record(
-        &self,
-        run: &RunId,
-        record: &TaskRecord,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
         self.write()?;
-        self.inner.record(run, record, events).await
+        self.inner.acquire(run, claim).await
     }
 
-    async fn commit(
-        &self,
-        run: &RunId,
-        commit: &Commit,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
-        self.write()?;
-        self.inner.commit(run, commit, events).await
+    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
+        self.inner.renew(hold, ttl).await
     }
 
-    async fn set_status(
-        &self,
-        run: &RunId,
-        status: Status,
-        reason: Option<&str>,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
+    async fn release(&self, _: &Hold) -> Result<(), CheckpointError> {
+        // The dead give nothing back.
+        Ok(())
+    }
+
+    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
         self.write()?;
-        self.inner.set_status(run, status, reason, events).await
+        self.inner.append(hold, entry).await
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
@@ -116,20 +105,25 @@ impl Checkpointer for Dying {
         self.inner.list().await
     }
 
-    async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
-        self.inner.events(run, after).await
+    async fn journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        self.inner.journal(run, after, limit).await
     }
 
-    async fn records(&self, run: &RunId) -> Result<Vec<TaskRecord>, CheckpointError> {
-        self.inner.records(run).await
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        self.inner.remove(run).await
     }
 
-    async fn values_at(
+    async fn checkpoint_at(
         &self,
         run: &RunId,
         step: Step,
-    ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
-        self.inner.values_at(run, step).await
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        self.inner.checkpoint_at(run, step).await
     }
 }
 

@@ -22,6 +22,8 @@ struct Line {
     reason: Option<String>,
     steps: u64,
     created: String,
+    /// The process that goes on with it.
+    owner: Option<String>,
 }
 
 /// Lists the runs of the database; none if there is no database.
@@ -43,8 +45,10 @@ pub(super) async fn run(globals: &Globals) -> Result<Exit, CliError> {
 
 impl From<RunSummary> for Line {
     fn from(summary: RunSummary) -> Self {
-        let RunSummary { info, status, reason, step } = summary;
+        let RunSummary { info, status, reason, step, holder } = summary;
+        let owner = holder.filter(|it| status == Status::Running && !it.owner.is_gone());
         Self {
+            owner: owner.map(|it| it.owner.to_string()),
             run: info.id,
             name: info.name,
             workflow: info.workflow,
@@ -52,6 +56,17 @@ impl From<RunSummary> for Line {
             reason,
             steps: step.0,
             created: info.created,
+        }
+    }
+}
+
+impl Line {
+    /// Why it stands as it does.
+    fn note(&self) -> String {
+        match (self.status, &self.owner, &self.reason) {
+            (Status::Running, Some(owner), _) => format!("in the hands of {owner}"),
+            (Status::Running, None, _) => "its process is gone; resume it".to_owned(),
+            (_, _, reason) => reason.as_deref().map(clean).unwrap_or_default(),
         }
     }
 }
@@ -69,7 +84,7 @@ fn draw(lines: &[Line], paint: Paint) -> String {
             clean(&it.workflow),
             created,
             it.run.to_string(),
-            it.reason.as_deref().map(clean).unwrap_or_default(),
+            it.note(),
         ]
     }));
     table(&rows)
@@ -89,15 +104,20 @@ mod tests {
             reason: reason.map(str::to_owned),
             steps: 9,
             created: "2026-01-01T12:00:00.123Z".into(),
+            owner: None,
         };
         let lines = [
             line("calm-otter", Status::Done, None),
             line("bold-ibis", Status::Limit, Some("the limit of 90 steps")),
+            line("lost-lark", Status::Running, None),
+            Line { owner: Some("4711@host".into()), ..line("busy-bee", Status::Running, None) },
         ];
         insta::assert_snapshot!(draw(&lines, Paint::new(false)), @r"
-        NAME        STATUS  STEPS  WORKFLOW  CREATED              RUN     REASON
-        calm-otter  done    9      dev_team  2026-01-01 12:00:00  01JABC
-        bold-ibis   limit   9      dev_team  2026-01-01 12:00:00  01JABC  the limit of 90 steps
+        NAME        STATUS   STEPS  WORKFLOW  CREATED              RUN     REASON
+        calm-otter  done     9      dev_team  2026-01-01 12:00:00  01JABC
+        bold-ibis   limit    9      dev_team  2026-01-01 12:00:00  01JABC  the limit of 90 steps
+        lost-lark   running  9      dev_team  2026-01-01 12:00:00  01JABC  its process is gone; resume it
+        busy-bee    running  9      dev_team  2026-01-01 12:00:00  01JABC  in the hands of 4711@host
         ");
     }
 }

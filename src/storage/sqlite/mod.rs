@@ -1,36 +1,33 @@
 //! Runs in a SQLite database, which survive the process and the power.
 //!
-//! `open` decides what a file may be, `read` and `write` are the SQL, `payload` the form of what is written,
-//! `fault` the errors. Here a call of the trait becomes one transaction.
+//! `open` decides what a file may be, `run` and `entries` are the SQL, `fault` the errors; the form
+//! of what is written is that of `storage/journal`. Here a call of the trait becomes one transaction.
 
+mod entries;
 mod fault;
 mod open;
 mod payload;
-mod read;
-mod write;
+mod run;
 
 use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use serde_json::Value;
 
-use self::{
-    fault::Fault,
-    read::Run,
-    write::{NewEvents, NewRecord, NewRun, NewStanding, NewStep},
-};
-use super::rules::Refusal;
+use self::{fault::Fault, run::Run};
+use super::journal::{self, Codec};
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Commit, RunInfo, RunSummary, SavedRun, TaskRecord,
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Position, RunInfo, RunSummary,
+        SavedRun,
     },
-    event::{Stamped, Status},
     id::{ChannelName, RunId, Step},
 };
 
@@ -43,7 +40,13 @@ pub struct SqliteStorage(Arc<Database>);
 
 struct Database {
     path: PathBuf,
-    connection: Mutex<Connection>,
+    tools: Mutex<Tools>,
+}
+
+/// What a transaction works with.
+struct Tools {
+    connection: Connection,
+    codec: Codec,
 }
 
 impl SqliteStorage {
@@ -58,7 +61,7 @@ impl SqliteStorage {
     /// something else at that path, or a database of a newer format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
-        Ok(Self::new(path, open::open(path)?))
+        Self::new(path, open::open(path)?)
     }
 
     /// Opens a database to look for runs in it. It never makes one.
@@ -68,7 +71,7 @@ impl SqliteStorage {
     /// As [`SqliteStorage::open`], and also when there is no file or it is empty.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
-        Ok(Self::new(path, open::open_existing(path)?))
+        Self::new(path, open::open_existing(path)?)
     }
 
     /// Reads all of the database and checks that its tables and indexes agree.
@@ -81,11 +84,16 @@ impl SqliteStorage {
     ///
     /// Fails with [`CheckpointError::Unusable`] when the file is damaged.
     pub async fn verify(&self) -> Result<(), CheckpointError> {
-        self.read(format!("check {}", self.0.path.display()), read::verify).await
+        self.read(format!("check {}", self.0.path.display()), |database, _| verify(database)).await
     }
 
-    fn new(path: &Path, connection: Connection) -> Self {
-        Self(Arc::new(Database { path: path.to_owned(), connection: Mutex::new(connection) }))
+    fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
+        let codec = Codec::new().map_err(|error| CheckpointError::Storage {
+            action: format!("open {}", path.display()),
+            source: error.into(),
+        })?;
+        let tools = Mutex::new(Tools { connection, codec });
+        Ok(Self(Arc::new(Database { path: path.to_owned(), tools })))
     }
 
     /// Writes in one transaction.
@@ -95,7 +103,7 @@ impl SqliteStorage {
     async fn write<T: Send + 'static>(
         &self,
         action: String,
-        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         self.transact(TransactionBehavior::Immediate, action, work).await
     }
@@ -104,7 +112,7 @@ impl SqliteStorage {
     async fn read<T: Send + 'static>(
         &self,
         action: String,
-        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         self.transact(TransactionBehavior::Deferred, action, work).await
     }
@@ -113,15 +121,16 @@ impl SqliteStorage {
         &self,
         behavior: TransactionBehavior,
         action: String,
-        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         let database = Arc::clone(&self.0);
         let task = tokio::task::spawn_blocking(move || {
             // A panic while the lock was held rolled its transaction back; there is nothing to fear.
-            let mut connection = database.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tools = database.tools.lock().unwrap_or_else(PoisonError::into_inner);
+            let Tools { connection, codec } = &mut *tools;
             let work = || -> Result<T, Fault> {
                 let transaction = connection.transaction_with_behavior(behavior)?;
-                let made = work(&transaction)?;
+                let made = work(&transaction, codec)?;
                 transaction.commit()?;
                 Ok(made)
             };
@@ -134,11 +143,6 @@ impl SqliteStorage {
             })
         })
     }
-
-    /// The error for what could not be written down before there was a transaction.
-    fn unprepared(&self, action: &str) -> impl Fn(Fault) -> CheckpointError {
-        |fault| fault.explain(&self.0.path, action.to_owned())
-    }
 }
 
 #[async_trait]
@@ -146,94 +150,63 @@ impl Checkpointer for SqliteStorage {
     async fn create(
         &self,
         info: &RunInfo,
-        commit: &Commit,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
+        claim: &Claim,
+        first: &Entry,
+    ) -> Result<Hold, CheckpointError> {
         let action = format!("accept run `{}`", info.id);
-        let prepare = || {
-            Ok((
-                NewRun::of(info)?,
-                NewStep::of(&info.id, commit)?,
-                NewEvents::of(&info.id, events)?,
-            ))
-        };
-        let (run, step, events) = prepare().map_err(self.unprepared(&action))?;
-        self.write(action, move |database| {
-            let run = run.insert(database)?;
-            step.insert(database, run)?;
-            events.insert(database, run)
+        let json = journal::info(info)?;
+        let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
+        self.write(action, move |database, codec| {
+            let run = Run::insert(database, &info, &json)?;
+            let (head, link) = run.append_first(database, codec, &first, &json)?;
+            run.begin(database, &head, link, &claim)
         })
         .await
     }
 
-    async fn record(
-        &self,
-        run: &RunId,
-        record: &TaskRecord,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
-        let action = format!("save the outcome of task {} of run `{run}`", record.task);
-        let prepare = || Ok((NewRecord::of(run, record)?, NewEvents::of(run, events)?));
-        let (record, events) = prepare().map_err(self.unprepared(&action))?;
-        let run = run.clone();
-        self.write(action, move |database| {
-            let run = Run::find(database, &run)?;
-            Refusal::unless_next(run.last_step(database)?, record.step())?;
-            record.insert(database, run.key)?;
-            events.insert(database, run.key)
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
+        let (action, run, claim) = (format!("take run `{run}`"), run.clone(), claim.clone());
+        self.write(action, move |database, _| Run::find(database, &run)?.acquire(database, &claim))
+            .await
+    }
+
+    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
+        let (action, hold) = (format!("keep run `{}`", hold.run), hold.clone());
+        self.write(action, move |database, _| {
+            Run::find(database, &hold.run)?.renew(database, hold.fence, ttl)
         })
         .await
     }
 
-    async fn commit(
-        &self,
-        run: &RunId,
-        commit: &Commit,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
-        let action = format!("save step {} of run `{run}`", commit.position.step);
-        let prepare = || Ok((NewStep::of(run, commit)?, NewEvents::of(run, events)?));
-        let (step, events) = prepare().map_err(self.unprepared(&action))?;
-        let run = run.clone();
-        self.write(action, move |database| {
-            let run = Run::find(database, &run)?;
-            Refusal::unless_next(run.last_step(database)?, step.step())?;
-            step.insert(database, run.key)?;
-            events.insert(database, run.key)
+    async fn release(&self, hold: &Hold) -> Result<(), CheckpointError> {
+        let (action, hold) = (format!("give run `{}` back", hold.run), hold.clone());
+        self.write(action, move |database, _| {
+            Run::find(database, &hold.run)?.take_back(database, hold.fence)
         })
         .await
     }
 
-    async fn set_status(
-        &self,
-        run: &RunId,
-        status: Status,
-        reason: Option<&str>,
-        events: &[Stamped],
-    ) -> Result<(), CheckpointError> {
-        let action = format!("save that run `{run}` is {}", status.as_str());
-        let prepare = || Ok((NewStanding::of(run, status, reason)?, NewEvents::of(run, events)?));
-        let (standing, events) = prepare().map_err(self.unprepared(&action))?;
-        let run = run.clone();
-        self.write(action, move |database| {
-            let run = Run::find(database, &run)?;
-            standing.update(database, run.key)?;
-            events.insert(database, run.key)
+    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
+        let (hold, entry) = (hold.clone(), entry.clone());
+        self.write(entry.action(&hold.run), move |database, codec| {
+            Run::find(database, &hold.run)?.append(database, codec, &hold, &entry)
         })
         .await
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
         let run = run.clone();
-        self.read(format!("load run `{run}`"), move |database| {
+        self.read(format!("load run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            let position = run.position(database)?;
+            let stand = run.stand(database)?;
+            let journal = run.journal(database)?;
+            let (position, values) = journal.checkpoint_at(codec, stand.head.step)?;
             Ok(SavedRun {
                 summary: run.summary(database)?,
-                values: run.values_at(database, position.step)?,
-                records: run.records_from(database, position.step.next())?,
-                last_seq: run.last_seq(database)?,
                 position,
+                values,
+                records: journal.open_records(codec)?,
+                last_seq: stand.head.seq,
             })
         })
         .await
@@ -241,47 +214,72 @@ impl Checkpointer for SqliteStorage {
 
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         let id_or_name = id_or_name.to_owned();
-        self.read(format!("look for run `{id_or_name}`"), move |database| {
+        self.read(format!("look for run `{id_or_name}`"), move |database, _| {
             Run::search(database, &id_or_name)?.summary(database)
         })
         .await
     }
 
     async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
-        self.read("list the runs".to_owned(), |database| {
+        self.read("list the runs".to_owned(), |database, _| {
             Run::all(database)?.iter().map(|it| it.summary(database)).collect()
         })
         .await
     }
 
-    async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
+    async fn journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
         let run = run.clone();
-        self.read(format!("read the events of run `{run}`"), move |database| {
-            Run::find(database, &run)?.events_after(database, after)
+        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
+            let run = Run::find(database, &run)?;
+            let mut logged = run.journal_after(database, after, limit)?.logged(codec, after)?;
+            logged.truncate(limit);
+            Ok(logged)
         })
         .await
     }
 
-    async fn records(&self, run: &RunId) -> Result<Vec<TaskRecord>, CheckpointError> {
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
         let run = run.clone();
-        self.read(format!("read the records of run `{run}`"), move |database| {
-            Run::find(database, &run)?.records_from(database, Step(0))
+        self.write(format!("remove run `{run}`"), move |database, _| {
+            let run = Run::find(database, &run)?;
+            if let Some(holder) = run.present_holder(database)? {
+                return Err(run.owned(holder).into());
+            }
+            database.execute("DELETE FROM runs WHERE key = ?", [run.key])?;
+            Ok(())
         })
         .await
     }
 
-    async fn values_at(
+    async fn checkpoint_at(
         &self,
         run: &RunId,
         step: Step,
-    ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
         let run = run.clone();
-        self.read(format!("read step {step} of run `{run}`"), move |database| {
+        self.read(format!("read step {step} of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            run.require_step(database, step)?;
-            run.values_at(database, step)
+            Ok(run.journal(database)?.checkpoint_at(codec, step)?)
         })
         .await
+    }
+}
+
+/// Checks that tables and indexes agree, and that no row belongs to a run that is not there.
+fn verify(database: &Connection) -> Result<(), Fault> {
+    let found: String = database.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if found != "ok" {
+        return Err(Fault::Damaged(found));
+    }
+    let orphan = |row: &rusqlite::Row<'_>| row.get::<_, String>("table");
+    match database.query_row("PRAGMA foreign_key_check", [], orphan).optional()? {
+        Some(table) => Err(Fault::Damaged(format!("`{table}` has a row without a run"))),
+        None => Ok(()),
     }
 }
 
@@ -292,120 +290,4 @@ impl fmt::Debug for SqliteStorage {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{error::Error as _, time::Duration};
-
-    use serde_json::json;
-    use tempfile::TempDir;
-
-    use super::*;
-    use crate::{
-        checkpoint::Position,
-        state::{Change, ChangeKind},
-    };
-
-    fn id() -> RunId {
-        RunId::parse("R1").unwrap()
-    }
-
-    fn commit(step: u64, text: &str) -> Commit {
-        let channel = ChannelName::parse("text").unwrap();
-        let position = Position { step: Step(step), ..Position::default() };
-        Commit { position, changes: vec![Change { channel, kind: ChangeKind::Set(json!(text)) }] }
-    }
-
-    async fn storage_with_a_run(folder: &TempDir) -> SqliteStorage {
-        let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
-        let info = RunInfo {
-            id: id(),
-            name: "calm-otter".into(),
-            workflow: "dev_team".into(),
-            created: "2025-06-01T12:00:00Z".into(),
-            origin: Value::Null,
-        };
-        storage.create(&info, &commit(0, "first"), &[]).await.unwrap();
-        storage
-    }
-
-    fn with_connection<T>(storage: &SqliteStorage, work: impl FnOnce(&Connection) -> T) -> T {
-        work(&storage.0.connection.lock().unwrap())
-    }
-
-    #[tokio::test]
-    async fn on_a_full_disk_a_step_is_saved_not_at_all_and_later_as_a_whole() {
-        let folder = TempDir::new().unwrap();
-        let storage = storage_with_a_run(&folder).await;
-        let limit_pages = |pages: u32| {
-            with_connection(&storage, |it| {
-                it.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
-            });
-        };
-        limit_pages(20);
-        let large = commit(1, &"x".repeat(100_000));
-        let error = storage.commit(&id(), &large, &[]).await.unwrap_err();
-        assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
-        assert_eq!(error.source().unwrap().to_string(), "database or disk is full");
-        assert_eq!(storage.load(&id()).await.unwrap().position, commit(0, "").position);
-
-        limit_pages(1_000_000);
-        storage.commit(&id(), &large, &[]).await.unwrap();
-        assert_eq!(storage.load(&id()).await.unwrap().position, large.position);
-    }
-
-    #[tokio::test]
-    async fn a_database_that_stays_locked_is_an_error_that_says_so() {
-        let folder = TempDir::new().unwrap();
-        let storage = storage_with_a_run(&folder).await;
-        with_connection(&storage, |it| it.busy_timeout(Duration::ZERO).unwrap());
-        let other = Connection::open(folder.path().join("runs.db")).unwrap();
-        other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let error = storage.commit(&id(), &commit(1, "x"), &[]).await.unwrap_err();
-        assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
-        let cause = error.source().unwrap().to_string();
-        assert!(cause.ends_with("runs.db locked for too long"), "{cause}");
-        // Whoever only reads is not kept waiting.
-        assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(0));
-        other.execute_batch("ROLLBACK").unwrap();
-        storage.commit(&id(), &commit(1, "x"), &[]).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_panic_in_a_transaction_leaves_nothing_and_stops_nobody() {
-        let folder = TempDir::new().unwrap();
-        let storage = storage_with_a_run(&folder).await;
-        let died: Result<(), _> = storage
-            .write("try".to_owned(), |database| {
-                database.execute_batch("DELETE FROM positions").unwrap();
-                panic!("on purpose")
-            })
-            .await;
-        assert_eq!(died.unwrap_err().to_string(), "could not finish a transaction");
-        storage.commit(&id(), &commit(1, "x"), &[]).await.unwrap();
-        assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(1));
-    }
-
-    #[tokio::test]
-    async fn a_connection_is_set_up_to_keep_what_it_commits() {
-        let folder = TempDir::new().unwrap();
-        drop(storage_with_a_run(&folder).await);
-        let path = folder.path().join("runs.db");
-        for storage in [SqliteStorage::open(&path), SqliteStorage::open_existing(&path)] {
-            let pragma = |name: &str| -> String {
-                let storage = storage.as_ref().unwrap();
-                let text = format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}");
-                with_connection(storage, |it| it.query_row(&text, [], |row| row.get(0)).unwrap())
-            };
-            assert_eq!(pragma("journal_mode"), "wal");
-            assert_eq!(pragma("synchronous"), "2", "FULL");
-            assert_eq!(pragma("foreign_keys"), "1");
-            assert_eq!(pragma("trusted_schema"), "0");
-            assert_eq!(pragma("cell_size_check"), "1");
-            assert_eq!(pragma("application_id"), u32::from_be_bytes(*b"grun").to_string());
-            assert_eq!(pragma("user_version"), "1");
-            let timeout = |it: &Connection| {
-                it.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, u32>(0)).unwrap()
-            };
-            assert_eq!(with_connection(storage.as_ref().unwrap(), timeout), 5000);
-        }
-    }
-}
+mod tests;

@@ -26,6 +26,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between tries of what SQLite does not wait for itself.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
+/// The bytes of a page.
+const PAGE_SIZE: u32 = 8192;
+
 /// What a SQLite file begins with: <https://sqlite.org/fileformat.html#the_database_header>.
 const HEADER_LENGTH: usize = 100;
 
@@ -112,6 +115,9 @@ fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
     if marks(connection)? != BLANK {
         return Ok(());
     }
+    // Several entries of a usual size fit into a page, so that little of it stays empty. This has
+    // an effect only before there is anything.
+    connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let tables: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;

@@ -1,0 +1,113 @@
+//! What is saved at a time.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Commit, TaskRecord};
+use crate::{
+    event::{Stamped, Status},
+    id::RunId,
+};
+
+/// An entry of the journal of a run: what becomes true at once, or not at all.
+///
+/// Its parts follow each other in this order. A step that one task completes is one entry.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// What became of tasks of the step that is not committed yet.
+    pub records: Vec<TaskRecord>,
+    /// The step that these and the records before complete.
+    pub commit: Option<Commit>,
+    /// How the run stands from now on, if that changes.
+    pub standing: Option<Standing>,
+    /// What is told of it.
+    pub events: Vec<Stamped>,
+}
+
+/// How a run stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The word for it.
+    pub status: Status,
+    /// Why, if it is not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// An entry in its place in the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logged {
+    /// Its number, from one, without gaps.
+    pub number: u64,
+    /// What proves it, and all entries before it.
+    pub link: Link,
+    /// What was saved.
+    pub entry: Entry,
+}
+
+/// The hash of an entry and of the link before it: equal links are proof of equal histories.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Link(pub [u8; 32]);
+
+impl Entry {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+            && self.commit.is_none()
+            && self.standing.is_none()
+            && self.events.is_empty()
+    }
+
+    /// What saving it is called, such as "save step 3 of run `R1`".
+    pub fn action(&self, run: &RunId) -> String {
+        match (&self.commit, self.records.as_slice(), &self.standing) {
+            (Some(commit), ..) => format!("save step {} of run `{run}`", commit.position.step),
+            (None, [record], _) => {
+                format!("save the outcome of task {} of run `{run}`", record.task)
+            }
+            (None, [first, .., last], _) => {
+                format!("save the outcomes of tasks {} to {} of run `{run}`", first.task, last.task)
+            }
+            (None, [], Some(standing)) => {
+                format!("save that run `{run}` is {}", standing.status.as_str())
+            }
+            (None, [], None) => format!("save the events of run `{run}`"),
+        }
+    }
+}
+
+impl From<TaskRecord> for Entry {
+    fn from(record: TaskRecord) -> Self {
+        Self { records: vec![record], ..Self::default() }
+    }
+}
+
+impl From<Commit> for Entry {
+    fn from(commit: Commit) -> Self {
+        Self { commit: Some(commit), ..Self::default() }
+    }
+}
+
+impl From<Standing> for Entry {
+    fn from(standing: Standing) -> Self {
+        Self { standing: Some(standing), ..Self::default() }
+    }
+}
+
+impl Link {
+    /// What comes before the first entry of every run.
+    pub const START: Self = Self([0; 32]);
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|it| write!(f, "{it:02x}"))
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link({self})")
+    }
+}

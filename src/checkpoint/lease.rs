@@ -1,0 +1,208 @@
+//! Who may write a run: one process at a time, by a lease with a fencing token.
+//!
+//! A lease ends by itself when its owner is silent for too long. Each one has a number above those
+//! before; whoever writes shows the number, so that an owner who was given up for dead and comes
+//! back writes nothing.
+
+use std::{
+    collections::BTreeSet,
+    fmt, fs, process,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::id::RunId;
+
+/// Who goes on with a run: a process, and one of the runs it has in hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The process.
+    pub pid: u32,
+    /// The name of its machine.
+    pub host: String,
+    /// Where its number means this process and no other: a boot of a machine, and the names of its
+    /// processes. Not known on every system.
+    place: Option<String>,
+    /// When the process began, in the units of its system; numbers of processes are used again.
+    began: Option<u64>,
+    /// Which of the runs in its hands.
+    token: u64,
+}
+
+/// Who holds a run, and until when if nothing more is heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The owner.
+    pub owner: Owner,
+    /// The number of the lease.
+    pub fence: u64,
+    /// When the lease ends, by the clock of the storage.
+    pub until: Timestamp,
+}
+
+/// The wish to hold a run.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Who wants it.
+    pub owner: Owner,
+    /// For how long, if nothing more is heard.
+    pub ttl: Duration,
+    /// The lease that is over although its time is not: its owner is known to be gone.
+    pub over: Option<u64>,
+}
+
+/// The right to write a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The run.
+    pub run: RunId,
+    /// The number of the lease.
+    pub fence: u64,
+}
+
+/// Shows the other runs of this process that an owner is there. Dropped, it is gone.
+#[derive(Debug)]
+pub struct Presence {
+    owner: Owner,
+}
+
+/// The tokens of those who are present in this process.
+static PRESENT: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+static SELF: LazyLock<Owner> = LazyLock::new(|| Owner {
+    pid: process::id(),
+    host: nix::unistd::gethostname()
+        .ok()
+        .and_then(|it| it.into_string().ok())
+        .unwrap_or_else(|| "localhost".to_owned()),
+    place: place(),
+    began: began(process::id()),
+    token: 0,
+});
+
+impl Owner {
+    /// Whether it is certain that nobody is there any more.
+    ///
+    /// That can be told only of owners on this machine; of others only the end of their lease
+    /// tells.
+    pub fn is_gone(&self) -> bool {
+        let here = &*SELF;
+        if self.place.is_none() || self.place != here.place || self.host != here.host {
+            return false;
+        }
+        if (self.pid, self.began) == (here.pid, here.began) {
+            return !present().contains(&self.token);
+        }
+        began(self.pid) != self.began
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.pid, self.host)
+    }
+}
+
+impl Presence {
+    /// A new owner in this process.
+    #[expect(clippy::new_without_default, reason = "it has an effect")]
+    pub fn new() -> Self {
+        let mut present = present();
+        loop {
+            let token = rand::random();
+            if present.insert(token) {
+                return Self { owner: Owner { token, ..SELF.clone() } };
+            }
+        }
+    }
+
+    /// The owner.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        present().remove(&self.owner.token);
+    }
+}
+
+fn present() -> MutexGuard<'static, BTreeSet<u64>> {
+    PRESENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The boot of this machine, and the space of process numbers this process sees.
+fn place() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let numbers = fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", boot.trim(), numbers.display()))
+}
+
+/// When a process began, in ticks since the boot; none if there is no such process, or if it has
+/// ended and only waits for its parent to take note.
+fn began(pid: u32) -> Option<u64> {
+    // The second field is a name and may hold anything: <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_there_until_its_presence_ends() {
+        let (one, other) = (Presence::new(), Presence::new());
+        let owner = one.owner().clone();
+        assert_ne!(owner, *other.owner());
+        assert!(!owner.is_gone());
+        drop(one);
+        assert!(owner.is_gone() && !other.owner().is_gone());
+    }
+
+    #[test]
+    fn an_owner_in_a_process_that_ended_is_gone() {
+        let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let owner = Owner { pid, began: began(pid), ..SELF.clone() };
+        assert!(!owner.is_gone());
+        child.kill().unwrap();
+        // Dead, though nobody has taken note of it.
+        while began(pid).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(owner.is_gone());
+        child.wait().unwrap();
+        assert!(owner.is_gone());
+    }
+
+    #[test]
+    fn a_process_with_a_number_that_was_used_before_is_another_one() {
+        let owner = Presence::new().owner().clone();
+        let earlier = Owner { began: owner.began.map(|it| it - 1), ..owner };
+        assert!(earlier.is_gone());
+    }
+
+    #[test]
+    fn nothing_is_certain_of_owners_elsewhere() {
+        let gone = Presence::new().owner().clone();
+        assert!(gone.is_gone());
+        for elsewhere in [
+            Owner { place: Some("another boot".into()), ..gone.clone() },
+            Owner { place: None, ..gone.clone() },
+            Owner { host: "elsewhere".into(), ..gone },
+        ] {
+            assert!(!elsewhere.is_gone(), "{elsewhere:?}");
+        }
+    }
+}

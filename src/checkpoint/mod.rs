@@ -1,0 +1,116 @@
+//! What is saved of a run, and the trait of the places it is saved in.
+//!
+//! A run is a journal: [`Entry`] after [`Entry`], each saved as a whole. What comes next is in the
+//! [`Position`] of the last committed step; the records since then are what is not done again.
+
+mod entry;
+mod error;
+mod lease;
+mod position;
+mod record;
+mod run;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+pub use self::{
+    entry::{Entry, Link, Logged, Standing},
+    error::CheckpointError,
+    lease::{Claim, Hold, Holder, Owner, Presence},
+    position::{Activation, Checkpoint, Commit, NodeTook, Position},
+    record::{Outcome, TaskRecord},
+    run::{RunInfo, RunSummary, SavedRun},
+};
+use crate::{
+    event::Stamped,
+    id::{ChannelName, RunId, Step},
+};
+
+/// The version of the form in which runs are saved.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// A place that keeps runs.
+///
+/// When a method returns `Ok`, what it wrote survives the loss of this process. Each method is
+/// one transaction.
+#[async_trait]
+pub trait Checkpointer: fmt::Debug + Send + Sync {
+    /// Accepts a run and gives it to whoever claims it. The first entry holds the commit of step
+    /// zero. Fails if the id or the name is taken.
+    async fn create(
+        &self,
+        info: &RunInfo,
+        claim: &Claim,
+        first: &Entry,
+    ) -> Result<Hold, CheckpointError>;
+
+    /// Gives a run to whoever claims it, unless another owner has it:
+    /// [`CheckpointError::Owned`]. Of several who claim it at once, one gets it.
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError>;
+
+    /// Makes a lease last from now on. Fails with [`CheckpointError::Overtaken`] if it is over
+    /// and somebody else has the run, or it was given back.
+    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError>;
+
+    /// Gives a run back. Does nothing if it is not held any more.
+    async fn release(&self, hold: &Hold) -> Result<(), CheckpointError>;
+
+    /// Adds an entry. One that brings the run to rest gives the run back, too.
+    ///
+    /// Refuses with [`CheckpointError::Overtaken`] what does not follow from the entries before,
+    /// and every entry of those who do not hold the run any more.
+    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError>;
+
+    /// Loads a run.
+    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError>;
+
+    /// The run with that id or name.
+    async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError>;
+
+    /// All runs, the newest first.
+    async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError>;
+
+    /// Entries of a run after a number, oldest first, at most so many.
+    async fn journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError>;
+
+    /// Forgets a run. Nobody may hold it.
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError>;
+
+    /// The position and the values of the channels after a step; zero is what the run began with.
+    async fn checkpoint_at(
+        &self,
+        run: &RunId,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError>;
+
+    /// The events of a run after a number, oldest first.
+    async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
+        let mut found = Vec::new();
+        for logged in self.journal(run, 0, usize::MAX).await? {
+            found.extend(logged.entry.events.into_iter().filter(|it| it.seq > after));
+        }
+        Ok(found)
+    }
+
+    /// Every record of a run in the order of its steps and, in a step, as they were made.
+    async fn records(&self, run: &RunId) -> Result<Vec<TaskRecord>, CheckpointError> {
+        let journal = self.journal(run, 0, usize::MAX).await?;
+        Ok(journal.into_iter().flat_map(|it| it.entry.records).collect())
+    }
+
+    /// The values of the channels after a step; zero is what the run began with.
+    async fn values_at(
+        &self,
+        run: &RunId,
+        step: Step,
+    ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
+        Ok(self.checkpoint_at(run, step).await?.1)
+    }
+}

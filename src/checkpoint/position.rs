@@ -1,0 +1,80 @@
+//! Where a run stands between two steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::Spent,
+    graph::{Input, Via},
+    id::{NodeName, Step},
+    state::{Change, State},
+};
+
+/// Where a run stands between two steps, apart from its state.
+///
+/// It says what comes next; nothing is inferred.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Position {
+    /// The committed steps.
+    pub step: Step,
+    /// What runs in the next step, in the order its updates are applied; empty at the end.
+    pub frontier: Vec<Activation>,
+    /// For each waiting node, which of its predecessors have arrived.
+    pub joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    /// The nodes that the run has come to and that let others go first, and by which way.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deferred: BTreeMap<NodeName, Via>,
+    /// How often each node has run since its count was last reset.
+    pub visits: BTreeMap<NodeName, u32>,
+    /// What models took so far.
+    pub spent: Spent,
+    /// The time at work so far.
+    pub worked_ms: u64,
+    /// What each node that has limits of its own took so far.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub took: BTreeMap<NodeName, NodeTook>,
+    /// The limit that was reached and routed, if one was; it is routed once.
+    pub limit: Option<String>,
+    /// Why the run is to fail, if a route led to failure.
+    pub failure: Option<String>,
+}
+
+/// What all tasks of a node took together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeTook {
+    /// What its models took.
+    pub spent: Spent,
+    /// The time they were at work.
+    pub worked_ms: u64,
+}
+
+/// A node about to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Activation {
+    /// The node.
+    pub node: NodeName,
+    /// What it works on.
+    #[serde(default)]
+    pub input: Input,
+    /// By which way the run came to it.
+    pub via: Via,
+}
+
+/// A position with its state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Where the run stands.
+    pub position: Position,
+    /// Its state.
+    pub state: State,
+}
+
+/// What a step made of the one before: the new position, and only what changed of the state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    /// Where the run stands now.
+    pub position: Position,
+    /// What the step changed.
+    pub changes: Vec<Change>,
+}

@@ -1,0 +1,84 @@
+//! What became of tasks.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    event::Spent,
+    graph::{Failure, Hop, Question},
+    id::{NodeName, TaskId},
+    state::Update,
+};
+
+/// What became of a task, saved before its step is committed.
+///
+/// With these a resumed run does not repeat the tasks that had finished.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// The task.
+    pub task: TaskId,
+    /// Its node.
+    pub node: NodeName,
+    /// The attempt it is about.
+    pub attempt: u32,
+    /// The time it took, all attempts in this process.
+    pub ms: u64,
+    /// What its models took, all attempts in this process.
+    pub spent: Spent,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It finished. This is final.
+    Finished {
+        /// What it writes.
+        update: Update,
+        /// Where it leads.
+        hops: Vec<Hop>,
+    },
+    /// It failed, and a route caught the failure. This is final.
+    Caught {
+        /// Why it failed.
+        failure: Failure,
+        /// Where the route leads.
+        hops: Vec<Hop>,
+    },
+    /// It was not to run, by its condition. This is final.
+    Skipped {
+        /// The condition that did not hold.
+        condition: String,
+        /// Where it leads.
+        hops: Vec<Hop>,
+    },
+    /// It failed and nothing caught it; a resumed run tries it again.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+    /// It waits for an answer.
+    Asked {
+        /// The question.
+        question: Question,
+    },
+    /// It was given an answer and goes on.
+    Answered {
+        /// The key of the question.
+        key: String,
+        /// The answer.
+        answer: Value,
+    },
+}
+
+impl Outcome {
+    /// Whether the task never runs again.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Finished { .. } | Self::Caught { .. } | Self::Skipped { .. } => true,
+            Self::Failed { .. } | Self::Asked { .. } | Self::Answered { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Keeping a run in the hands of this process, whatever its nodes do.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+use tokio::runtime;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    checkpoint::{CheckpointError, Checkpointer, Claim, Entry, Hold, Presence, RunInfo},
+    id::RunId,
+};
+
+/// How often a lease is renewed while it lasts.
+const BEATS_PER_LEASE: u32 = 3;
+
+/// The lease of a run. A thread of its own renews it, so that a node that blocks the runtime does
+/// not look like a dead process.
+///
+/// Dropped before the run came to rest, it gives the run back, as soon as that thread comes to it.
+#[derive(Debug)]
+pub(super) struct Lease {
+    hold: Hold,
+    shared: Arc<Shared>,
+    beat: Option<Thread>,
+    /// Shows other runs of this process that this one is still there.
+    _presence: Presence,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    wish: AtomicU8,
+    lost: CancellationToken,
+}
+
+const KEEP: u8 = 0;
+/// The run came to rest, and the storage took it back then.
+const FORGET: u8 = 1;
+const GIVE_BACK: u8 = 2;
+
+impl Lease {
+    /// Accepts a new run.
+    pub(super) async fn create(
+        storage: &Arc<dyn Checkpointer>,
+        info: &RunInfo,
+        first: &Entry,
+        ttl: Duration,
+    ) -> Result<Self, CheckpointError> {
+        let presence = Presence::new();
+        let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
+        let hold = storage.create(info, &claim, first).await?;
+        Ok(Self::keep(storage, hold, ttl, presence))
+    }
+
+    /// Takes a run that nobody has, or whose owner is known to be gone.
+    pub(super) async fn acquire(
+        storage: &Arc<dyn Checkpointer>,
+        run: &RunId,
+        ttl: Duration,
+    ) -> Result<Self, CheckpointError> {
+        let presence = Presence::new();
+        let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
+        let hold = match storage.acquire(run, &claim).await {
+            Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_gone() => {
+                // Of several who see that, one replaces this very lease.
+                let claim = Claim { over: Some(holder.fence), ..claim };
+                storage.acquire(run, &claim).await?
+            }
+            result => result?,
+        };
+        Ok(Self::keep(storage, hold, ttl, presence))
+    }
+
+    fn keep(
+        storage: &Arc<dyn Checkpointer>,
+        hold: Hold,
+        ttl: Duration,
+        presence: Presence,
+    ) -> Self {
+        let shared = Arc::new(Shared::default());
+        let beat = Beat {
+            storage: Arc::clone(storage),
+            hold: hold.clone(),
+            ttl,
+            shared: Arc::clone(&shared),
+        };
+        // Without a thread the lease lasts as long as it does; the fence protects the run.
+        let beat = thread::Builder::new().name("lease".to_owned()).spawn(move || beat.go_on());
+        let beat = beat.map(|it| it.thread().clone()).ok();
+        Self { hold, shared, beat, _presence: presence }
+    }
+
+    /// The right to write.
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// Waits until the run is in the hands of somebody else.
+    ///
+    /// # Cancel safety
+    ///
+    /// Loses nothing.
+    pub(super) async fn lost(&self) {
+        self.shared.lost.cancelled().await;
+    }
+
+    /// Leaves it to the storage, which took the run back when it came to rest.
+    pub(super) fn forget(self) {
+        self.shared.wish.store(FORGET, Ordering::Release);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let wish = &self.shared.wish;
+        let _ = wish.compare_exchange(KEEP, GIVE_BACK, Ordering::AcqRel, Ordering::Acquire);
+        if let Some(beat) = &self.beat {
+            beat.unpark();
+        }
+    }
+}
+
+struct Beat {
+    storage: Arc<dyn Checkpointer>,
+    hold: Hold,
+    ttl: Duration,
+    shared: Arc<Shared>,
+}
+
+impl Beat {
+    fn go_on(self) {
+        let pause = self.ttl / BEATS_PER_LEASE;
+        let mut renewed = Instant::now();
+        let mut next = renewed + pause;
+        loop {
+            thread::park_timeout(next.saturating_duration_since(Instant::now()));
+            match self.shared.wish.load(Ordering::Acquire) {
+                KEEP => (),
+                GIVE_BACK => {
+                    // What fails here mends itself when the lease ends.
+                    drop(wait_for(self.storage.release(&self.hold)));
+                    return;
+                }
+                _ => return,
+            }
+            if Instant::now() < next {
+                continue;
+            }
+            match wait_for(self.storage.renew(&self.hold, self.ttl)) {
+                Some(Ok(())) => renewed = Instant::now(),
+                Some(Err(CheckpointError::Overtaken { .. } | CheckpointError::UnknownRun(_))) => {
+                    self.shared.lost.cancel();
+                    return;
+                }
+                // The storage may be there again in time.
+                Some(Err(_)) | None if renewed.elapsed() < self.ttl => (),
+                Some(Err(_)) | None => {
+                    self.shared.lost.cancel();
+                    return;
+                }
+            }
+            next = Instant::now() + pause;
+        }
+    }
+}
+
+/// Waits on a runtime of this thread, which nothing else can keep busy.
+fn wait_for<T>(work: impl Future<Output = T>) -> Option<T> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    Some(runtime.block_on(work))
+}

@@ -1,0 +1,85 @@
+//! The events of a run: numbered as they happen, told in that order, saved with what they are about.
+
+use crate::{
+    checkpoint::{Outcome, TaskRecord},
+    event::{EVENT_VERSION, Event, EventSink, Stamped},
+    id::RunId,
+};
+
+/// Numbers the events of a run, and keeps those that are not saved yet.
+#[derive(Debug)]
+pub(super) struct Log {
+    run: RunId,
+    seq: u64,
+    unsaved: Vec<Stamped>,
+    /// How many of the unsaved ones, from the first, are told already.
+    told: usize,
+    sink: EventSink,
+}
+
+impl Log {
+    pub(super) fn new(run: RunId, sink: EventSink, last_seq: u64) -> Self {
+        Self { run, seq: last_seq, unsaved: Vec::new(), told: 0, sink }
+    }
+
+    /// Adds an event that becomes true when it is saved.
+    pub(super) fn add(&mut self, event: Event) {
+        self.seq += 1;
+        let ts = jiff::Timestamp::now().to_string();
+        let (v, seq, run) = (EVENT_VERSION, self.seq, self.run.clone());
+        self.unsaved.push(Stamped { v, seq, ts, run, event });
+    }
+
+    /// Tells what need not be durable first: that something began or was said. It waits only for
+    /// those before it that do.
+    pub(super) async fn tell(&mut self, event: Event) {
+        self.add(event);
+        if self.told + 1 == self.unsaved.len() {
+            self.sink.send(&self.unsaved[self.told]).await;
+            self.told += 1;
+        }
+    }
+
+    /// The events to be saved next.
+    pub(super) fn unsaved(&self) -> Vec<Stamped> {
+        self.unsaved.clone()
+    }
+
+    /// Tells the events that are saved now, less those that were told before.
+    pub(super) async fn publish(&mut self) {
+        for stamped in &self.unsaved[self.told..] {
+            self.sink.send(stamped).await;
+        }
+        self.unsaved.clear();
+        self.told = 0;
+    }
+}
+
+/// What a record says to watchers.
+pub(super) fn event_of(record: &TaskRecord) -> Event {
+    let TaskRecord { task, node, attempt, ms, spent, outcome } = record;
+    let (task, node, attempt, ms, spent) = (*task, node.clone(), *attempt, *ms, *spent);
+    let to = |hops: &[crate::graph::Hop]| hops.iter().map(|it| it.target().to_string()).collect();
+    match outcome {
+        Outcome::Finished { update, hops } => {
+            let wrote = update.writes.iter().map(|(name, _)| name.to_string()).collect();
+            Event::TaskFinished { task, node, attempt, ms, wrote, to: to(hops), spent }
+        }
+        Outcome::Skipped { condition, hops } => {
+            Event::TaskSkipped { task, node, condition: condition.clone(), to: to(hops) }
+        }
+        Outcome::Caught { failure, hops } => {
+            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
+            Event::TaskFailed { task, node, attempt, ms, kind, error, to: to(hops), spent }
+        }
+        Outcome::Failed { failure } => {
+            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
+            Event::TaskFailed { task, node, attempt, ms, kind, error, to: Vec::new(), spent }
+        }
+        Outcome::Asked { question } => {
+            let (key, prompt) = (question.key.clone(), question.prompt.clone());
+            Event::QuestionAsked { task, node, key, prompt, schema: question.schema.clone() }
+        }
+        Outcome::Answered { key, .. } => Event::QuestionAnswered { task, node, key: key.clone() },
+    }
+}

@@ -1,0 +1,301 @@
+//! From rows to what they say.
+
+use std::{borrow::Cow, collections::BTreeMap, error::Error, fmt, io};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{Changes, Codec, How, Meta, Place, Row, encode::Written};
+use crate::{
+    checkpoint::{CheckpointError, Commit, Entry, Link, Logged, Outcome, Position, TaskRecord},
+    event::Stamped,
+    id::{ChannelName, RunId, Step},
+    state::{Change, ChangeKind},
+    storage::rules::{apply, misfit},
+};
+
+/// Reads rows of one run that follow each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    run: &'a RunId,
+    rows: Cow<'a, [Row]>,
+}
+
+#[derive(Debug, Error)]
+enum Damage {
+    #[error("its checksum does not fit")]
+    Checksum,
+    #[error("it is missing")]
+    Missing,
+    #[error("it refers to a value that is not there")]
+    Place,
+    #[error("it is not of the form that was written")]
+    Form(#[from] serde_json::Error),
+    #[error("it is not packed as it was written")]
+    Pack(#[from] io::Error),
+}
+
+/// Values of the data of some rows, read when they are needed and taken when they are used.
+struct Values<'a> {
+    reader: &'a Reader<'a>,
+    read: BTreeMap<u64, Vec<Option<Value>>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Rows that were made in this process, or checked before.
+    pub(crate) fn trusted(run: &'a RunId, rows: impl Into<Cow<'a, [Row]>>) -> Self {
+        Self { run, rows: rows.into() }
+    }
+
+    /// Checks rows: that none is missing, and that each is what was written.
+    ///
+    /// `before` is the link before the first, and `end` the number and the link of the last, as
+    /// far as they are known.
+    pub(crate) fn check(
+        run: &'a RunId,
+        rows: Vec<Row>,
+        before: Link,
+        end: Option<(u64, Link)>,
+    ) -> Result<Self, CheckpointError> {
+        let damaged =
+            |number: u64, damage| damaged(run.as_str(), format!("entry {number}"), damage);
+        let mut before = before;
+        let mut next = rows.first().map(|it| it.number);
+        for row in &rows {
+            if let Some(number) = next.filter(|&it| it != row.number) {
+                return Err(damaged(number, Damage::Missing));
+            }
+            if row.link_after(before) != row.link {
+                return Err(damaged(row.number, Damage::Checksum));
+            }
+            (before, next) = (row.link, Some(row.number + 1));
+        }
+        match (end, rows.last()) {
+            (Some((number, link)), Some(last)) if (last.number, last.link) == (number, link) => (),
+            (None, _) => (),
+            (Some((number, _)), last) => {
+                let is_there = last.is_some_and(|it| it.number >= number);
+                let damage = if is_there { Damage::Checksum } else { Damage::Missing };
+                return Err(damaged(number, damage));
+            }
+        }
+        Ok(Self { run, rows: rows.into() })
+    }
+
+    /// The records since the last commit, oldest first.
+    pub(crate) fn open_records(
+        &self,
+        codec: &mut Codec,
+    ) -> Result<Vec<TaskRecord>, CheckpointError> {
+        let mut records = Vec::new();
+        for row in self.open_rows() {
+            records.extend(self.records(codec, row)?.1);
+        }
+        Ok(records)
+    }
+
+    /// The position and the values after a step.
+    pub(crate) fn checkpoint_at(
+        &self,
+        codec: &mut Codec,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        let is_it = |it: &Row| it.changes.is_some() && it.step == step;
+        let Some(end) = self.rows.iter().position(is_it) else {
+            return Err(CheckpointError::UnknownStep { run: self.run.clone(), step });
+        };
+        let position = self.meta(codec, &self.rows[end])?.position;
+        let position = position.ok_or_else(|| self.damaged(&self.rows[end], Damage::Missing))?;
+        Ok((position, self.values(codec, &self.rows[..=end])?))
+    }
+
+    /// What the rows after a number say.
+    pub(crate) fn logged(
+        &self,
+        codec: &mut Codec,
+        after: u64,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let mut logged = Vec::new();
+        for row in self.rows.iter().filter(|it| it.number > after) {
+            let (meta, records) = self.records(codec, row)?;
+            let mut values = Values { reader: self, read: BTreeMap::new() };
+            let commit = match (meta.position, self.changes(codec, row)?) {
+                (Some(position), Some(changes)) => {
+                    let made = changes.into_iter().map(|(channel, how)| {
+                        let kind = values.kind(codec, row, &how)?;
+                        Ok(Change { channel, kind })
+                    });
+                    Some(Commit { position, changes: made.collect::<Result<_, _>>()? })
+                }
+                (None, None) => None,
+                _ => return Err(self.damaged(row, Damage::Missing)),
+            };
+            let first = row.seq + 1 - meta.events.len() as u64;
+            let events = (first..).zip(meta.events).map(|(seq, it)| Stamped {
+                v: it.v,
+                seq,
+                ts: it.ts,
+                run: self.run.clone(),
+                event: it.event,
+            });
+            let entry =
+                Entry { records, commit, standing: meta.standing, events: events.collect() };
+            logged.push(Logged { number: row.number, link: row.link, entry });
+        }
+        Ok(logged)
+    }
+
+    /// What tasks wrote since the last commit.
+    pub(super) fn written(&self, codec: &mut Codec) -> Result<Vec<Written<'_>>, CheckpointError> {
+        let mut found = Vec::new();
+        for row in self.open_rows() {
+            let mut index = 0;
+            for record in self.records(codec, row)?.1 {
+                let Outcome::Finished { update, .. } = record.outcome else { continue };
+                for (channel, value) in update.writes {
+                    let (task, value) = (record.task, Cow::Owned(value));
+                    found.push(Written { task, channel, value, place: (row.number, index) });
+                    index += 1;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn open_rows(&self) -> &[Row] {
+        let committed = self.rows.iter().rposition(|it| it.changes.is_some());
+        &self.rows[committed.map_or(0, |it| it + 1)..]
+    }
+
+    /// The values after the last of these rows. Of a channel only what it still holds is read.
+    fn values(
+        &self,
+        codec: &mut Codec,
+        rows: &[Row],
+    ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
+        let mut made: BTreeMap<ChannelName, Vec<(&Row, How)>> = BTreeMap::new();
+        for row in rows {
+            for (channel, how) in self.changes(codec, row)?.unwrap_or_default() {
+                let since = made.entry(channel).or_default();
+                if !matches!(how, How::Appended(_)) {
+                    since.clear();
+                }
+                since.push((row, how));
+            }
+        }
+        let mut values = BTreeMap::new();
+        let mut stored = Values { reader: self, read: BTreeMap::new() };
+        for (channel, since) in made {
+            for (row, how) in since {
+                let change =
+                    Change { channel: channel.clone(), kind: stored.kind(codec, row, &how)? };
+                apply(&mut values, change)
+                    .map_err(|error| misfit(self.run, &channel, row.step, error))?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// The records of a row, with their values.
+    fn records(
+        &self,
+        codec: &mut Codec,
+        row: &Row,
+    ) -> Result<(Meta, Vec<TaskRecord>), CheckpointError> {
+        let mut meta = self.meta(codec, row)?;
+        let mut records = std::mem::take(&mut meta.records);
+        let mut values: Option<std::vec::IntoIter<Value>> = None;
+        for record in &mut records {
+            let Outcome::Finished { update, .. } = &mut record.outcome else { continue };
+            for (_, value) in &mut update.writes {
+                let values = match &mut values {
+                    Some(values) => values,
+                    None => values.insert(self.data(codec, row)?.into_iter()),
+                };
+                *value = values.next().ok_or_else(|| self.damaged(row, Damage::Place))?;
+            }
+        }
+        Ok((meta, records))
+    }
+
+    fn meta(&self, codec: &mut Codec, row: &Row) -> Result<Meta, CheckpointError> {
+        self.read(codec, row, &row.meta)
+    }
+
+    fn data(&self, codec: &mut Codec, row: &Row) -> Result<Vec<Value>, CheckpointError> {
+        self.read(codec, row, &row.data)
+    }
+
+    fn changes(&self, codec: &mut Codec, row: &Row) -> Result<Option<Changes>, CheckpointError> {
+        row.changes.as_ref().map(|it| self.read(codec, row, it)).transpose()
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        codec: &mut Codec,
+        row: &Row,
+        packed: &[u8],
+    ) -> Result<T, CheckpointError> {
+        let bytes = codec.unpack(packed).map_err(|it| self.damaged(row, it.into()))?;
+        serde_json::from_slice(&bytes).map_err(|it| self.damaged(row, it.into()))
+    }
+
+    fn damaged(&self, row: &Row, damage: Damage) -> CheckpointError {
+        damaged(self.run.as_str(), format!("entry {}", row.number), damage)
+    }
+}
+
+impl Values<'_> {
+    fn kind(
+        &mut self,
+        codec: &mut Codec,
+        row: &Row,
+        how: &How,
+    ) -> Result<ChangeKind, CheckpointError> {
+        Ok(match how {
+            How::Cleared => ChangeKind::Cleared,
+            How::Set(place) => ChangeKind::Set(self.get(codec, row, *place)?),
+            How::Appended(parts) => {
+                let mut items = Vec::new();
+                for &(number, index, is_list) in parts {
+                    match self.get(codec, row, (number, index))? {
+                        Value::Array(list) if is_list => items.extend(list),
+                        item => items.push(item),
+                    }
+                }
+                ChangeKind::Appended(items)
+            }
+        })
+    }
+
+    fn get(
+        &mut self,
+        codec: &mut Codec,
+        from: &Row,
+        (number, index): Place,
+    ) -> Result<Value, CheckpointError> {
+        let rows = &self.reader.rows;
+        let number = if number == 0 { from.number } else { number };
+        let missing = || self.reader.damaged(from, Damage::Place);
+        let at = rows.first().and_then(|it| number.checked_sub(it.number));
+        let at = at.and_then(|it| usize::try_from(it).ok());
+        let row = at.and_then(|it| rows.get(it)).ok_or_else(missing)?;
+        if !self.read.contains_key(&number) {
+            let values = self.reader.data(codec, row)?;
+            self.read.insert(number, values.into_iter().map(Some).collect());
+        }
+        // Nothing refers to a value twice.
+        let value = self.read.get_mut(&number).and_then(|it| it.get_mut(index));
+        value.and_then(Option::take).ok_or_else(missing)
+    }
+}
+
+/// The error for a part of a run that is not what was written.
+pub(crate) fn damaged(
+    run: &str,
+    what: impl fmt::Display,
+    source: impl Into<Box<dyn Error + Send + Sync>>,
+) -> CheckpointError {
+    CheckpointError::Damaged { run: run.to_owned(), what: what.to_string(), source: source.into() }
+}

@@ -1,0 +1,160 @@
+//! From an entry to its row.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Changes, Codec, How, Meta, Part, Place, Reader, Row, Told};
+use crate::{
+    checkpoint::{CheckpointError, Commit, Entry, Link, Outcome, RunInfo, TaskRecord},
+    id::{ChannelName, RunId, TaskId},
+    state::{Change, ChangeKind, Update},
+    storage::rules::Head,
+};
+
+/// What comes before the first entry of a run: the run itself.
+pub(crate) fn beginning(run: &RunId, info: &[u8]) -> Link {
+    let mut hasher = blake3::Hasher::new();
+    for part in [run.as_str().as_bytes(), info] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    Link(hasher.finalize().into())
+}
+
+/// What is known of a run from its beginning, as it is stored.
+pub(crate) fn info(info: &RunInfo) -> Result<Vec<u8>, CheckpointError> {
+    serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))
+}
+
+/// Makes the row of an entry: `head` is how the run stands with it, `open` what was saved since the
+/// last commit.
+pub(crate) fn encode(
+    codec: &mut Codec,
+    run: &RunId,
+    entry: &Entry,
+    (head, before): (&Head, Link),
+    open: &Reader<'_>,
+) -> Result<Row, CheckpointError> {
+    let mut data = Vec::new();
+    let mut written = open.written(codec)?;
+    let records = entry.records.iter().map(|it| without_values(it, &mut data, &mut written));
+    let mut meta =
+        Meta { records: records.collect(), standing: entry.standing.clone(), ..Meta::default() };
+    let mut changes = None;
+    if let Some(Commit { position, changes: made }) = &entry.commit {
+        meta.position = Some(position.clone());
+        written.sort_by_key(|it| it.task);
+        let mut told = Changes::new();
+        for change in made {
+            told.push((change.channel.clone(), how(change, &written, &mut data)));
+        }
+        changes = Some(told);
+    }
+    let events = entry.events.iter();
+    meta.events =
+        events.map(|it| Told { v: it.v, ts: it.ts.clone(), event: it.event.clone() }).collect();
+
+    let failed = |error| unwritable(run, error);
+    let changes = changes.map(|it| serde_json::to_vec(&it)).transpose().map_err(failed)?;
+    let meta = serde_json::to_vec(&meta).map_err(failed)?;
+    let data = serde_json::to_vec(&data).map_err(failed)?;
+    let mut pack = |bytes: &[u8]| codec.pack(bytes).map_err(|error| unpackable(run, error));
+    let mut row = Row {
+        number: head.number,
+        step: head.step,
+        seq: head.seq,
+        changes: changes.map(|it| pack(&it)).transpose()?,
+        meta: pack(&meta)?,
+        data: pack(&data)?,
+        link: before,
+    };
+    row.link = row.link_after(before);
+    Ok(row)
+}
+
+/// A value that a task wrote, and its place.
+#[derive(Debug)]
+pub(super) struct Written<'a> {
+    pub(super) task: TaskId,
+    pub(super) channel: ChannelName,
+    pub(super) value: Cow<'a, Value>,
+    pub(super) place: Place,
+}
+
+/// One of the values of the data.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Datum<'a> {
+    One(&'a Value),
+    List(&'a [Value]),
+}
+
+/// A record with its values moved to the data.
+fn without_values<'a>(
+    record: &'a TaskRecord,
+    data: &mut Vec<Datum<'a>>,
+    written: &mut Vec<Written<'a>>,
+) -> TaskRecord {
+    let Outcome::Finished { update, hops } = &record.outcome else { return record.clone() };
+    for (channel, value) in &update.writes {
+        let (channel, place) = (channel.clone(), (0, data.len()));
+        written.push(Written { task: record.task, channel, value: Cow::Borrowed(value), place });
+        data.push(Datum::One(value));
+    }
+    let names = update.writes.iter().map(|(channel, _)| (channel.clone(), Value::Null));
+    let update = Update { clears: update.clears.clone(), writes: names.collect() };
+    TaskRecord {
+        task: record.task,
+        node: record.node.clone(),
+        attempt: record.attempt,
+        ms: record.ms,
+        spent: record.spent,
+        outcome: Outcome::Finished { update, hops: hops.clone() },
+    }
+}
+
+/// A change by the places of what was written, or with a value of its own if it is none of these.
+fn how<'a>(change: &'a Change, written: &[Written<'_>], data: &mut Vec<Datum<'a>>) -> How {
+    let mut of_channel = written.iter().filter(|it| it.channel == change.channel);
+    let mut add = |datum| {
+        data.push(datum);
+        (0, data.len() - 1)
+    };
+    match &change.kind {
+        ChangeKind::Cleared => How::Cleared,
+        ChangeKind::Set(value) => {
+            let same = of_channel.rfind(|it| *it.value == *value);
+            How::Set(same.map_or_else(|| add(Datum::One(value)), |it| it.place))
+        }
+        ChangeKind::Appended(items) => {
+            How::Appended(parts(items, of_channel).unwrap_or_else(|| {
+                let (number, index) = add(Datum::List(items));
+                vec![(number, index, true)]
+            }))
+        }
+    }
+}
+
+/// Appended items as what tasks wrote one after the other, if they are that.
+fn parts<'a>(items: &[Value], written: impl Iterator<Item = &'a Written<'a>>) -> Option<Vec<Part>> {
+    let (mut rest, mut parts) = (items, Vec::new());
+    for Written { value, place: (number, index), .. } in written {
+        if let Some(list) = value.as_array().filter(|it| rest.starts_with(it)) {
+            rest = &rest[list.len()..];
+            parts.push((*number, *index, true));
+        } else {
+            rest = rest.strip_prefix(std::slice::from_ref(value.as_ref()))?;
+            parts.push((*number, *index, false));
+        }
+    }
+    (rest.is_empty() && !parts.is_empty()).then_some(parts)
+}
+
+fn unwritable(run: &RunId, error: serde_json::Error) -> CheckpointError {
+    CheckpointError::Storage { action: format!("write run `{run}` as JSON"), source: error.into() }
+}
+
+fn unpackable(run: &RunId, error: std::io::Error) -> CheckpointError {
+    CheckpointError::Storage { action: format!("pack run `{run}`"), source: error.into() }
+}

@@ -1,0 +1,104 @@
+//! The form in which SQL databases keep the journal of a run: one row an entry.
+//!
+//! A row has three parts. `data` holds the values that tasks wrote; `changes` says what a step made
+//! of the channels, by the places of these values, so that no value is stored twice; `meta` is the
+//! rest. Each row is proven by its link, the hash of its parts and of the link before. Here is no
+//! SQL: the databases share all of this.
+
+mod codec;
+mod decode;
+mod encode;
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use self::{
+    codec::Codec,
+    decode::{Reader, damaged},
+    encode::{beginning, encode, info},
+};
+use crate::{
+    checkpoint::{Link, Position, Standing, TaskRecord},
+    event::Event,
+    id::{ChannelName, Step},
+};
+
+/// One entry, as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    /// Its number in the journal, from one.
+    pub(super) number: u64,
+    /// The committed steps, this entry included.
+    pub(super) step: Step,
+    /// The number of the last event, those of this entry included.
+    pub(super) seq: u64,
+    /// What the step changed, if the entry commits one.
+    pub(super) changes: Option<Vec<u8>>,
+    /// Everything else but values.
+    pub(super) meta: Vec<u8>,
+    /// The values.
+    pub(super) data: Vec<u8>,
+    /// What proves it.
+    pub(super) link: Link,
+}
+
+/// What is in `changes`.
+type Changes = Vec<(ChannelName, How)>;
+
+/// What became of a channel, by the places of values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum How {
+    #[serde(rename = "=")]
+    Set(Place),
+    #[serde(rename = "+")]
+    Appended(Vec<Part>),
+    #[serde(rename = "-")]
+    Cleared,
+}
+
+/// A value: the number of its entry (zero is the one that says so) and its index in the data.
+type Place = (u64, usize);
+
+/// Items that were appended: the value at a place, and whether it is a list of them or one.
+type Part = (u64, usize, bool);
+
+/// What is in `meta`. Its names and those within are part of the format.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Meta {
+    /// With null in place of the values that were written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    records: Vec<TaskRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    position: Option<Position>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    standing: Option<Standing>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    events: Vec<Told>,
+}
+
+/// An event, less what follows from its place.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    v: u32,
+    ts: String,
+    #[serde(flatten)]
+    event: Event,
+}
+
+impl Row {
+    /// The link of these parts after another one.
+    fn link_after(&self, before: Link) -> Link {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&before.0);
+        for number in [self.number, self.step.0, self.seq, u64::from(self.changes.is_some())] {
+            hasher.update(&number.to_le_bytes());
+        }
+        let changes = self.changes.as_deref().unwrap_or_default();
+        for part in [changes, &self.meta, &self.data] {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        Link(hasher.finalize().into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

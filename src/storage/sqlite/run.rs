@@ -1,0 +1,308 @@
+//! A run in the database: finding it, how it stands, who holds it.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Params, Row, named_params, params};
+
+use super::{
+    fault::Fault,
+    payload::{bytes, of_head, of_info},
+};
+use crate::{
+    checkpoint::{
+        CheckpointError, Claim, Entry, Hold, Holder, Link, Owner, RunInfo, RunSummary, Standing,
+    },
+    id::{NameError, RunId, Step},
+    storage::{
+        journal::damaged,
+        rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous, check_fence, rests},
+    },
+};
+
+/// The row of a run in its database.
+pub(super) type RunKey = i64;
+
+/// A run that is there.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) key: RunKey,
+    pub(super) id: RunId,
+}
+
+/// How a run stands, and the end of its journal.
+#[derive(Debug)]
+pub(super) struct Stand {
+    pub(super) head: Head,
+    /// The number of the last entry that commits a step.
+    pub(super) committed: u64,
+    pub(super) link: Link,
+    /// Whose it is; their time may be over.
+    pub(super) holder: Option<Holder>,
+}
+
+const NOW: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+
+impl Run {
+    /// The run with this very id.
+    pub(super) fn find(database: &Connection, id: &RunId) -> Result<Self, Fault> {
+        let found = Self::select(database, "WHERE id = ?", [id.as_str()])?;
+        found.into_iter().next().ok_or_else(|| unknown(id.as_str()))
+    }
+
+    /// The run with this id, this name, or an id that alone begins like this.
+    pub(super) fn search(database: &Connection, text: &str) -> Result<Self, Fault> {
+        for condition in ["WHERE id = ?", "WHERE name = ?"] {
+            if let Some(run) = Self::select(database, condition, [text])?.pop() {
+                return Ok(run);
+            }
+        }
+        if text.len() < ID_PREFIX_LENGTH_MIN {
+            return Err(unknown(text));
+        }
+        // `~` sorts after every character of an id.
+        let begins = "WHERE id >= ?1 AND id < ?1 || '~' ORDER BY id";
+        let mut found = Self::select(database, begins, [text])?;
+        match (found.pop(), found.as_slice()) {
+            (None, _) => Err(unknown(text)),
+            (Some(only), []) => Ok(only),
+            (Some(last), _) => {
+                let all = found.iter().chain([&last]);
+                let ids: Vec<String> = all.map(|it| it.id.to_string()).collect();
+                Err(ambiguous(text, &ids).into())
+            }
+        }
+    }
+
+    /// Every run, the newest first.
+    pub(super) fn all(database: &Connection) -> Result<Vec<Self>, Fault> {
+        Self::select(database, "ORDER BY key DESC", [])
+    }
+
+    fn select(database: &Connection, rest: &str, params: impl Params) -> Result<Vec<Self>, Fault> {
+        collect(database, &format!("SELECT key, id FROM runs {rest}"), params, |row| {
+            let id: String = row.get("id")?;
+            let damage = |error: NameError| broken(&id, "the id", error);
+            Ok(Self { key: row.get("key")?, id: RunId::parse(&id).map_err(damage)? })
+        })
+    }
+
+    /// Adds a run that there is not.
+    pub(super) fn insert(
+        database: &Connection,
+        info: &RunInfo,
+        json: &[u8],
+    ) -> Result<Self, Fault> {
+        for (column, value) in [("id", info.id.as_str()), ("name", &info.name)] {
+            let sql = format!("SELECT 1 FROM runs WHERE {column} = ?");
+            if database.query_row(&sql, [value], |_| Ok(())).optional()?.is_some() {
+                return Err(CheckpointError::Exists(value.to_owned()).into());
+            }
+        }
+        let checksum = of_info(info.id.as_str(), &info.name, json);
+        let sql = "INSERT INTO runs (id, name, info, info_checksum) VALUES (?, ?, ?, ?)";
+        let values = params![info.id.as_str(), info.name, json, checksum];
+        let key = database.prepare_cached(sql)?.insert(values)?;
+        Ok(Self { key, id: info.id.clone() })
+    }
+
+    /// What is known of it from its beginning, as it is written.
+    pub(super) fn info(&self, database: &Connection) -> Result<Vec<u8>, Fault> {
+        let sql = "SELECT name, info, info_checksum FROM runs WHERE key = ?";
+        self.one(database, sql, "the description", |row| {
+            let info = bytes(row, "info")?;
+            let sum = of_info(self.id.as_str(), &row.get::<_, String>("name")?, info);
+            if sum == bytes(row, "info_checksum")? {
+                Ok(info.to_vec())
+            } else {
+                Err(broken(self.id.as_str(), "the description", "its checksum does not fit"))
+            }
+        })
+    }
+
+    pub(super) fn summary(&self, database: &Connection) -> Result<RunSummary, Fault> {
+        let info = serde_json::from_slice(&self.info(database)?);
+        let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
+        let stand = self.stand(database)?;
+        let Standing { status, reason } = stand.head.standing;
+        Ok(RunSummary { info, status, reason, step: stand.head.step, holder: stand.holder })
+    }
+
+    /// How it stands.
+    pub(super) fn stand(&self, database: &Connection) -> Result<Stand, Fault> {
+        let id = self.id.as_str();
+        let sql = "SELECT * FROM heads WHERE run = ?";
+        self.one(database, sql, "the status", |row| {
+            let damage = |how: &'static str| broken(id, "the status", how);
+            let standing: String = row.get("standing")?;
+            let head = Head {
+                number: row.get("number")?,
+                step: Step(row.get("step")?),
+                seq: row.get("seq")?,
+                standing: serde_json::from_str(&standing)
+                    .map_err(|error| broken(id, "the status", error))?,
+            };
+            let committed = row.get("committed")?;
+            let link = bytes(row, "link")?;
+            let sum = of_head(id, &head, committed, link, &standing);
+            if sum != bytes(row, "checksum")? {
+                return Err(damage("its checksum does not fit"));
+            }
+            let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
+            let owner = row.get::<_, Option<String>>("owner")?;
+            let owner = owner.map(|it| serde_json::from_str::<Owner>(&it)).transpose();
+            let owner = owner.map_err(|error| broken(id, "the owner", error))?;
+            let (fence, until) = (row.get("fence")?, row.get("until")?);
+            let until = Timestamp::from_millisecond(until)
+                .map_err(|error| broken(id, "the end of the lease", error))?;
+            let holder = owner.map(|owner| Holder { owner, fence, until });
+            Ok(Stand { head, committed, link, holder })
+        })
+    }
+
+    /// Writes how it stands for the first time.
+    pub(super) fn begin(
+        &self,
+        database: &Connection,
+        head: &Head,
+        link: Link,
+        claim: &Claim,
+    ) -> Result<Hold, Fault> {
+        let sql = "INSERT INTO heads (run, number, committed, step, seq, link, standing, checksum,
+                       fence, owner, until)
+                   VALUES (?, 0, 0, 0, 0, x'', '', x'', 0, NULL, 0)";
+        database.prepare_cached(sql)?.execute([self.key])?;
+        self.put(database, head, head.number, link)?;
+        self.give(database, claim)
+    }
+
+    /// Writes how it stands after an entry.
+    pub(super) fn put(
+        &self,
+        database: &Connection,
+        head: &Head,
+        committed: u64,
+        link: Link,
+    ) -> Result<(), Fault> {
+        let standing = serde_json::to_string(&head.standing).map_err(Fault::Unwritable)?;
+        let checksum = of_head(self.id.as_str(), head, committed, &link.0, &standing);
+        let sql = "UPDATE heads SET number = :number, committed = :committed, step = :step,
+                       seq = :seq, link = :link, standing = :standing, checksum = :checksum
+                   WHERE run = :run";
+        database.prepare_cached(sql)?.execute(named_params! {
+            ":run": self.key,
+            ":number": head.number,
+            ":committed": committed,
+            ":step": head.step.0,
+            ":seq": head.seq,
+            ":link": link.0,
+            ":standing": standing,
+            ":checksum": checksum,
+        })?;
+        Ok(())
+    }
+
+    /// Gives it to whoever claims it, unless somebody has it.
+    pub(super) fn acquire(&self, database: &Connection, claim: &Claim) -> Result<Hold, Fault> {
+        if let Some(holder) = self.present_holder(database)?
+            && Some(holder.fence) != claim.over
+        {
+            return Err(self.owned(holder).into());
+        }
+        self.give(database, claim)
+    }
+
+    /// Who holds it, if their time is not over.
+    pub(super) fn present_holder(&self, database: &Connection) -> Result<Option<Holder>, Fault> {
+        let holder = self.stand(database)?.holder;
+        let now: i64 = database.query_row(&format!("SELECT {NOW}"), [], |row| row.get(0))?;
+        Ok(holder.filter(|it| it.until.as_millisecond() > now))
+    }
+
+    pub(super) fn owned(&self, holder: Holder) -> CheckpointError {
+        CheckpointError::Owned { run: self.id.clone(), holder: Box::new(holder) }
+    }
+
+    fn give(&self, database: &Connection, claim: &Claim) -> Result<Hold, Fault> {
+        let owner = serde_json::to_string(&claim.owner).map_err(Fault::Unwritable)?;
+        let sql = format!(
+            "UPDATE heads SET fence = fence + 1, owner = :owner, until = {NOW} + :ttl
+             WHERE run = :run RETURNING fence"
+        );
+        let values = named_params! { ":run": self.key, ":owner": owner, ":ttl": ms(claim.ttl) };
+        let fence = database.prepare_cached(&sql)?.query_row(values, |row| row.get(0))?;
+        Ok(Hold { run: self.id.clone(), fence })
+    }
+
+    /// Makes a lease last from now on.
+    pub(super) fn renew(
+        &self,
+        database: &Connection,
+        fence: u64,
+        ttl: std::time::Duration,
+    ) -> Result<(), Fault> {
+        check_fence(self.stand(database)?.holder.as_ref(), fence)?;
+        let sql = format!("UPDATE heads SET until = {NOW} + ? WHERE run = ?");
+        database.prepare_cached(&sql)?.execute(params![ms(ttl), self.key])?;
+        Ok(())
+    }
+
+    /// Takes it back from whoever holds this lease.
+    pub(super) fn take_back(&self, database: &Connection, fence: u64) -> Result<(), Fault> {
+        let sql = "UPDATE heads SET owner = NULL WHERE run = ? AND fence = ?";
+        database.prepare_cached(sql)?.execute(params![self.key, fence])?;
+        Ok(())
+    }
+
+    /// Takes it back if an entry brings it to rest.
+    pub(super) fn take_back_after(
+        &self,
+        database: &Connection,
+        entry: &Entry,
+        fence: u64,
+    ) -> Result<(), Fault> {
+        if rests(entry) { self.take_back(database, fence) } else { Ok(()) }
+    }
+
+    /// The one row that must be there.
+    fn one<T>(
+        &self,
+        database: &Connection,
+        sql: &str,
+        what: &str,
+        read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        collect(database, sql, [self.key], read)?
+            .pop()
+            .ok_or_else(|| broken(self.id.as_str(), what, "it is missing"))
+    }
+}
+
+pub(super) fn collect<T>(
+    database: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut statement = database.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn unknown(run: &str) -> Fault {
+    CheckpointError::UnknownRun(run.to_owned()).into()
+}
+
+fn broken(
+    run: &str,
+    what: &str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Fault {
+    damaged(run, what, source).into()
+}
+
+fn ms(ttl: std::time::Duration) -> i64 {
+    i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX / 4)
+}
