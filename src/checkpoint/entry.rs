@@ -95,11 +95,6 @@ impl From<Standing> for Entry {
     }
 }
 
-impl Link {
-    /// What comes before the first entry of every run.
-    pub const START: Self = Self([0; 32]);
-}
-
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|it| write!(f, "{it:02x}"))

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::rules::{
-    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, check_fence, misfit, rests,
+    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, misfit, rests,
 };
 use crate::{
     checkpoint::{
@@ -178,14 +178,15 @@ impl Checkpointer for MemoryStorage {
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError> {
         self.with(run, |run| {
-            let mut link = Link::START;
+            let unwritable = |source: serde_json::Error| CheckpointError::Storage {
+                action: format!("write run `{}` as JSON", run.info.id),
+                source: source.into(),
+            };
+            let info = serde_json::to_vec(&run.info).map_err(unwritable)?;
+            let mut link = beginning(&run.info.id, &info);
             let mut found = Vec::new();
             for (number, entry) in (1..).zip(&run.entries) {
-                link =
-                    link_after(link, number, entry).map_err(|source| CheckpointError::Storage {
-                        action: format!("write entry {number} of run `{}` as JSON", run.info.id),
-                        source: source.into(),
-                    })?;
+                link = link_after(link, number, entry).map_err(unwritable)?;
                 if number > after && found.len() < limit {
                     found.push(Logged { number, link, entry: entry.clone() });
                 }

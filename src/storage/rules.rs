@@ -6,7 +6,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, Holder, Standing},
+    checkpoint::{CheckpointError, Commit, Entry, Holder, Link, Standing},
     event::Status,
     id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind},
@@ -123,6 +123,15 @@ impl Head {
             standing: entry.standing.as_ref().unwrap_or(&self.standing).clone(),
         })
     }
+}
+
+/// What comes before the first entry of a run: the run itself.
+pub(super) fn beginning(run: &RunId, info: &[u8]) -> Link {
+    let mut hasher = blake3::Hasher::new();
+    for part in [run.as_str().as_bytes(), info] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    Link(hasher.finalize().into())
 }
 
 /// Checks that the lease `fence` is the one that holds.

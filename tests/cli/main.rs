@@ -488,7 +488,7 @@ fn the_second_signal_leaves_a_run_that_can_go_on() {
 fn of_two_processes_that_go_on_with_one_run_the_second_is_told_who_has_it() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::new();
-    let mut first = Running::start(&place, &provider);
+    let first = Running::start(&place, &provider);
     let (mut call, _) = provider.accept().unwrap();
     let listed = place.run(["runs", "list", "--output", "json"]);
     let name = listed.json()[0]["name"].as_str().unwrap().to_owned();

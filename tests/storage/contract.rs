@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use graphrun::{
-    checkpoint::{CheckpointError, Commit, Outcome, SavedRun},
+    checkpoint::{CheckpointError, Hold, Outcome, SavedRun},
     event::Status,
     graph::{Failure, Hop, Target},
     id::{ChannelName, Step},
@@ -15,17 +15,6 @@ use serde_json::{Value, json};
 
 use crate::sample::*;
 
-macro_rules! promises {
-    ($($name:ident)*) => {
-        mod memory {
-            $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::memory()).await; })*
-        }
-        mod sqlite {
-            $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::sqlite()).await; })*
-        }
-    };
-}
-
 promises! {
     a_run_is_loaded_as_it_was_accepted
     a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was
@@ -34,9 +23,6 @@ promises! {
     only_the_records_of_the_open_step_are_loaded_and_all_are_kept
     a_question_and_its_answer_are_both_kept_in_order
     every_outcome_is_read_as_it_was_written
-    a_finished_task_cannot_finish_again
-    what_is_out_of_turn_is_refused_with_its_events
-    a_duplicate_event_undoes_the_write_it_came_with
     events_are_read_from_any_number
     a_status_is_kept_with_its_reason
     the_newest_run_is_listed_first
@@ -48,7 +34,11 @@ promises! {
 async fn a_run_is_loaded_as_it_was_accepted(home: Home) {
     let changes = vec![set("brief", "a calculator"), appended("notes", &["a"])];
     home.open()
-        .create(&info("R1", "calm-otter"), &commit(0, changes), &events("R1", [1, 2]))
+        .create(
+            &info("R1", "calm-otter"),
+            &claim(),
+            &entry(commit(0, changes), &events("R1", [1, 2])),
+        )
         .await
         .unwrap();
 
@@ -64,14 +54,14 @@ async fn a_run_is_loaded_as_it_was_accepted(home: Home) {
 async fn a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was(home: Home) {
     let storage = home.open();
     storage
-        .create(&info("R1", "calm-otter"), &commit(0, vec![set("brief", 1)]), &[])
+        .create(&info("R1", "calm-otter"), &claim(), &commit(0, vec![set("brief", 1)]).into())
         .await
         .unwrap();
     for (id, name, taken) in
         [("R1", "calm-otter", "R1"), ("R1", "new", "R1"), ("R2", "calm-otter", "calm-otter")]
     {
-        let commit = commit(0, vec![set("brief", 2)]);
-        let error = storage.create(&info(id, name), &commit, &events(id, [1])).await.unwrap_err();
+        let first = entry(commit(0, vec![set("brief", 2)]), &events(id, [1]));
+        let error = storage.create(&info(id, name), &claim(), &first).await.unwrap_err();
         assert!(matches!(&error, CheckpointError::Exists(it) if it == taken), "{error:?}");
     }
     let storage = home.open();
@@ -93,29 +83,29 @@ async fn the_values_after_every_step_can_be_read(home: Home) {
         (vec![appended("notes", &["f"])], json!({"notes": ["e", "f"]})),
     ];
     let storage = home.open();
-    for (step, (changes, _)) in (0..).zip(&steps) {
-        let commit = commit(step, changes.clone());
-        if step == 0 {
-            storage.create(&info("R1", "calm-otter"), &commit, &[]).await.unwrap();
-            // A neighbour whose changes must not be mistaken for ours.
-            let other = vec![set("notes", json!(["other"])), set("brief", "other")];
-            storage
-                .create(&info("R2", "other"), &Commit { changes: other, ..commit }, &[])
-                .await
-                .unwrap();
-        } else {
-            storage.commit(&run("R1"), &commit, &[]).await.unwrap();
-        }
+    let first = commit(0, steps[0].0.clone()).into();
+    let hold = storage.create(&info("R1", "calm-otter"), &claim(), &first).await.unwrap();
+    // A neighbour whose changes must not be mistaken for ours.
+    let other = commit(0, vec![set("notes", json!(["other"])), set("brief", "other")]).into();
+    storage.create(&info("R2", "other"), &claim(), &other).await.unwrap();
+    for (step, (changes, _)) in (0..).zip(&steps).skip(1) {
+        storage.append(&hold, &commit(step, changes.clone()).into()).await.unwrap();
     }
     let storage = home.open();
     for (step, (_, expected)) in (0..).zip(&steps) {
+        let (found, values) = storage.checkpoint_at(&run("R1"), Step(step)).await.unwrap();
+        assert_eq!((json!(values), found), (expected.clone(), position(step)), "after step {step}");
         let values = storage.values_at(&run("R1"), Step(step)).await.unwrap();
         assert_eq!(json!(values), *expected, "after step {step}");
     }
     let saved = storage.load(&run("R1")).await.unwrap();
     assert_eq!((json!(saved.values), saved.position), (steps[7].1.clone(), position(7)));
-    let error = storage.values_at(&run("R1"), Step(8)).await.unwrap_err();
-    assert_eq!(told(&error), "run `R1` has no step 8");
+    for error in [
+        storage.values_at(&run("R1"), Step(8)).await.unwrap_err(),
+        storage.checkpoint_at(&run("R1"), Step(8)).await.unwrap_err(),
+    ] {
+        assert_eq!(told(&error), "run `R1` has no step 8");
+    }
 }
 
 async fn numbers_are_the_same_after_saving(home: Home) {
@@ -132,7 +122,11 @@ async fn numbers_are_the_same_after_saving(home: Home) {
     ]);
     let storage = home.open();
     storage
-        .create(&info("R1", "a"), &commit(0, vec![set("numbers", numbers.clone())]), &[])
+        .create(
+            &info("R1", "a"),
+            &claim(),
+            &commit(0, vec![set("numbers", numbers.clone())]).into(),
+        )
         .await
         .unwrap();
     let values = home.open().values_at(&run("R1"), Step(0)).await.unwrap();
@@ -141,23 +135,23 @@ async fn numbers_are_the_same_after_saving(home: Home) {
 
 async fn only_the_records_of_the_open_step_are_loaded_and_all_are_kept(home: Home) {
     let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    let hold = create(&storage, "R1").await;
     let made = [record(1, 1, finished()), record(1, 0, finished()), record(2, 4, failed())];
-    storage.record(&run("R1"), &made[0], &[]).await.unwrap();
-    storage.record(&run("R1"), &made[1], &[]).await.unwrap();
+    storage.append(&hold, &made[0].clone().into()).await.unwrap();
+    storage.append(&hold, &made[1].clone().into()).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made[..2]);
 
-    storage.commit(&run("R1"), &commit(1, vec![]), &[]).await.unwrap();
+    storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, []);
 
-    storage.record(&run("R1"), &made[2], &[]).await.unwrap();
+    storage.append(&hold, &made[2].clone().into()).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made[2..]);
     assert_eq!(home.open().records(&run("R1")).await.unwrap(), made);
 }
 
 async fn a_question_and_its_answer_are_both_kept_in_order(home: Home) {
     let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    let hold = create(&storage, "R1").await;
     let made = [
         record(1, 0, asked()),
         record(1, 0, answered()),
@@ -165,7 +159,7 @@ async fn a_question_and_its_answer_are_both_kept_in_order(home: Home) {
         record(1, 0, finished()),
     ];
     for record in &made {
-        storage.record(&run("R1"), record, &[]).await.unwrap();
+        storage.append(&hold, &record.clone().into()).await.unwrap();
     }
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made);
 }
@@ -175,112 +169,31 @@ async fn every_outcome_is_read_as_it_was_written(home: Home) {
     let failure = Failure { retry_after_ms: Some(1500), raw: Some("{\"a\":".into()), ..failure };
     let caught = Outcome::Caught { failure, hops: vec![Hop::To(Target::Fail)] };
     let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    let hold = create(&storage, "R1").await;
     let made: Vec<_> = (0..)
-        .zip([finished(), caught, failed(), asked(), answered()])
+        .zip([finished(), caught, failed(), asked(), answered(), skipped()])
         .map(|(index, outcome)| record(1, index, outcome))
         .collect();
     for record in &made {
-        storage.record(&run("R1"), record, &[]).await.unwrap();
+        storage.append(&hold, &record.clone().into()).await.unwrap();
     }
     assert_eq!(home.open().records(&run("R1")).await.unwrap(), made);
 }
 
-async fn a_finished_task_cannot_finish_again(home: Home) {
-    let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
-    storage.create(&info("R2", "b"), &commit(0, vec![]), &[]).await.unwrap();
-    for outcome in [failed(), failed(), finished()] {
-        storage.record(&run("R1"), &record(1, 0, outcome), &[]).await.unwrap();
-    }
-    let (again, news) = (record(1, 0, finished()), events("R1", [1]));
-    let error = storage.record(&run("R1"), &again, &news).await.unwrap_err();
-    assert_eq!(
-        told(&error),
-        "could not save the outcome of task 1.0 of run `R1`: task 1.0 has finished already"
-    );
-    storage.record(&run("R1"), &record(1, 1, finished()), &[]).await.unwrap();
-    storage.record(&run("R2"), &record(1, 0, finished()), &[]).await.unwrap();
-    let saved = home.open().load(&run("R1")).await.unwrap();
-    assert_eq!((saved.records.len(), saved.last_seq), (4, 0));
-}
-
-async fn what_is_out_of_turn_is_refused_with_its_events(home: Home) {
-    let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
-    storage.commit(&run("R1"), &commit(1, vec![set("brief", 1)]), &[]).await.unwrap();
-    let mut refusals = Vec::new();
-    for step in [0, 1, 3] {
-        let commit = commit(step, vec![set("brief", 2)]);
-        refusals.push(told(
-            &storage.commit(&run("R1"), &commit, &events("R1", [1])).await.unwrap_err(),
-        ));
-        let record = record(step, 0, finished());
-        refusals.push(told(
-            &storage.record(&run("R1"), &record, &events("R1", [1])).await.unwrap_err(),
-        ));
-    }
-    let twice = commit(2, vec![set("brief", 2), cleared("brief")]);
-    refusals.push(told(&storage.commit(&run("R1"), &twice, &events("R1", [1])).await.unwrap_err()));
-    assert_eq!(
-        refusals.join("\n"),
-        "\
-could not save step 0 of run `R1`: step 2 comes next, and this is about step 0
-could not save the outcome of task 0.0 of run `R1`: step 2 comes next, and this is about step 0
-could not save step 1 of run `R1`: step 2 comes next, and this is about step 1
-could not save the outcome of task 1.0 of run `R1`: step 2 comes next, and this is about step 1
-could not save step 3 of run `R1`: step 2 comes next, and this is about step 3
-could not save the outcome of task 3.0 of run `R1`: step 2 comes next, and this is about step 3
-could not save step 2 of run `R1`: one step changes the channel `brief` twice"
-    );
-    let saved = home.open().load(&run("R1")).await.unwrap();
-    assert_eq!((saved.position.step, saved.last_seq, saved.records), (Step(1), 0, vec![]));
-    assert_eq!(json!(saved.values), json!({"brief": 1}));
-}
-
-async fn a_duplicate_event_undoes_the_write_it_came_with(home: Home) {
-    let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &events("R1", [1, 2])).await.unwrap();
-    let twice = events("R1", [3, 2]);
-    let id = run("R1");
-    let told_of = [
-        told(&storage.record(&id, &record(1, 0, finished()), &twice).await.unwrap_err()),
-        told(&storage.commit(&id, &commit(1, vec![set("brief", 1)]), &twice).await.unwrap_err()),
-        told(&storage.set_status(&id, Status::Done, None, &twice).await.unwrap_err()),
-        told(
-            &storage.set_status(&id, Status::Done, None, &events("R1", [3, 3])).await.unwrap_err(),
-        ),
-        told(
-            &storage
-                .create(&info("R2", "b"), &commit(0, vec![]), &events("R2", [1, 1]))
-                .await
-                .unwrap_err(),
-        ),
-    ];
-    assert_eq!(
-        told_of.join("\n"),
-        "\
-could not save the outcome of task 1.0 of run `R1`: event 2 is saved already
-could not save step 1 of run `R1`: event 2 is saved already
-could not save that run `R1` is done: event 2 is saved already
-could not save that run `R1` is done: event 3 is saved already
-could not accept run `R2`: event 1 is saved already"
-    );
-    let storage = home.open();
-    let saved = storage.load(&id).await.unwrap();
-    assert_eq!((saved.position.step, saved.records, saved.last_seq), (Step(0), vec![], 2));
-    assert_eq!((saved.summary.status, saved.values), (Status::Running, BTreeMap::new()));
-    assert_eq!(storage.events(&id, 0).await.unwrap(), events("R1", [1, 2]));
-    assert_eq!(storage.list().await.unwrap().len(), 1);
-}
-
 async fn events_are_read_from_any_number(home: Home) {
     let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &events("R1", [1, 2])).await.unwrap();
-    storage.create(&info("R2", "b"), &commit(0, vec![]), &events("R2", [1])).await.unwrap();
-    storage.record(&run("R1"), &record(1, 0, finished()), &events("R1", [3])).await.unwrap();
-    storage.commit(&run("R1"), &commit(1, vec![]), &events("R1", [4, 5])).await.unwrap();
-    storage.set_status(&run("R1"), Status::Done, None, &events("R1", 6..=12)).await.unwrap();
+    let first = entry(commit(0, vec![]), &events("R1", [1, 2]));
+    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let first = entry(commit(0, vec![]), &events("R2", [1]));
+    storage.create(&info("R2", "b"), &claim(), &first).await.unwrap();
+    let done = entry(standing(Status::Done, None), &events("R1", 6..=12));
+    for entry in [
+        entry(record(1, 0, finished()), &events("R1", [3])),
+        entry(commit(1, vec![]), &events("R1", [4, 5])),
+        done,
+    ] {
+        storage.append(&hold, &entry).await.unwrap();
+    }
     let storage = home.open();
     for after in 0..=12 {
         let found = storage.events(&run("R1"), after).await.unwrap();
@@ -299,9 +212,11 @@ async fn a_status_is_kept_with_its_reason(home: Home) {
         (Status::Interrupted, None),
         (Status::Running, None),
     ];
-    home.open().create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    let first = create(&home.open(), "R1").await;
+    home.open().release(&first).await.unwrap();
     for (status, reason) in all {
-        home.open().set_status(&run("R1"), status, reason, &[]).await.unwrap();
+        let hold = home.open().acquire(&first.run, &claim()).await.unwrap();
+        home.open().append(&hold, &standing(status, reason).into()).await.unwrap();
         let found = home.open().load(&run("R1")).await.unwrap().summary;
         assert_eq!((found.status, found.reason.as_deref()), (status, reason));
     }
@@ -310,10 +225,12 @@ async fn a_status_is_kept_with_its_reason(home: Home) {
 async fn the_newest_run_is_listed_first(home: Home) {
     let storage = home.open();
     assert_eq!(storage.list().await.unwrap(), []);
+    let mut holds = Vec::new();
     for (id, name) in [("R2", "b"), ("R9", "c"), ("R1", "a")] {
-        storage.create(&info(id, name), &commit(0, vec![]), &[]).await.unwrap();
+        let first = commit(0, vec![]).into();
+        holds.push(storage.create(&info(id, name), &claim(), &first).await.unwrap());
     }
-    storage.commit(&run("R9"), &commit(1, vec![]), &[]).await.unwrap();
+    storage.append(&holds[1], &commit(1, vec![]).into()).await.unwrap();
     let found = home.open().list().await.unwrap();
     let shown: Vec<_> = found.iter().map(|it| (it.info.name.as_str(), it.step)).collect();
     assert_eq!(shown, [("a", Step(0)), ("c", Step(1)), ("b", Step(0))]);
@@ -323,7 +240,7 @@ async fn a_run_is_found_by_id_by_name_and_by_the_beginning_of_its_id(home: Home)
     let storage = home.open();
     let ids = ["01JABCDEX", "01JABCDEY", "01JABCD", "01JXYZ-zz"];
     for (id, name) in ids.iter().zip(["one", "two", "01JABCDEX-not", "01JABCDEY2"]) {
-        storage.create(&info(id, name), &commit(0, vec![]), &[]).await.unwrap();
+        storage.create(&info(id, name), &claim(), &commit(0, vec![]).into()).await.unwrap();
     }
     let storage = home.open();
     let mut shown = Vec::new();
@@ -369,17 +286,25 @@ ones → there is no run `ones`"
 
 async fn an_unknown_run_is_an_error_everywhere(home: Home) {
     let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    create(&storage, "R1").await;
     let id = run("R2");
+    let hold = Hold { run: id.clone(), fence: 1 };
     let errors = [
-        storage.record(&id, &record(1, 0, finished()), &[]).await.unwrap_err(),
-        storage.commit(&id, &commit(1, vec![]), &[]).await.unwrap_err(),
-        storage.set_status(&id, Status::Done, None, &[]).await.unwrap_err(),
+        storage.append(&hold, &record(1, 0, finished()).into()).await.unwrap_err(),
+        storage.append(&hold, &commit(1, vec![]).into()).await.unwrap_err(),
+        storage.append(&hold, &standing(Status::Done, None).into()).await.unwrap_err(),
+        storage.acquire(&id, &claim()).await.unwrap_err(),
+        storage.renew(&hold, TTL).await.unwrap_err(),
+        storage.release(&hold).await.unwrap_err(),
+        storage.remove(&id).await.unwrap_err(),
         storage.load(&id).await.unwrap_err(),
         storage.find("R2").await.unwrap_err(),
         storage.events(&id, 0).await.unwrap_err(),
         storage.records(&id).await.unwrap_err(),
+        storage.journal(&id, 0, 1).await.unwrap_err(),
+        storage.journal(&id, 1, 1).await.unwrap_err(),
         storage.values_at(&id, Step(0)).await.unwrap_err(),
+        storage.checkpoint_at(&id, Step(0)).await.unwrap_err(),
     ];
     for error in errors {
         assert!(matches!(&error, CheckpointError::UnknownRun(it) if it == "R2"), "{error:?}");
@@ -388,8 +313,9 @@ async fn an_unknown_run_is_an_error_everywhere(home: Home) {
 
 async fn an_append_to_what_is_no_list_is_damage(home: Home) {
     let storage = home.open();
-    storage.create(&info("R1", "a"), &commit(0, vec![set("notes", 3)]), &[]).await.unwrap();
-    storage.commit(&run("R1"), &commit(1, vec![appended("notes", &["a"])]), &[]).await.unwrap();
+    let first = commit(0, vec![set("notes", 3)]).into();
+    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    storage.append(&hold, &commit(1, vec![appended("notes", &["a"])]).into()).await.unwrap();
     let error = home.open().load(&run("R1")).await.unwrap_err();
     assert_eq!(
         told(&error),
@@ -434,18 +360,21 @@ proptest! {
             runtime.block_on(async {
                 let (storage, id) = (home.open(), run("R1"));
                 let (mut values, mut expected) = (BTreeMap::new(), Vec::new());
+                let mut hold = None;
                 for (step, (a, b, c)) in (0..).zip(&steps) {
                     let changes: Vec<Change> = [a, b, c].into_iter().flatten().cloned().collect();
                     for change in &changes {
                         expect(&mut values, change);
                     }
                     expected.push(values.clone());
-                    let commit = commit(step, changes);
-                    if step == 0 {
-                        storage.create(&info("R1", "a"), &commit, &[]).await.unwrap();
-                    } else {
-                        storage.commit(&id, &commit, &[]).await.unwrap();
-                    }
+                    let entry = commit(step, changes).into();
+                    hold = Some(match hold {
+                        None => storage.create(&info("R1", "a"), &claim(), &entry).await.unwrap(),
+                        Some(hold) => {
+                            storage.append(&hold, &entry).await.unwrap();
+                            hold
+                        }
+                    });
                 }
                 for (step, expected) in (0..).zip(&expected) {
                     assert_eq!(storage.values_at(&id, Step(step)).await.unwrap(), *expected);

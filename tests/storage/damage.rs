@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer},
+    checkpoint::{CheckpointError, Checkpointer, Hold},
     event::Status,
     id::Step,
     storage::SqliteStorage,
@@ -14,18 +14,27 @@ use tempfile::TempDir;
 
 use crate::sample::*;
 
-/// Saves two runs with something in every table, and closes the database.
+/// Saves two runs with something in every column, and closes the database. Both have the same
+/// entries; the first is at rest, and the second is held.
 async fn save(path: &Path) {
     let storage = SqliteStorage::open(path).unwrap();
     for id in ["R1", "R2"] {
-        let first = vec![set("brief", "a calculator"), set("notes", json!(["a"]))];
-        storage.create(&info(id, id), &commit(0, first), &events(id, [1, 2])).await.unwrap();
-        storage.record(&run(id), &record(1, 0, finished()), &events(id, [3])).await.unwrap();
-        let second = vec![appended("notes", &["b"]), cleared("brief")];
-        storage.commit(&run(id), &commit(1, second), &events(id, [4])).await.unwrap();
-        storage.record(&run(id), &record(2, 0, asked()), &events(id, [5])).await.unwrap();
-        storage.set_status(&run(id), Status::Paused, Some("asks"), &events(id, [6])).await.unwrap();
+        let first = entry(
+            commit(0, vec![set("brief", "a new calculator"), set("notes", json!(["a"]))]),
+            &events(id, [1, 2]),
+        );
+        let hold = storage.create(&info(id, id), &claim(), &first).await.unwrap();
+        let second = vec![appended("notes", &["b"]), set("brief", "a calculator")];
+        for entry in [
+            entry(record(1, 0, finished()), &events(id, [3])),
+            entry(commit(1, second), &events(id, [4])),
+            entry(record(2, 0, asked()), &events(id, [5])),
+            entry(standing(Status::Paused, Some("asks")), &events(id, [6])),
+        ] {
+            storage.append(&hold, &entry).await.unwrap();
+        }
     }
+    storage.acquire(&run("R2"), &claim()).await.unwrap();
 }
 
 /// Everything that can be read of a database.
@@ -39,7 +48,12 @@ async fn read(path: &Path) -> Result<String, CheckpointError> {
         all.push(format!("{:?}", storage.events(&run, 0).await?));
         all.push(format!("{:?}", storage.records(&run).await?));
         for step in [0, 1] {
-            all.push(format!("{:?}", storage.values_at(&run, Step(step)).await?));
+            all.push(format!("{:?}", storage.checkpoint_at(&run, Step(step)).await?));
+        }
+        for after in 0..6 {
+            for limit in [1, 9] {
+                all.push(format!("{:?}", storage.journal(&run, after, limit).await?));
+            }
         }
     }
     Ok(all.join("\n"))
@@ -49,44 +63,181 @@ async fn verify(path: &Path) -> Result<(), CheckpointError> {
     SqliteStorage::open_existing(path)?.verify().await
 }
 
-#[tokio::test]
-async fn a_changed_row_is_found_and_named() {
-    // Each changes R1 only. The last ones move whole rows, payload, checksum and all.
-    let changes = [
-        "UPDATE runs SET info = replace(info, 'dev_team', 'dev_teem') WHERE key = 1",
-        "UPDATE runs SET standing = replace(standing, 'paused', 'failed') WHERE key = 1",
-        "UPDATE runs SET info_checksum = zeroblob(32) WHERE key = 1",
-        "UPDATE positions SET payload = replace(payload, '\"qc\"', '\"qd\"') WHERE run = 1 AND step = 1",
-        "UPDATE changes SET payload = replace(payload, 'calculator', 'calculatos') WHERE run = 1",
-        "UPDATE changes SET payload = payload || ' ' WHERE run = 1 AND step = 1",
-        "UPDATE changes SET checksum = x'' WHERE run = 1 AND channel = 'notes'",
-        "UPDATE records SET payload = replace(payload, 'Go on?', 'Go in?') WHERE run = 1",
-        "UPDATE records SET payload = replace(payload, 'finished', 'failed') WHERE run = 1",
-        "UPDATE events SET payload = replace(payload, ':4,', ':5,') WHERE run = 1 AND seq = 4",
-        "UPDATE positions SET step = 2 WHERE run = 1 AND step = 1",
-        "UPDATE changes SET channel = 'bribe' WHERE run = 1 AND channel = 'brief'",
-        "UPDATE changes SET step = 3 WHERE run = 1 AND channel = 'notes' AND step = 0;
-         UPDATE changes SET step = 0 WHERE run = 1 AND channel = 'notes' AND step = 1",
-        "UPDATE records SET task = 1 WHERE run = 1 AND step = 2",
-        "UPDATE events SET seq = 7 WHERE run = 1 AND seq = 3",
-        "UPDATE runs SET id = 'R3' WHERE key = 2; UPDATE runs SET id = 'R2' WHERE key = 1;
-         UPDATE runs SET id = 'R1' WHERE key = 2",
-        "DELETE FROM positions WHERE run = 1",
-    ];
-    let mut found = Vec::new();
+/// A folder with a database of these two runs.
+async fn saved() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    save(&folder.path().join("runs.db")).await;
+    folder
+}
+
+/// A copy of a database that something else has changed.
+fn changed(saved: &TempDir, change: &str) -> (TempDir, SqliteStorage) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    fs::copy(saved.path().join("runs.db"), &path).unwrap();
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch(&format!("PRAGMA foreign_keys = off; {change}")).unwrap();
+    assert!(raw.total_changes() > 0, "{change}");
+    (folder, SqliteStorage::open_existing(path).unwrap())
+}
+
+/// What is found in databases that were changed in these ways. Each way is damage to a run.
+async fn found(changes: &[&str]) -> String {
+    let (saved, mut found) = (saved().await, Vec::new());
     for change in changes {
-        let folder = TempDir::new().unwrap();
-        let path = folder.path().join("runs.db");
-        save(&path).await;
-        let raw = Connection::open(&path).unwrap();
-        raw.execute_batch(change).unwrap();
-        drop(raw);
-        match read(&path).await {
+        let (folder, _) = changed(&saved, change);
+        match read(&folder.path().join("runs.db")).await {
             Err(error @ CheckpointError::Damaged { .. }) => found.push(told(&error)),
-            other => panic!("{change}: {other:?}"),
+            Err(error) => found.push(format!("NOT NAMED: {change}: {}", told(&error))),
+            Ok(_) => found.push(format!("NOT FOUND: {change}")),
         }
     }
-    insta::assert_snapshot!(found.join("\n"));
+    found.join("\n")
+}
+
+#[tokio::test]
+async fn a_changed_row_is_found_and_named() {
+    // Each changes R1 only. The last ones move whole rows with all that proves them.
+    let changes = [
+        "UPDATE runs SET info = CAST(replace(CAST(info AS TEXT), 'dev_team', 'dev_teem') AS BLOB)
+         WHERE key = 1",
+        "UPDATE runs SET name = 'R3' WHERE key = 1",
+        "UPDATE runs SET info_checksum = zeroblob(8) WHERE key = 1",
+        "UPDATE heads SET standing = replace(standing, 'paused', 'failed') WHERE run = 1",
+        "UPDATE heads SET standing = replace(standing, 'asks', 'axes') WHERE run = 1",
+        "UPDATE heads SET number = number - 1 WHERE run = 1",
+        "UPDATE heads SET committed = committed - 2 WHERE run = 1",
+        "UPDATE heads SET step = step + 1 WHERE run = 1",
+        "UPDATE heads SET seq = seq - 1 WHERE run = 1",
+        "UPDATE heads SET link = zeroblob(32) WHERE run = 1",
+        "UPDATE heads SET link = (SELECT link FROM journal WHERE run = 1 AND number = 4)
+         WHERE run = 1",
+        "UPDATE heads SET link = x'' WHERE run = 1",
+        "UPDATE heads SET checksum = zeroblob(8) WHERE run = 1",
+        "UPDATE heads SET checksum = x'' WHERE run = 1",
+        "UPDATE heads SET owner = 'nobody' WHERE run = 1",
+        "UPDATE heads SET until = 9223372036854775807 WHERE run = 1",
+        "UPDATE journal SET meta = substr(meta, 1, length(meta) - 1) WHERE run = 1 AND number = 3",
+        "UPDATE journal SET meta = x'' WHERE run = 1 AND number = 1",
+        "UPDATE journal SET meta = (SELECT meta FROM journal WHERE run = 1 AND number = 4)
+         WHERE run = 1 AND number = 2",
+        "UPDATE journal SET data = CAST(replace(CAST(data AS TEXT), 'calculator', 'calculatos') AS BLOB)
+         WHERE run = 1 AND number = 2",
+        "UPDATE journal SET data = CAST('p[]' AS BLOB) WHERE run = 1 AND number = 2",
+        "UPDATE journal SET data = CAST('p[0]' AS BLOB) WHERE run = 1 AND number = 5",
+        "UPDATE journal SET changes = CAST(replace(CAST(changes AS TEXT), 'brief', 'bribe') AS BLOB)
+         WHERE run = 1 AND number = 3",
+        "UPDATE journal SET changes = NULL WHERE run = 1 AND number = 3",
+        "UPDATE journal SET changes = CAST('p[]' AS BLOB) WHERE run = 1 AND number = 4",
+        "UPDATE journal SET changes = x'' WHERE run = 1 AND number = 5",
+        "UPDATE journal SET changes = (SELECT changes FROM journal WHERE run = 1 AND number = 1)
+         WHERE run = 1 AND number = 3",
+        "UPDATE journal SET link = zeroblob(32) WHERE run = 1 AND number = 1",
+        "UPDATE journal SET link = (SELECT link FROM journal WHERE run = 1 AND number = 2)
+         WHERE run = 1 AND number = 3",
+        "UPDATE journal SET link = zeroblob(32) WHERE run = 1 AND number = 5",
+        "UPDATE journal SET link = x'00' WHERE run = 1 AND number = 3",
+        "UPDATE journal SET step = 2 WHERE run = 1 AND number = 3",
+        "UPDATE journal SET seq = 7 WHERE run = 1 AND number = 2",
+        "UPDATE journal SET number = 9 WHERE run = 1 AND number = 5",
+        "UPDATE journal SET number = 0 WHERE run = 1 AND number = 1",
+        "UPDATE journal SET number = number + 9 WHERE run = 1",
+        "INSERT INTO journal (run, number, step, seq, changes, meta, data, link)
+         SELECT run, 6, step, seq, changes, meta, data, link FROM journal
+         WHERE run = 1 AND number = 5",
+        "DELETE FROM journal WHERE run = 1 AND number = 1",
+        "DELETE FROM journal WHERE run = 1 AND number = 3",
+        "DELETE FROM journal WHERE run = 1 AND number = 5",
+        "DELETE FROM journal WHERE run = 1",
+        "DELETE FROM heads WHERE run = 1",
+        "UPDATE journal SET number = 9 WHERE run = 1 AND number = 2;
+         UPDATE journal SET number = 2 WHERE run = 1 AND number = 4;
+         UPDATE journal SET number = 4 WHERE run = 1 AND number = 9",
+        "DELETE FROM journal WHERE run = 1 AND number = 4;
+         UPDATE journal SET run = 1 WHERE run = 2 AND number = 4",
+        "UPDATE journal SET run = 3 WHERE run = 1; UPDATE journal SET run = 1 WHERE run = 2;
+         UPDATE journal SET run = 2 WHERE run = 3",
+        "UPDATE heads SET run = 3 WHERE run = 1; UPDATE heads SET run = 1 WHERE run = 2;
+         UPDATE heads SET run = 2 WHERE run = 3",
+        "UPDATE heads SET run = 3 WHERE run = 1; UPDATE heads SET run = 1 WHERE run = 2;
+         UPDATE heads SET run = 2 WHERE run = 3;
+         UPDATE journal SET run = 3 WHERE run = 1; UPDATE journal SET run = 1 WHERE run = 2;
+         UPDATE journal SET run = 2 WHERE run = 3",
+        "UPDATE runs SET id = 'R3' WHERE key = 2; UPDATE runs SET id = 'R2' WHERE key = 1;
+         UPDATE runs SET id = 'R1' WHERE key = 2",
+        "UPDATE runs SET name = 'R3' WHERE key = 2; UPDATE runs SET name = 'R2' WHERE key = 1;
+         UPDATE runs SET name = 'R1' WHERE key = 2",
+    ];
+    let found = found(&changes).await;
+    assert!(!found.contains("NOT "), "{found}");
+    insta::assert_snapshot!(found);
+}
+
+#[tokio::test]
+async fn a_changed_lease_is_found_and_named() {
+    // Who held a lease, until when, and its number are what keeps two from writing one run.
+    let changes = [
+        "UPDATE heads SET owner = NULL WHERE run = 2",
+        "UPDATE heads SET owner = 'nobody' WHERE run = 2",
+        "UPDATE heads SET owner = replace(owner, '\"pid\":', '\"pid\":1') WHERE run = 2",
+        "UPDATE heads SET fence = fence + 1 WHERE run = 2",
+        "UPDATE heads SET fence = fence - 1 WHERE run = 2",
+        "UPDATE heads SET until = 0 WHERE run = 2",
+        "UPDATE heads SET until = until + 1 WHERE run = 2",
+        "UPDATE heads SET fence = fence - 1 WHERE run = 1",
+        "UPDATE heads SET owner = (SELECT owner FROM heads WHERE run = 2) WHERE run = 1",
+    ];
+    let found = found(&changes).await;
+    assert!(!found.contains("NOT "), "{found}");
+}
+
+#[tokio::test]
+async fn a_missing_entry_is_found_wherever_reading_begins_and_ends() {
+    let saved = saved().await;
+    for missing in 1..=5 {
+        let change = format!("DELETE FROM journal WHERE run = 1 AND number = {missing}");
+        let (_folder, storage) = changed(&saved, &change);
+        for after in 0..missing {
+            for limit in usize::try_from(missing - after).unwrap()..=6 {
+                let read = storage.journal(&run("R1"), after, limit).await;
+                let error = read.map(|it| it.len());
+                assert!(
+                    matches!(error, Err(CheckpointError::Damaged { .. })),
+                    "entry {missing} is missing; after {after}, at most {limit}: {error:?}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_added_to_what_is_damaged() {
+    let (_folder, storage) = changed(
+        &saved().await,
+        "UPDATE heads SET seq = seq + 1 WHERE run = 2;
+         UPDATE heads SET standing = replace(standing, 'paused', 'failed') WHERE run = 1",
+    );
+    let hold = Hold { run: run("R2"), fence: 2 };
+    let next = entry(record(2, 0, answered()), &events("R2", [8]));
+    for error in [
+        storage.append(&hold, &next).await.unwrap_err(),
+        storage.renew(&hold, TTL).await.unwrap_err(),
+        storage.acquire(&run("R1"), &claim()).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, CheckpointError::Damaged { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn rows_whose_run_is_gone_are_found() {
+    let saved = saved().await;
+    for table in ["journal", "heads"] {
+        let other = if table == "journal" { "heads" } else { "journal" };
+        let change = format!("DELETE FROM runs WHERE key = 1; DELETE FROM {other} WHERE run = 1");
+        let (_folder, storage) = changed(&saved, &change);
+        let error = told(&storage.verify().await.unwrap_err());
+        assert!(error.contains(&format!("`{table}` has a row without a run")), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -106,7 +257,8 @@ async fn a_flipped_bit_is_never_taken_for_the_truth() {
         if let (Ok(()), Ok(read)) = (verify(&copy).await, read(&copy).await)
             && read != truth
         {
-            lies.push((at, read));
+            let differs = read.lines().zip(truth.lines()).find(|(read, truth)| read != truth);
+            lies.push((at, differs.map(|(read, truth)| format!("{read}\n{truth}"))));
         }
         for rest in ["copy.db-wal", "copy.db-shm"] {
             drop(fs::remove_file(folder.path().join(rest)));

@@ -9,8 +9,9 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer},
+    checkpoint::{CheckpointError, Checkpointer, Entry, Outcome},
     id::Step,
+    state::Update,
     storage::SqliteStorage,
 };
 use nix::unistd::{Uid, setfsuid};
@@ -72,13 +73,14 @@ fn marked(path: &Path, pragma: &str) {
 
 #[test]
 fn what_is_no_database_of_ours_is_refused_and_left_as_it_was() {
-    let cases: [(&str, Make); 7] = [
+    let cases: [(&str, Make); 8] = [
         ("a text", |path| write(path, &b"longer than the header of a database".repeat(9))),
         ("a short text", |path| write(path, b"x")),
         ("half a header", |path| write(path, b"SQLite format 3\0")),
         ("another program's", foreign),
         ("marked as another's", |path| marked(path, "PRAGMA application_id = 7")),
-        ("newer", |path| marked(path, "PRAGMA user_version = 2")),
+        ("newer", |path| marked(path, "PRAGMA user_version = 3")),
+        ("older", |path| marked(path, "PRAGMA user_version = 1")),
         ("a folder", |path| fs::create_dir(path).unwrap()),
     ];
     let mut shown = Vec::new();
@@ -127,8 +129,8 @@ fn a_database_that_this_user_may_not_write_is_refused() {
 async fn a_new_database_is_for_its_owner_only() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("deep").join("er").join("runs.db");
-    let storage = SqliteStorage::open(&path).unwrap();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    let storage: Arc<dyn Checkpointer> = Arc::new(SqliteStorage::open(&path).unwrap());
+    create(&storage, "R1").await;
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     for folder in [path.parent().unwrap(), path.parent().unwrap().parent().unwrap()] {
         assert_eq!(mode(folder), 0o700, "{}", folder.display());
@@ -181,11 +183,12 @@ async fn several_connections_write_their_runs_at_once() {
     for id in ["R1", "R2", "R3", "R4"] {
         let storage = SqliteStorage::open(&path).unwrap();
         writers.spawn(async move {
-            storage.create(&info(id, id), &commit(0, vec![]), &events(id, [1])).await.unwrap();
+            let first = entry(commit(0, vec![]), &events(id, [1]));
+            let hold = storage.create(&info(id, id), &claim(), &first).await.unwrap();
             for step in 1..=STEPS {
-                storage.record(&run(id), &record(step, 0, finished()), &[]).await.unwrap();
+                storage.append(&hold, &record(step, 0, finished()).into()).await.unwrap();
                 let commit = commit(step, vec![appended("notes", &[id])]);
-                storage.commit(&run(id), &commit, &events(id, [step + 1])).await.unwrap();
+                storage.append(&hold, &entry(commit, &events(id, [step + 1]))).await.unwrap();
                 assert_eq!(storage.load(&run(id)).await.unwrap().position.step, Step(step));
             }
         });
@@ -207,12 +210,14 @@ async fn of_two_that_work_on_one_run_only_one_saves_a_step() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let [one, two] = [(); 2].map(|()| Arc::new(SqliteStorage::open(&path).unwrap()));
-    one.create(&info("R1", "a"), &commit(0, vec![]), &[]).await.unwrap();
+    let first = commit(0, vec![]).into();
+    let hold = one.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     for step in 1..=20 {
         let save = |storage: &Arc<SqliteStorage>| {
             let storage = Arc::clone(storage);
-            let commit = commit(step, vec![appended("notes", &["x"])]);
-            tokio::spawn(async move { storage.commit(&run("R1"), &commit, &[]).await })
+            let (hold, entry) =
+                (hold.clone(), commit(step, vec![appended("notes", &["x"])]).into());
+            tokio::spawn(async move { storage.append(&hold, &entry).await })
         };
         let (first, second) = (save(&one), save(&two));
         let saved = [first.await.unwrap().is_ok(), second.await.unwrap().is_ok()];
@@ -226,9 +231,10 @@ async fn what_was_saved_is_there_after_a_death_without_goodbye() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
-    storage.create(&info("R1", "a"), &commit(0, vec![]), &events("R1", [1])).await.unwrap();
+    let first = entry(commit(0, vec![]), &events("R1", [1]));
+    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     for step in 1..=3 {
-        storage.record(&run("R1"), &record(step, 0, finished()), &[]).await.unwrap();
+        storage.append(&hold, &record(step, 0, finished()).into()).await.unwrap();
         // What is on the disk at this moment, while the database is still open.
         let copy = folder.path().join(format!("copy{step}.db"));
         fs::copy(&path, &copy).unwrap();
@@ -236,35 +242,78 @@ async fn what_was_saved_is_there_after_a_death_without_goodbye() {
         let resumed = SqliteStorage::open_existing(&copy).unwrap();
         let saved = resumed.load(&run("R1")).await.unwrap();
         assert_eq!((saved.position.step, saved.records.len()), (Step(step - 1), 1));
-        storage.commit(&run("R1"), &commit(step, vec![]), &[]).await.unwrap();
+        storage.append(&hold, &commit(step, vec![]).into()).await.unwrap();
     }
+}
+
+/// The bytes of a list as it is stored, and those that five steps which append one item each write
+/// into the log.
+async fn bytes_of_five_steps(length: u64) -> (u64, u64) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let storage = SqliteStorage::open(&path).unwrap();
+    // No two are alike, so that they cannot be made much smaller.
+    let noise = |it: u64| format!("{:016x}", (it + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let list: Vec<String> = (0..length).map(noise).collect();
+    let whole = commit(0, vec![set("messages", json!(list))]).into();
+    let hold = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
+    let raw = Connection::open(&path).unwrap();
+    let first: u64 = raw.query_row("SELECT length(data) FROM journal", [], |it| it.get(0)).unwrap();
+    assert!(first >= length * 7, "{first} bytes are too few to be noticed");
+    raw.execute_batch("PRAGMA wal_checkpoint(truncate)").unwrap();
+    for step in 1..=5 {
+        let one = vec![appended("messages", &["one more"])];
+        storage.append(&hold, &commit(step, one).into()).await.unwrap();
+    }
+    // The first byte tells that nothing had to be made smaller.
+    let sql =
+        "SELECT substr(data, 2), substr(changes, 2), length(meta) FROM journal WHERE number > 1";
+    let mut rows = raw.prepare(sql).unwrap();
+    let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let rows: Vec<(Vec<u8>, Vec<u8>, usize)> = rows.collect::<Result<_, _>>().unwrap();
+    assert_eq!(rows.len(), 5);
+    for (data, changes, meta) in rows {
+        assert_eq!(str::from_utf8(&data).unwrap(), r#"[["one more"]]"#);
+        assert_eq!(str::from_utf8(&changes).unwrap(), r#"[["messages",{"+":[[0,0,true]]}]]"#);
+        assert!(meta < 1000, "{meta} bytes of meta");
+    }
+    let written = path.with_extension("db-wal").metadata().unwrap().len();
+    let values = storage.load(&run("R1")).await.unwrap().values;
+    assert_eq!(values["messages"].as_array().unwrap().len() as u64, length + 5);
+    (first, written)
 }
 
 #[tokio::test]
 async fn appending_to_a_long_list_writes_the_items_only() {
+    let (_, short) = bytes_of_five_steps(0).await;
+    let (list, long) = bytes_of_five_steps(10_000).await;
+    // All five together write not even half of the list that they append to.
+    assert!(long < short + list / 2, "{long} bytes with a list of {list}, {short} without");
+}
+
+#[tokio::test]
+async fn what_a_task_appends_to_a_long_list_is_written_with_its_record_only() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
-    let long: Vec<String> = (0..10_000).map(|it| format!("message {it}")).collect();
-    let whole = vec![set("messages", json!(long))];
-    storage.create(&info("R1", "a"), &commit(0, whole), &[]).await.unwrap();
-    let raw = Connection::open(&path).unwrap();
-    raw.execute_batch("PRAGMA wal_checkpoint(truncate)").unwrap();
-    for step in 1..=5 {
-        let one = vec![appended("messages", &["one more"])];
-        storage.commit(&run("R1"), &commit(step, one), &[]).await.unwrap();
-    }
-    let payloads: Vec<String> = raw
-        .prepare("SELECT payload FROM changes WHERE step > 0")
+    let whole = commit(0, vec![set("messages", json!(vec!["x"; 1000]))]).into();
+    let hold = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
+    let update = Update::default().write(channel("messages"), "one more");
+    let wrote = Outcome::Finished { update, hops: vec![] };
+    storage.append(&hold, &record(1, 0, wrote.clone()).into()).await.unwrap();
+    let one = vec![appended("messages", &["one more"])];
+    storage.append(&hold, &commit(1, one.clone()).into()).await.unwrap();
+    let both = Entry { commit: Some(commit(2, one)), ..record(2, 0, wrote).into() };
+    storage.append(&hold, &both).await.unwrap();
+    let data: Vec<Vec<u8>> = Connection::open(&path)
+        .unwrap()
+        .prepare("SELECT data FROM journal WHERE number > 1 ORDER BY number")
         .unwrap()
         .query_map([], |row| row.get(0))
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    assert_eq!(payloads, vec![r#"{"appended":["one more"]}"#; 5]);
-    // The list itself is some 140 kB, and five of it would be in the log by now.
-    let written = path.with_extension("db-wal").metadata().unwrap().len();
-    assert!(written < 120_000, "five small steps wrote {written} bytes");
+    assert_eq!(data, [&br#"p["one more"]"#[..], b"p[]", br#"p["one more"]"#]);
     let values = storage.load(&run("R1")).await.unwrap().values;
-    assert_eq!(values["messages"].as_array().unwrap().len(), 10_005);
+    assert_eq!(values["messages"].as_array().unwrap().len(), 1002);
 }

@@ -1,11 +1,17 @@
 //! What every storage promises, and what the database does beyond that.
 //!
-//! `contract` holds the promises of the trait, each kept by both storages; `files` is about what a
-//! database file may be, `damage` about files that were changed by somebody else.
+//! `contract` holds the promises of the trait, each kept by both storages, `entries` those about what
+//! is saved at a time, `journal` and `histories` those about what is read again, and `leases` those
+//! about who may write; `files` is about what a database file may be, `damage` about files that were
+//! changed by somebody else.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod contract;
 mod damage;
+mod entries;
 mod files;
+mod histories;
+mod journal;
+mod leases;
 mod sample;

@@ -1,13 +1,13 @@
 //! Runs to save, and places to save them in.
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use graphrun::{
     checkpoint::{
-        Activation, CheckpointError, Checkpointer, Commit, NodeTook, Outcome, Position, RunInfo,
-        TaskRecord,
+        Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, NodeTook, Outcome,
+        Owner, Position, Presence, RunInfo, Standing, TaskRecord,
     },
-    event::{EVENT_VERSION, Event, Spent, Stamped},
+    event::{EVENT_VERSION, Event, Spent, Stamped, Status},
     graph::{Failure, Hop, Input, Question, Target, Via},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{Change, ChangeKind, Update},
@@ -15,6 +15,23 @@ use graphrun::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+/// Tests of both storages.
+macro_rules! promises {
+    ($($name:ident)*) => {
+        mod memory {
+            $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::memory()).await; })*
+        }
+        mod sqlite {
+            $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::sqlite()).await; })*
+        }
+    };
+}
+
+pub(crate) use promises;
+
+/// Longer than any test takes.
+pub(crate) const TTL: Duration = Duration::from_secs(60);
 
 /// A place whose storage can be closed and opened again.
 pub(crate) enum Home {
@@ -29,6 +46,14 @@ impl Home {
 
     pub(crate) fn sqlite() -> Self {
         Self::Sqlite(TempDir::new().unwrap())
+    }
+
+    /// Another one of the same kind, in which nothing is.
+    pub(crate) fn like(&self) -> Self {
+        match self {
+            Self::Memory(_) => Self::memory(),
+            Self::Sqlite(_) => Self::sqlite(),
+        }
     }
 
     /// Opens it anew: what one of these writes, the next must read.
@@ -62,6 +87,38 @@ pub(crate) fn info(id: &str, name: &str) -> RunInfo {
         created: "2025-06-01T12:00:00Z".into(),
         origin: json!({"path": "graphs/dev_team.yaml"}),
     }
+}
+
+/// The wish of an owner in this process to hold a run.
+pub(crate) fn claim() -> Claim {
+    Claim { owner: Presence::new().owner().clone(), ttl: TTL, over: None }
+}
+
+/// The wish of an owner who is told by its name, which is `7@box7` for seven.
+pub(crate) fn claim_of(pid: u32) -> Claim {
+    let owner = json!({"pid": pid, "host": format!("box{pid}"), "token": pid});
+    let owner: Owner = serde_json::from_value(owner).unwrap();
+    Claim { owner, ttl: TTL, over: None }
+}
+
+/// The same wish for a lease that is over when it begins.
+pub(crate) fn short(claim: Claim) -> Claim {
+    Claim { ttl: Duration::ZERO, ..claim }
+}
+
+/// Saves a run whose step zero changes nothing.
+pub(crate) async fn create(storage: &Arc<dyn Checkpointer>, id: &str) -> Hold {
+    let first = commit(0, vec![]).into();
+    storage.create(&info(id, &format!("{id}-name")), &claim(), &first).await.unwrap()
+}
+
+/// Something to save, with the events that tell of it.
+pub(crate) fn entry(what: impl Into<Entry>, events: &[Stamped]) -> Entry {
+    Entry { events: events.to_vec(), ..what.into() }
+}
+
+pub(crate) fn standing(status: Status, reason: Option<&str>) -> Standing {
+    Standing { status, reason: reason.map(str::to_owned) }
 }
 
 /// A position with something in every field.
@@ -127,6 +184,15 @@ pub(crate) fn finished() -> Outcome {
 
 pub(crate) fn failed() -> Outcome {
     Outcome::Failed { failure: failure() }
+}
+
+pub(crate) fn caught() -> Outcome {
+    Outcome::Caught { failure: failure(), hops: vec![Hop::To(Target::Fail)] }
+}
+
+pub(crate) fn skipped() -> Outcome {
+    let hops = vec![Hop::Join(node("sse"))];
+    Outcome::Skipped { condition: "state.n > 3".into(), hops }
 }
 
 pub(crate) fn asked() -> Outcome {

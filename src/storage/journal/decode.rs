@@ -22,12 +22,27 @@ pub(crate) struct Reader<'a> {
     rows: Cow<'a, [Row]>,
 }
 
+/// Entries that follow each other, and what is known of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// The number of the first.
+    pub(crate) first: u64,
+    /// The link before it.
+    pub(crate) before: Link,
+    /// The number of the last.
+    pub(crate) last: u64,
+    /// Its link, if it is known.
+    pub(crate) end: Option<Link>,
+}
+
 #[derive(Debug, Error)]
 enum Damage {
     #[error("its checksum does not fit")]
     Checksum,
     #[error("it is missing")]
     Missing,
+    #[error("it comes after the last")]
+    Extra,
     #[error("it refers to a value that is not there")]
     Place,
     #[error("it is not of the form that was written")]
@@ -48,37 +63,33 @@ impl<'a> Reader<'a> {
         Self { run, rows: rows.into() }
     }
 
-    /// Checks rows: that none is missing, and that each is what was written.
-    ///
-    /// `before` is the link before the first, and `end` the number and the link of the last, as
-    /// far as they are known.
+    /// Checks rows: that none of a span is missing, and that each is what was written.
     pub(crate) fn check(
         run: &'a RunId,
         rows: Vec<Row>,
-        before: Link,
-        end: Option<(u64, Link)>,
+        span: Span,
     ) -> Result<Self, CheckpointError> {
         let damaged =
-            |number: u64, damage| damaged(run.as_str(), format!("entry {number}"), damage);
-        let mut before = before;
-        let mut next = rows.first().map(|it| it.number);
+            |number: u64, damage| Err(damaged(run.as_str(), format!("entry {number}"), damage));
+        let Span { mut before, last, end, .. } = span;
+        let mut next = span.first;
         for row in &rows {
-            if let Some(number) = next.filter(|&it| it != row.number) {
-                return Err(damaged(number, Damage::Missing));
+            if row.number > last {
+                return damaged(row.number, Damage::Extra);
+            }
+            if row.number != next {
+                return damaged(next.min(row.number), Damage::Missing);
             }
             if row.link_after(before) != row.link {
-                return Err(damaged(row.number, Damage::Checksum));
+                return damaged(row.number, Damage::Checksum);
             }
-            (before, next) = (row.link, Some(row.number + 1));
+            (before, next) = (row.link, next + 1);
         }
-        match (end, rows.last()) {
-            (Some((number, link)), Some(last)) if (last.number, last.link) == (number, link) => (),
-            (None, _) => (),
-            (Some((number, _)), last) => {
-                let is_there = last.is_some_and(|it| it.number >= number);
-                let damage = if is_there { Damage::Checksum } else { Damage::Missing };
-                return Err(damaged(number, damage));
-            }
+        if next <= last {
+            return damaged(next, Damage::Missing);
+        }
+        if end.is_some_and(|it| it != before) {
+            return damaged(last, Damage::Checksum);
         }
         Ok(Self { run, rows: rows.into() })
     }

@@ -1,6 +1,6 @@
 //! From an entry to its row.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, slice};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,15 +12,6 @@ use crate::{
     state::{Change, ChangeKind, Update},
     storage::rules::Head,
 };
-
-/// What comes before the first entry of a run: the run itself.
-pub(crate) fn beginning(run: &RunId, info: &[u8]) -> Link {
-    let mut hasher = blake3::Hasher::new();
-    for part in [run.as_str().as_bytes(), info] {
-        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-    }
-    Link(hasher.finalize().into())
-}
 
 /// What is known of a run from its beginning, as it is stored.
 pub(crate) fn info(info: &RunInfo) -> Result<Vec<u8>, CheckpointError> {
@@ -124,7 +115,7 @@ fn how<'a>(change: &'a Change, written: &[Written<'_>], data: &mut Vec<Datum<'a>
     match &change.kind {
         ChangeKind::Cleared => How::Cleared,
         ChangeKind::Set(value) => {
-            let same = of_channel.rfind(|it| *it.value == *value);
+            let same = of_channel.rfind(|it| is_same(&it.value, value));
             How::Set(same.map_or_else(|| add(Datum::One(value)), |it| it.place))
         }
         ChangeKind::Appended(items) => {
@@ -140,15 +131,36 @@ fn how<'a>(change: &'a Change, written: &[Written<'_>], data: &mut Vec<Datum<'a>
 fn parts<'a>(items: &[Value], written: impl Iterator<Item = &'a Written<'a>>) -> Option<Vec<Part>> {
     let (mut rest, mut parts) = (items, Vec::new());
     for Written { value, place: (number, index), .. } in written {
-        if let Some(list) = value.as_array().filter(|it| rest.starts_with(it)) {
-            rest = &rest[list.len()..];
-            parts.push((*number, *index, true));
-        } else {
-            rest = rest.strip_prefix(std::slice::from_ref(value.as_ref()))?;
-            parts.push((*number, *index, false));
+        let (items, is_list) = match value.as_ref() {
+            Value::Array(list) if begins_with(rest, list) => (list.as_slice(), true),
+            item => (slice::from_ref(item), false),
+        };
+        if !begins_with(rest, items) {
+            return None;
         }
+        rest = &rest[items.len()..];
+        parts.push((*number, *index, is_list));
     }
     (rest.is_empty() && !parts.is_empty()).then_some(parts)
+}
+
+fn begins_with(all: &[Value], first: &[Value]) -> bool {
+    first.len() <= all.len() && all.iter().zip(first).all(|(a, b)| is_same(a, b))
+}
+
+/// Whether two values are written alike. Equal ones may not be: the order of keys makes no
+/// difference to them, nor does the sign of a zero.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && begins_with(a, b),
+        (Value::Object(a), Value::Object(b)) => {
+            let same =
+                |((x, a), (y, b)): ((&String, &Value), (&String, &Value))| x == y && is_same(a, b);
+            a.len() == b.len() && a.iter().zip(b).all(same)
+        }
+        (Value::Number(x), Value::Number(y)) => x == y && x.to_string() == y.to_string(),
+        _ => a == b,
+    }
 }
 
 fn unwritable(run: &RunId, error: serde_json::Error) -> CheckpointError {

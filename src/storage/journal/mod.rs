@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
     codec::Codec,
-    decode::{Reader, damaged},
-    encode::{beginning, encode, info},
+    decode::{Reader, Span, damaged},
+    encode::{encode, info},
 };
 use crate::{
     checkpoint::{Link, Position, Standing, TaskRecord},

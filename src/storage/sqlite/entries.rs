@@ -1,6 +1,8 @@
 //! The journal of a run in the database.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, params};
 
 use super::{
     fault::Fault,
@@ -11,8 +13,8 @@ use crate::{
     checkpoint::{Entry, Hold, Link},
     id::{RunId, Step, TaskId},
     storage::{
-        journal::{Codec, Reader, Row, beginning, damaged, encode},
-        rules::{Head, check_fence},
+        journal::{Codec, Reader, Row, Span, damaged, encode},
+        rules::{Head, beginning, check_fence, rests},
     },
 };
 
@@ -40,11 +42,11 @@ impl Run {
         hold: &Hold,
         entry: &Entry,
     ) -> Result<(), Fault> {
-        let Stand { head, committed, link, holder } = self.stand(database)?;
-        check_fence(holder.as_ref(), hold.fence)?;
+        let Stand { head, committed, link, lease } = self.stand(database)?;
+        check_fence(lease.holder().as_ref(), hold.fence)?;
         let has_open = head.number > committed;
-        let finished = |task: TaskId| has_open && self.is_finished(database, task);
-        let next = head.after(entry, finished)?;
+        let finished = if has_open { self.finished(database, entry)? } else { BTreeSet::new() };
+        let next = head.after(entry, |task| finished.contains(&task))?;
         let open = if has_open && entry.commit.is_some() {
             self.rows_between(database, committed, head.number)?
         } else {
@@ -68,51 +70,52 @@ impl Run {
         }
         let committed = if entry.commit.is_some() { next.number } else { committed };
         self.put(database, &next, committed, row.link)?;
-        self.take_back_after(database, entry, hold.fence)
+        if rests(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
     }
 
     /// The rows of the journal, checked from the first to the last.
     pub(super) fn journal<'a>(&'a self, database: &Connection) -> Result<Reader<'a>, Fault> {
-        let stand = self.stand(database)?;
-        let rows = self.rows_between(database, 0, u64::MAX >> 1)?;
-        if rows.first().is_none_or(|it| it.number != 1) {
-            return Err(damaged(self.id.as_str(), "entry 1", "it is missing").into());
-        }
-        let before = beginning(&self.id, &self.info(database)?);
-        let end = Some((stand.head.number, stand.link));
-        Ok(Reader::check(&self.id, rows, before, end)?)
+        self.journal_after(database, 0, usize::MAX)
     }
 
-    /// The rows after a number, at most so many, and those before that they refer to.
+    /// The rows after a number, at most so many, and those before that they refer to; checked.
     pub(super) fn journal_after<'a>(
         &'a self,
         database: &Connection,
         after: u64,
         limit: usize,
     ) -> Result<Reader<'a>, Fault> {
-        let sql = "SELECT number FROM journal
+        let stand = self.stand(database)?;
+        let after = after.min(stand.head.number);
+        let last = after.saturating_add(limit as u64).min(stand.head.number);
+        let sql = "SELECT number, link FROM journal
                    WHERE run = ? AND number <= ? AND changes IS NOT NULL
                    ORDER BY number DESC LIMIT 1";
-        let mut statement = database.prepare_cached(sql)?;
-        let base = statement.query_row(params![self.key, after], |row| row.get::<_, u64>(0));
-        let Some(base) = base.optional()? else { return self.journal(database) };
-        let last = after.saturating_add(limit as u64).min(u64::MAX >> 1);
-        let mut rows = self.rows_between(database, base - 1, last)?;
-        // The first is there for its link alone.
-        let link = if rows.is_empty() { Link([0; 32]) } else { rows.remove(0).link };
-        let stand = self.stand(database)?;
-        let end = (last >= stand.head.number && !rows.is_empty())
-            .then_some((stand.head.number, stand.link));
-        Ok(Reader::check(&self.id, rows, link, end)?)
+        // What they refer to is not before the last commit before them.
+        let base = collect(database, sql, params![self.key, after], |row| {
+            Ok((row.get::<_, u64>("number")?, link(&self.id, row)?))
+        })?;
+        let (base, before) = match base.into_iter().next() {
+            Some(base) => base,
+            None => (0, beginning(&self.id, &self.info(database)?)),
+        };
+        let end = (last == stand.head.number).then_some(stand.link);
+        // After the last entry there must be nothing.
+        let rows = self.rows_between(database, base, end.map_or(last, |_| u64::MAX >> 1))?;
+        Ok(Reader::check(&self.id, rows, Span { first: base + 1, before, last, end })?)
     }
 
-    fn is_finished(&self, database: &Connection, task: TaskId) -> bool {
+    /// Those tasks of an entry that have finished before it.
+    fn finished(&self, database: &Connection, entry: &Entry) -> Result<BTreeSet<TaskId>, Fault> {
         let sql = "SELECT 1 FROM finished WHERE run = ? AND task = ?";
-        let found = database
-            .prepare_cached(sql)
-            .and_then(|mut it| it.query_row(params![self.key, task.index], |_| Ok(())).optional());
-        // What cannot be read is not written over: the entry is refused.
-        !matches!(found, Ok(None))
+        let mut is_finished = database.prepare_cached(sql)?;
+        let mut found = BTreeSet::new();
+        for record in &entry.records {
+            if is_finished.exists(params![self.key, record.task.index])? {
+                found.insert(record.task);
+            }
+        }
+        Ok(found)
     }
 
     fn rows_between(
@@ -144,20 +147,24 @@ impl Run {
 }
 
 fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
-    let number = row.get("number")?;
-    let what = || format!("entry {number}");
     let changes = match row.get_ref("changes")? {
         rusqlite::types::ValueRef::Null => None,
         _ => Some(bytes(row, "changes")?.to_vec()),
     };
-    let link = bytes(row, "link")?.try_into();
     Ok(Row {
-        number,
+        number: row.get("number")?,
         step: Step(row.get("step")?),
         seq: row.get("seq")?,
         changes,
         meta: bytes(row, "meta")?.to_vec(),
         data: bytes(row, "data")?.to_vec(),
-        link: Link(link.map_err(|_| damaged(run.as_str(), what(), "its link is too short"))?),
+        link: link(run, row)?,
     })
+}
+
+fn link(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Link, Fault> {
+    let link = bytes(row, "link")?.try_into();
+    let number: u64 = row.get("number")?;
+    let short = |_| damaged(run.as_str(), format!("entry {number}"), "its link is too short");
+    Ok(Link(link.map_err(short)?))
 }

@@ -5,6 +5,7 @@
 
 mod entries;
 mod fault;
+mod lease;
 mod open;
 mod payload;
 mod run;
@@ -247,9 +248,7 @@ impl Checkpointer for SqliteStorage {
         let run = run.clone();
         self.write(format!("remove run `{run}`"), move |database, _| {
             let run = Run::find(database, &run)?;
-            if let Some(holder) = run.present_holder(database)? {
-                return Err(run.owned(holder).into());
-            }
+            run.require_free(database)?;
             database.execute("DELETE FROM runs WHERE key = ?", [run.key])?;
             Ok(())
         })

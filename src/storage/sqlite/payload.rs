@@ -24,6 +24,13 @@ pub(super) fn of_head(
     sum(&[run.as_bytes(), numbers.as_flattened(), link, standing.as_bytes()])
 }
 
+/// The checksum of who may write a run: an owner who is there must not look like one who is gone.
+pub(super) fn of_lease(run: &str, fence: u64, owner: Option<&str>, until: i64) -> Checksum {
+    let owned = [u8::from(owner.is_some())];
+    let owner = owner.unwrap_or_default().as_bytes();
+    sum(&[run.as_bytes(), &fence.to_le_bytes(), &owned, owner, &until.to_le_bytes()])
+}
+
 fn sum(parts: &[&[u8]]) -> Checksum {
     let mut hasher = blake3::Hasher::new();
     for part in parts {

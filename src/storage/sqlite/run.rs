@@ -1,20 +1,18 @@
-//! A run in the database: finding it, how it stands, who holds it.
+//! A run in the database: finding it, and how it stands.
 
-use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, named_params, params};
 
 use super::{
     fault::Fault,
+    lease::Lease,
     payload::{bytes, of_head, of_info},
 };
 use crate::{
-    checkpoint::{
-        CheckpointError, Claim, Entry, Hold, Holder, Link, Owner, RunInfo, RunSummary, Standing,
-    },
+    checkpoint::{CheckpointError, Claim, Hold, Link, RunInfo, RunSummary, Standing},
     id::{NameError, RunId, Step},
     storage::{
         journal::damaged,
-        rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous, check_fence, rests},
+        rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
     },
 };
 
@@ -35,11 +33,8 @@ pub(super) struct Stand {
     /// The number of the last entry that commits a step.
     pub(super) committed: u64,
     pub(super) link: Link,
-    /// Whose it is; their time may be over.
-    pub(super) holder: Option<Holder>,
+    pub(super) lease: Lease,
 }
-
-const NOW: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
 impl Run {
     /// The run with this very id.
@@ -123,7 +118,7 @@ impl Run {
         let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
         let stand = self.stand(database)?;
         let Standing { status, reason } = stand.head.standing;
-        Ok(RunSummary { info, status, reason, step: stand.head.step, holder: stand.holder })
+        Ok(RunSummary { info, status, reason, step: stand.head.step, holder: stand.lease.holder() })
     }
 
     /// How it stands.
@@ -147,14 +142,7 @@ impl Run {
                 return Err(damage("its checksum does not fit"));
             }
             let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
-            let owner = row.get::<_, Option<String>>("owner")?;
-            let owner = owner.map(|it| serde_json::from_str::<Owner>(&it)).transpose();
-            let owner = owner.map_err(|error| broken(id, "the owner", error))?;
-            let (fence, until) = (row.get("fence")?, row.get("until")?);
-            let until = Timestamp::from_millisecond(until)
-                .map_err(|error| broken(id, "the end of the lease", error))?;
-            let holder = owner.map(|owner| Holder { owner, fence, until });
-            Ok(Stand { head, committed, link, holder })
+            Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
         })
     }
 
@@ -167,11 +155,11 @@ impl Run {
         claim: &Claim,
     ) -> Result<Hold, Fault> {
         let sql = "INSERT INTO heads (run, number, committed, step, seq, link, standing, checksum,
-                       fence, owner, until)
-                   VALUES (?, 0, 0, 0, 0, x'', '', x'', 0, NULL, 0)";
+                       fence, owner, until, lease_checksum)
+                   VALUES (?, 0, 0, 0, 0, x'', '', x'', 0, NULL, 0, x'')";
         database.prepare_cached(sql)?.execute([self.key])?;
         self.put(database, head, head.number, link)?;
-        self.give(database, claim)
+        self.give(database, 0, claim)
     }
 
     /// Writes how it stands after an entry.
@@ -198,68 +186,6 @@ impl Run {
             ":checksum": checksum,
         })?;
         Ok(())
-    }
-
-    /// Gives it to whoever claims it, unless somebody has it.
-    pub(super) fn acquire(&self, database: &Connection, claim: &Claim) -> Result<Hold, Fault> {
-        if let Some(holder) = self.present_holder(database)?
-            && Some(holder.fence) != claim.over
-        {
-            return Err(self.owned(holder).into());
-        }
-        self.give(database, claim)
-    }
-
-    /// Who holds it, if their time is not over.
-    pub(super) fn present_holder(&self, database: &Connection) -> Result<Option<Holder>, Fault> {
-        let holder = self.stand(database)?.holder;
-        let now: i64 = database.query_row(&format!("SELECT {NOW}"), [], |row| row.get(0))?;
-        Ok(holder.filter(|it| it.until.as_millisecond() > now))
-    }
-
-    pub(super) fn owned(&self, holder: Holder) -> CheckpointError {
-        CheckpointError::Owned { run: self.id.clone(), holder: Box::new(holder) }
-    }
-
-    fn give(&self, database: &Connection, claim: &Claim) -> Result<Hold, Fault> {
-        let owner = serde_json::to_string(&claim.owner).map_err(Fault::Unwritable)?;
-        let sql = format!(
-            "UPDATE heads SET fence = fence + 1, owner = :owner, until = {NOW} + :ttl
-             WHERE run = :run RETURNING fence"
-        );
-        let values = named_params! { ":run": self.key, ":owner": owner, ":ttl": ms(claim.ttl) };
-        let fence = database.prepare_cached(&sql)?.query_row(values, |row| row.get(0))?;
-        Ok(Hold { run: self.id.clone(), fence })
-    }
-
-    /// Makes a lease last from now on.
-    pub(super) fn renew(
-        &self,
-        database: &Connection,
-        fence: u64,
-        ttl: std::time::Duration,
-    ) -> Result<(), Fault> {
-        check_fence(self.stand(database)?.holder.as_ref(), fence)?;
-        let sql = format!("UPDATE heads SET until = {NOW} + ? WHERE run = ?");
-        database.prepare_cached(&sql)?.execute(params![ms(ttl), self.key])?;
-        Ok(())
-    }
-
-    /// Takes it back from whoever holds this lease.
-    pub(super) fn take_back(&self, database: &Connection, fence: u64) -> Result<(), Fault> {
-        let sql = "UPDATE heads SET owner = NULL WHERE run = ? AND fence = ?";
-        database.prepare_cached(sql)?.execute(params![self.key, fence])?;
-        Ok(())
-    }
-
-    /// Takes it back if an entry brings it to rest.
-    pub(super) fn take_back_after(
-        &self,
-        database: &Connection,
-        entry: &Entry,
-        fence: u64,
-    ) -> Result<(), Fault> {
-        if rests(entry) { self.take_back(database, fence) } else { Ok(()) }
     }
 
     /// The one row that must be there.
@@ -295,14 +221,10 @@ fn unknown(run: &str) -> Fault {
     CheckpointError::UnknownRun(run.to_owned()).into()
 }
 
-fn broken(
+pub(super) fn broken(
     run: &str,
     what: &str,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> Fault {
     damaged(run, what, source).into()
-}
-
-fn ms(ttl: std::time::Duration) -> i64 {
-    i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX / 4)
 }

@@ -21,7 +21,8 @@ CREATE TABLE heads (
     checksum BLOB NOT NULL,     -- of all of the above
     fence INTEGER NOT NULL,     -- the last lease
     owner TEXT,                 -- whose it is, as JSON; none if the run was given back
-    until INTEGER NOT NULL      -- when it ends, in milliseconds since 1970
+    until INTEGER NOT NULL,     -- when it ends, in milliseconds since 1970
+    lease_checksum BLOB NOT NULL -- of these three
 ) STRICT;
 
 -- Every entry of every run, in the order in which they were made, so that pages fill up.

@@ -1,0 +1,143 @@
+//! Who may write a run.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+
+use super::{
+    fault::Fault,
+    payload::{bytes, of_lease},
+    run::{Run, broken},
+};
+use crate::{
+    checkpoint::{CheckpointError, Claim, Hold, Holder, Owner},
+    storage::rules::check_fence,
+};
+
+/// The last lease of a run; it may be over.
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// Its number; zero if there was none.
+    pub(super) fence: u64,
+    /// Whose it is, as it is written; none if the run was given back.
+    json: Option<String>,
+    owner: Option<Owner>,
+    until: Timestamp,
+}
+
+/// A lease ends after a century at the latest: the year 9999 is the last that can be read again.
+const TTL_MAX_MS: i64 = 100 * 365 * 86_400_000;
+
+impl Lease {
+    /// Reads the lease out of the row of a head.
+    pub(super) fn read(run: &str, row: &Row<'_>) -> Result<Self, Fault> {
+        let (fence, until) = (row.get("fence")?, row.get("until")?);
+        let json = row.get::<_, Option<String>>("owner")?;
+        if of_lease(run, fence, json.as_deref(), until) != bytes(row, "lease_checksum")? {
+            return Err(broken(run, "the lease", "its checksum does not fit"));
+        }
+        let owner = json.as_ref().map(|it| serde_json::from_str(it)).transpose();
+        let owner = owner.map_err(|error| broken(run, "the lease", error))?;
+        let until = Timestamp::from_millisecond(until);
+        let until = until.map_err(|error| broken(run, "the lease", error))?;
+        Ok(Self { fence, json, owner, until })
+    }
+
+    /// Whose the run is; their time may be over.
+    pub(super) fn holder(&self) -> Option<Holder> {
+        let (fence, until) = (self.fence, self.until);
+        self.owner.clone().map(|owner| Holder { owner, fence, until })
+    }
+}
+
+impl Run {
+    /// Gives it to whoever claims it, unless somebody has it.
+    pub(super) fn acquire(&self, database: &Connection, claim: &Claim) -> Result<Hold, Fault> {
+        let lease = self.stand(database)?.lease;
+        if let Some(holder) = present(database, &lease)?
+            && Some(holder.fence) != claim.over
+        {
+            return Err(self.owned(holder).into());
+        }
+        self.give(database, lease.fence, claim)
+    }
+
+    /// Fails if somebody has it.
+    pub(super) fn require_free(&self, database: &Connection) -> Result<(), Fault> {
+        match present(database, &self.stand(database)?.lease)? {
+            Some(holder) => Err(self.owned(holder).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives it to whoever claims it, under the number after the last.
+    pub(super) fn give(
+        &self,
+        database: &Connection,
+        last: u64,
+        claim: &Claim,
+    ) -> Result<Hold, Fault> {
+        let owner = serde_json::to_string(&claim.owner).map_err(Fault::Unwritable)?;
+        let until = now(database)? + ms(claim.ttl);
+        self.put_lease(database, last + 1, Some(&owner), until)?;
+        Ok(Hold { run: self.id.clone(), fence: last + 1 })
+    }
+
+    /// Makes a lease last from now on.
+    pub(super) fn renew(
+        &self,
+        database: &Connection,
+        fence: u64,
+        ttl: Duration,
+    ) -> Result<(), Fault> {
+        let lease = self.stand(database)?.lease;
+        check_fence(lease.holder().as_ref(), fence)?;
+        let until = now(database)? + ms(ttl);
+        self.put_lease(database, fence, lease.json.as_deref(), until)
+    }
+
+    /// Takes it back from whoever holds this lease.
+    pub(super) fn take_back(&self, database: &Connection, fence: u64) -> Result<(), Fault> {
+        let lease = self.stand(database)?.lease;
+        if lease.fence != fence {
+            return Ok(());
+        }
+        self.put_lease(database, fence, None, lease.until.as_millisecond())
+    }
+
+    fn put_lease(
+        &self,
+        database: &Connection,
+        fence: u64,
+        owner: Option<&str>,
+        until: i64,
+    ) -> Result<(), Fault> {
+        let checksum = of_lease(self.id.as_str(), fence, owner, until);
+        let sql = "UPDATE heads SET fence = ?, owner = ?, until = ?, lease_checksum = ?
+                   WHERE run = ?";
+        let values = params![fence, owner, until, checksum, self.key];
+        database.prepare_cached(sql)?.execute(values)?;
+        Ok(())
+    }
+
+    fn owned(&self, holder: Holder) -> CheckpointError {
+        CheckpointError::Owned { run: self.id.clone(), holder: Box::new(holder) }
+    }
+}
+
+/// Who holds a run, if their time is not over.
+fn present(database: &Connection, lease: &Lease) -> Result<Option<Holder>, Fault> {
+    let now = now(database)?;
+    Ok(lease.holder().filter(|it| it.until.as_millisecond() > now))
+}
+
+/// The time of the database, in milliseconds since 1970.
+fn now(database: &Connection) -> Result<i64, Fault> {
+    let sql = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+    Ok(database.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+fn ms(ttl: Duration) -> i64 {
+    i64::try_from(ttl.as_millis()).unwrap_or(TTL_MAX_MS).min(TTL_MAX_MS)
+}

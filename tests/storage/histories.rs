@@ -1,0 +1,165 @@
+//! Runs of random steps, whose journals are read as they were appended.
+
+use std::collections::BTreeMap;
+
+use graphrun::{
+    checkpoint::{Entry, Outcome, Standing, TaskRecord},
+    event::Status,
+    graph::{Hop, Target},
+    state::{Change, ChangeKind, Update},
+};
+use proptest::{collection::vec, prelude::*, sample::select};
+use serde_json::{Value, json};
+
+use crate::{journal::assert_kept, sample::*};
+
+/// A value, from so few that equal ones are frequent.
+fn any_value() -> impl Strategy<Value = Value> {
+    let long = "the same words again and again, ".repeat(4);
+    select(vec![
+        json!(null),
+        json!(1),
+        json!(1.0),
+        json!(-0.0),
+        json!("a"),
+        json!(""),
+        json!([]),
+        json!(["a"]),
+        json!(["a", 1]),
+        json!([["a"]]),
+        json!([[]]),
+        json!({"a": 1, "b": [2]}),
+        json!({}),
+        json!(long),
+        json!([long, long]),
+    ])
+}
+
+#[derive(Clone, Debug)]
+struct Made {
+    channel: &'static str,
+    kind: u8,
+    values: Vec<Value>,
+}
+
+fn any_channel() -> impl Strategy<Value = &'static str> {
+    select(vec!["a", "b", "c"])
+}
+
+fn any_change() -> impl Strategy<Value = Made> {
+    (any_channel(), 0..8_u8, vec(any_value(), 0..4)).prop_map(|(channel, kind, values)| Made {
+        channel,
+        kind,
+        values,
+    })
+}
+
+fn any_outcome() -> impl Strategy<Value = Outcome> {
+    let writes = vec((any_channel().prop_map(channel), any_value()), 0..4);
+    let clears = vec(any_channel().prop_map(channel), 0..2);
+    prop_oneof![
+        6 => (clears, writes).prop_map(|(clears, writes)| Outcome::Finished {
+            update: Update { clears, writes },
+            hops: vec![Hop::To(Target::End)],
+        }),
+        2 => any_value().prop_map(|answer| Outcome::Answered { key: "go_on".into(), answer }),
+        1 => select(vec![failed(), asked(), caught(), skipped()]),
+    ]
+}
+
+/// The tasks of a step, each with what became of it and whether its entry ends with it; then what
+/// the step changes, and whether its commit is saved with the last record.
+type AnyStep = (Vec<(Outcome, bool)>, Vec<Made>, bool, u8);
+
+fn any_step() -> impl Strategy<Value = AnyStep> {
+    (vec((any_outcome(), any::<bool>()), 0..5), vec(any_change(), 0..4), any::<bool>(), 0..4_u8)
+}
+
+/// A change that may be made of what tasks of the step wrote.
+fn change_of(made: &Made, records: &[TaskRecord]) -> Change {
+    let channel = channel(made.channel);
+    let mut tasks: Vec<_> = records.iter().collect();
+    tasks.sort_by_key(|it| it.task);
+    let mut written = Vec::new();
+    for record in tasks {
+        if let Outcome::Finished { update, .. } = &record.outcome {
+            let of_channel = update.writes.iter().filter(|(it, _)| *it == channel);
+            written.extend(of_channel.map(|(_, value)| value.clone()));
+        }
+    }
+    let flat = |values: &[Value]| -> Vec<Value> {
+        let flat = values.iter().map(|it| it.as_array().cloned().unwrap_or(vec![it.clone()]));
+        flat.flatten().collect()
+    };
+    let kind = match made.kind {
+        0 => ChangeKind::Cleared,
+        1 => ChangeKind::Set(json!(made.values)),
+        2 => ChangeKind::Appended(made.values.clone()),
+        // What a step makes most often of what its tasks wrote.
+        3 => ChangeKind::Set(written.last().cloned().unwrap_or_default()),
+        4 => ChangeKind::Set(written.first().cloned().unwrap_or_default()),
+        5 => ChangeKind::Appended(flat(&written)),
+        6 => ChangeKind::Appended(written),
+        _ => ChangeKind::Appended(flat(&[&written[..], &made.values[..]].concat())),
+    };
+    Change { channel, kind }
+}
+
+/// The entries of a run of these steps.
+fn entries_of(steps: &[AnyStep]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut seq = 0;
+    let mut add = |mut entry: Entry, news: u64| {
+        entry.events = events("R1", seq + 1..=seq + news);
+        seq += news;
+        entries.push(entry);
+    };
+    for (step, (tasks, changes, with_last, news)) in (0..).zip(steps) {
+        let news = u64::from(*news);
+        let mut records = Vec::new();
+        let mut open = Vec::new();
+        let tasks = if step == 0 { &[][..] } else { &tasks[..] };
+        // The later a task is, the earlier it finishes.
+        for (index, (outcome, ends)) in tasks.iter().enumerate().rev() {
+            let record = record(step, u32::try_from(index).unwrap(), outcome.clone());
+            records.push(record.clone());
+            open.push(record);
+            if *ends {
+                add(Entry { records: std::mem::take(&mut open), ..Entry::default() }, news / 2);
+            }
+        }
+        if !with_last && !open.is_empty() {
+            add(Entry { records: std::mem::take(&mut open), ..Entry::default() }, news);
+        }
+        let mut made: BTreeMap<_, Change> = BTreeMap::new();
+        for change in changes {
+            made.insert(change.channel, change_of(change, &records));
+        }
+        let standing = (news == 3).then_some(Standing { status: Status::Running, reason: None });
+        let commit = Some(commit(step, made.into_values().collect()));
+        add(Entry { records: open, commit, standing, events: vec![] }, news);
+    }
+    entries
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_entries_are_given_back_as_they_were(
+        steps in vec(any_step(), 1..7), after in 0..20_u64, limit in 0..6_usize
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let entries = entries_of(&steps);
+        for home in [Home::memory(), Home::sqlite()] {
+            runtime.block_on(async {
+                assert_kept(&home, &entries).await;
+                let some = home.open().journal(&run("R1"), after, limit).await.unwrap();
+                let some: Vec<_> = some.into_iter().map(|it| (it.number, it.entry)).collect();
+                let all = (1..).zip(entries.iter().cloned());
+                let expected: Vec<_> = all.skip_while(|it| it.0 <= after).take(limit).collect();
+                assert_eq!(some, expected);
+            });
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The promises about who may write a run: one at a time, and nobody who was given up.
+
+use std::{sync::Arc, time::Duration};
+
+use graphrun::{
+    checkpoint::{CheckpointError, Claim, Entry, Hold, Holder},
+    event::Status,
+    id::Step,
+};
+use jiff::Timestamp;
+use tokio::{sync::Barrier, task::JoinSet, time::sleep};
+
+use crate::sample::*;
+
+promises! {
+    of_several_that_claim_a_run_at_once_one_gets_it
+    of_several_that_begin_a_run_at_once_one_gets_it
+    of_several_that_see_an_owner_gone_one_gets_its_run
+    a_run_belongs_to_whoever_began_it
+    a_lease_that_is_over_can_be_taken_and_its_owner_writes_nothing_more
+    an_owner_whose_lease_is_over_goes_on_if_nobody_took_it
+    a_claim_replaces_the_lease_that_it_calls_over_and_no_later_one
+    an_entry_that_brings_a_run_to_rest_gives_it_back
+    a_run_that_is_given_back_can_be_taken_and_its_owner_writes_nothing_more
+    giving_back_does_nothing_to_the_lease_of_another
+    a_lease_lasts_from_when_it_was_renewed
+    a_lease_may_be_as_long_as_one_likes
+    a_run_that_is_removed_is_forgotten
+    a_run_that_is_held_is_not_removed
+}
+
+/// Everything of a run that an owner who was given up could spoil.
+async fn state(home: &Home) -> String {
+    let storage = home.open();
+    let saved = storage.load(&run("R1")).await.unwrap();
+    format!("{saved:?} {:?}", storage.journal(&run("R1"), 0, usize::MAX).await.unwrap())
+}
+
+/// Checks that nothing comes of what the owner of a lease does, and why.
+async fn assert_powerless(home: &Home, hold: &Hold, why: &str) {
+    let before = state(home).await;
+    let storage = home.open();
+    let entries: [(Entry, &str); 4] = [
+        (record(1, 0, finished()).into(), "save the outcome of task 1.0 of run `R1`"),
+        (commit(1, vec![set("brief", "late")]).into(), "save step 1 of run `R1`"),
+        (standing(Status::Failed, Some("late")).into(), "save that run `R1` is failed"),
+        (entry(Entry::default(), &events("R1", [1])), "save the events of run `R1`"),
+    ];
+    for (entry, what) in entries {
+        let error = storage.append(hold, &entry).await.unwrap_err();
+        assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
+        assert_eq!(told(&error), format!("could not {what}: {why}"));
+    }
+    let error = storage.renew(hold, TTL).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
+    assert_eq!(told(&error), format!("could not keep run `R1`: {why}"));
+    storage.release(hold).await.unwrap();
+    assert_eq!(before, state(home).await, "the earlier owner did something");
+}
+
+async fn holder(home: &Home) -> Option<Holder> {
+    home.open().load(&run("R1")).await.unwrap().summary.holder
+}
+
+/// Checks that a claim is refused because this one has the run.
+async fn assert_owned(home: &Home, name: &str) {
+    let error = home.open().acquire(&run("R1"), &claim_of(99)).await.unwrap_err();
+    let CheckpointError::Owned { run: owned, holder: told_of } = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!((owned, Some(&**told_of)), (&run("R1"), holder(home).await.as_ref()));
+    let until = told_of.until.strftime("%FT%TZ");
+    assert_eq!(
+        told(&error),
+        format!("run `R1` is in the hands of {name}, until {until} if nothing more is heard of it")
+    );
+}
+
+/// Eight at once; gives the one that got the run, after checking what the others were told.
+async fn race<F>(home: &Home, claim: impl Fn(u32) -> F) -> (u32, Hold)
+where
+    F: Future<Output = Result<Hold, CheckpointError>> + Send + 'static,
+{
+    let start = Arc::new(Barrier::new(8));
+    let mut claims = JoinSet::new();
+    for pid in 1..=8 {
+        let (start, claim) = (Arc::clone(&start), claim(pid));
+        claims.spawn(async move {
+            start.wait().await;
+            (pid, claim.await)
+        });
+    }
+    let (mut winners, mut losers) = (Vec::new(), Vec::new());
+    for (pid, result) in claims.join_all().await {
+        match result {
+            Ok(hold) => winners.push((pid, hold)),
+            Err(error) => losers.push(error),
+        }
+    }
+    assert_eq!((winners.len(), losers.len()), (1, 7), "{winners:?} {losers:?}");
+    let (winner, hold) = winners.remove(0);
+    let owner = claim_of(winner).owner;
+    assert_eq!(
+        holder(home).await.map(|it| (it.owner, it.fence)),
+        Some((owner.clone(), hold.fence))
+    );
+    for error in losers {
+        match &error {
+            CheckpointError::Owned { holder, .. } => assert_eq!(holder.owner, owner),
+            CheckpointError::Exists(id) => assert_eq!(id, "R1"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_owned(home, &format!("{winner}@box{winner}")).await;
+    (winner, hold)
+}
+
+async fn of_several_that_claim_a_run_at_once_one_gets_it(home: Home) {
+    let first = create(&home.open(), "R1").await;
+    home.open().release(&first).await.unwrap();
+    for step in 1..=3 {
+        let (_, hold) = race(&home, |pid| {
+            let storage = home.open();
+            async move { storage.acquire(&run("R1"), &claim_of(pid)).await }
+        })
+        .await;
+        let done =
+            Entry { commit: Some(commit(step, vec![])), ..standing(Status::Paused, None).into() };
+        home.open().append(&hold, &done).await.unwrap();
+    }
+    assert_eq!(home.open().load(&run("R1")).await.unwrap().summary.step, Step(3));
+}
+
+async fn of_several_that_begin_a_run_at_once_one_gets_it(home: Home) {
+    let (winner, _) = race(&home, |pid| {
+        let storage = home.open();
+        async move {
+            let first = commit(0, vec![set("brief", pid)]).into();
+            storage.create(&info("R1", "a"), &claim_of(pid), &first).await
+        }
+    })
+    .await;
+    let saved = home.open().load(&run("R1")).await.unwrap();
+    assert_eq!(saved.values[&channel("brief")], winner);
+}
+
+async fn of_several_that_see_an_owner_gone_one_gets_its_run(home: Home) {
+    let gone = create(&home.open(), "R1").await;
+    race(&home, |pid| {
+        let storage = home.open();
+        let claim = Claim { over: Some(gone.fence), ..claim_of(pid) };
+        async move { storage.acquire(&run("R1"), &claim).await }
+    })
+    .await;
+}
+
+async fn a_run_belongs_to_whoever_began_it(home: Home) {
+    let before = Timestamp::now();
+    let first = commit(0, vec![]).into();
+    let hold = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
+    assert_owned(&home, "7@box7").await;
+    let holder = holder(&home).await.unwrap();
+    assert_eq!((holder.owner, holder.fence), (claim_of(7).owner, hold.fence));
+    let left = holder.until.duration_since(before).as_secs();
+    assert!((58..=70).contains(&left), "{left} s of {TTL:?}");
+    // Not even the same owner takes it twice: the second lease would end the first.
+    assert!(home.open().acquire(&run("R1"), &claim_of(7)).await.is_err());
+    let found = [home.open().find("a").await.unwrap(), home.open().list().await.unwrap().remove(0)];
+    assert_eq!(found.map(|it| it.holder.unwrap().owner), [(); 2].map(|()| claim_of(7).owner));
+}
+
+async fn a_lease_that_is_over_can_be_taken_and_its_owner_writes_nothing_more(home: Home) {
+    let first = commit(0, vec![]).into();
+    let early = home.open().create(&info("R1", "a"), &short(claim_of(7)), &first).await.unwrap();
+    let late = home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
+    assert!(late.fence > early.fence, "{early:?} {late:?}");
+    assert_owned(&home, "8@box8").await;
+    assert_powerless(&home, &early, "the run was taken over by 8@box8").await;
+    home.open().append(&late, &commit(1, vec![]).into()).await.unwrap();
+    // And once more, of a lease that lasted for a time.
+    home.open().renew(&late, Duration::from_secs(2)).await.unwrap();
+    assert_owned(&home, "8@box8").await;
+    sleep(Duration::from_millis(2020)).await;
+    let latest = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
+    assert!(latest.fence > late.fence, "{late:?} {latest:?}");
+    for earlier in [early, late] {
+        assert_powerless(&home, &earlier, "the run was taken over by 7@box7").await;
+    }
+    home.open().append(&latest, &commit(2, vec![]).into()).await.unwrap();
+}
+
+async fn an_owner_whose_lease_is_over_goes_on_if_nobody_took_it(home: Home) {
+    let first = commit(0, vec![]).into();
+    let hold = home.open().create(&info("R1", "a"), &short(claim_of(7)), &first).await.unwrap();
+    home.open().append(&hold, &commit(1, vec![]).into()).await.unwrap();
+    home.open().renew(&hold, TTL).await.unwrap();
+    assert_owned(&home, "7@box7").await;
+    home.open().append(&hold, &commit(2, vec![]).into()).await.unwrap();
+}
+
+async fn a_claim_replaces_the_lease_that_it_calls_over_and_no_later_one(home: Home) {
+    let replacing = |pid, over| Claim { over: Some(over), ..claim_of(pid) };
+    let first = create(&home.open(), "R1").await;
+    for other in [first.fence - 1, first.fence + 1, u64::MAX] {
+        let claim = replacing(8, other);
+        let error = home.open().acquire(&run("R1"), &claim).await.unwrap_err();
+        assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
+    }
+    let second = home.open().acquire(&run("R1"), &replacing(8, first.fence)).await.unwrap();
+    assert!(second.fence > first.fence);
+    assert_powerless(&home, &first, "the run was taken over by 8@box8").await;
+    let error = home.open().acquire(&run("R1"), &replacing(9, first.fence)).await.unwrap_err();
+    assert!(told(&error).contains("8@box8"), "{}", told(&error));
+    assert_owned(&home, "8@box8").await;
+    // A run that nobody holds is given to everyone, whatever they know.
+    home.open().release(&second).await.unwrap();
+    let third = home.open().acquire(&run("R1"), &replacing(9, first.fence)).await.unwrap();
+    assert!(third.fence > second.fence);
+    home.open().append(&third, &commit(1, vec![]).into()).await.unwrap();
+}
+
+async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
+    let hold = create(&home.open(), "R1").await;
+    for working in [
+        commit(1, vec![]).into(),
+        standing(Status::Running, None).into(),
+        Entry { standing: Some(standing(Status::Running, None)), ..commit(2, vec![]).into() },
+    ] {
+        home.open().append(&hold, &working).await.unwrap();
+        assert_eq!(holder(&home).await.map(|it| it.fence), Some(hold.fence));
+    }
+    home.open().append(&hold, &standing(Status::Paused, None).into()).await.unwrap();
+    let mut before = hold;
+    for (step, status) in (3..).zip([
+        Status::Done,
+        Status::Failed,
+        Status::Paused,
+        Status::Limit,
+        Status::Interrupted,
+    ]) {
+        assert_eq!(holder(&home).await, None, "before {status:?}");
+        assert_powerless(&home, &before, "the run was given back").await;
+        let hold = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
+        assert!(hold.fence > before.fence);
+        assert_powerless(&home, &before, "the run was taken over by 7@box7").await;
+        let rest = Entry { commit: Some(commit(step, vec![])), ..standing(status, None).into() };
+        home.open().append(&hold, &rest).await.unwrap();
+        let found = home.open().load(&run("R1")).await.unwrap().summary;
+        assert_eq!((found.status, found.step, found.holder), (status, Step(step), None));
+        before = hold;
+    }
+}
+
+async fn a_run_that_is_given_back_can_be_taken_and_its_owner_writes_nothing_more(home: Home) {
+    let first = create(&home.open(), "R1").await;
+    home.open().release(&first).await.unwrap();
+    assert_eq!(holder(&home).await, None);
+    assert_powerless(&home, &first, "the run was given back").await;
+    let second = home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
+    assert_powerless(&home, &first, "the run was taken over by 8@box8").await;
+    home.open().append(&second, &commit(1, vec![]).into()).await.unwrap();
+}
+
+async fn giving_back_does_nothing_to_the_lease_of_another(home: Home) {
+    let first = create(&home.open(), "R1").await;
+    let other = create(&home.open(), "R2").await;
+    home.open().release(&first).await.unwrap();
+    home.open().release(&first).await.unwrap();
+    home.open().append(&other, &commit(1, vec![]).into()).await.unwrap();
+    home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
+    home.open().release(&first).await.unwrap();
+    assert_owned(&home, "8@box8").await;
+}
+
+async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
+    let hold = create(&home.open(), "R1").await;
+    let until = async || holder(&home).await.unwrap().until;
+    let lasts = async |ttl: Duration| {
+        let before = Timestamp::now();
+        home.open().renew(&hold, ttl).await.unwrap();
+        let lasts = until().await.duration_since(before).as_millis();
+        let lasts = lasts - i128::try_from(ttl.as_millis()).unwrap();
+        // To the millisecond, rounded down, and in the time that the call took.
+        assert!((-2..=5000).contains(&lasts), "{lasts} ms from {ttl:?}");
+    };
+    for seconds in [1, 3600, 60] {
+        lasts(Duration::from_secs(seconds)).await;
+    }
+    // A short lease that is renewed again and again does not end.
+    for _ in 0..10 {
+        lasts(Duration::from_secs(2)).await;
+        sleep(Duration::from_millis(250)).await;
+        assert!(home.open().acquire(&run("R1"), &claim_of(9)).await.is_err());
+    }
+    assert_eq!(holder(&home).await.unwrap().fence, hold.fence);
+    lasts(Duration::ZERO).await;
+    home.open().acquire(&run("R1"), &claim_of(9)).await.unwrap();
+}
+
+async fn a_lease_may_be_as_long_as_one_likes(home: Home) {
+    let mut hold = create(&home.open(), "R1").await;
+    for ttl in [Duration::from_secs(1 << 44), Duration::from_millis(u64::MAX >> 1), Duration::MAX] {
+        home.open().renew(&hold, ttl).await.unwrap();
+        assert_eq!(home.open().list().await.unwrap().len(), 1, "{ttl:?}");
+        home.open().append(&hold, &Entry::default()).await.unwrap();
+        home.open().release(&hold).await.unwrap();
+        hold = home.open().acquire(&run("R1"), &Claim { ttl, ..claim_of(8) }).await.unwrap();
+        assert_owned(&home, "8@box8").await;
+    }
+}
+
+async fn a_run_that_is_removed_is_forgotten(home: Home) {
+    let (one, other) = (create(&home.open(), "R1").await, create(&home.open(), "R2").await);
+    for hold in [&one, &other] {
+        let news = events(hold.run.as_str(), [1]);
+        home.open().append(hold, &entry(record(1, 0, finished()), &news)).await.unwrap();
+    }
+    home.open().release(&one).await.unwrap();
+    home.open().remove(&one.run).await.unwrap();
+
+    let storage = home.open();
+    for error in [
+        storage.load(&one.run).await.unwrap_err(),
+        storage.find("R1-name").await.unwrap_err(),
+        storage.journal(&one.run, 0, 9).await.unwrap_err(),
+        storage.acquire(&one.run, &claim()).await.unwrap_err(),
+        storage.append(&one, &commit(1, vec![]).into()).await.unwrap_err(),
+        storage.remove(&one.run).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, CheckpointError::UnknownRun(_)), "{error:?}");
+    }
+    let left = storage.list().await.unwrap();
+    assert_eq!(left.iter().map(|it| it.info.id.as_str()).collect::<Vec<_>>(), ["R2"]);
+    storage.append(&other, &commit(1, vec![]).into()).await.unwrap();
+    // Id and name are free, and nothing of the first is in the second.
+    let again = create(&home.open(), "R1").await;
+    let news = events("R1", [1]);
+    home.open().append(&again, &entry(record(1, 0, finished()), &news)).await.unwrap();
+    assert_eq!(home.open().journal(&again.run, 0, 9).await.unwrap().len(), 2);
+    let found = home.open().list().await.unwrap();
+    assert_eq!(found.iter().map(|it| it.info.id.as_str()).collect::<Vec<_>>(), ["R1", "R2"]);
+}
+
+async fn a_run_that_is_held_is_not_removed(home: Home) {
+    let first = commit(0, vec![]).into();
+    let hold = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
+    let before = state(&home).await;
+    let error = home.open().remove(&run("R1")).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
+    assert!(told(&error).contains("in the hands of 7@box7"), "{}", told(&error));
+    assert_eq!(before, state(&home).await);
+    // What counts is whether the lease is over, not whether it was given back.
+    home.open().renew(&hold, Duration::ZERO).await.unwrap();
+    home.open().remove(&run("R1")).await.unwrap();
+    assert_eq!(home.open().list().await.unwrap(), []);
+}
