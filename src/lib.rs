@@ -71,6 +71,8 @@ pub mod compile;
 
 pub mod checkpoint;
 
+pub mod results;
+
 pub mod engine;
 
 pub mod storage;

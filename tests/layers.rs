@@ -15,6 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["workflow"],
     &["compile"],
     &["checkpoint"],
+    &["results"],
     &["engine", "storage", "draw"],
     &["nodes"],
     &["lsp", "cases"],

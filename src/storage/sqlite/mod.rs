@@ -8,6 +8,7 @@ mod fault;
 mod lease;
 mod open;
 mod payload;
+mod results;
 mod run;
 
 use std::{

@@ -32,7 +32,7 @@ const PAGE_SIZE: u32 = 8192;
 /// What a SQLite file begins with: <https://sqlite.org/fileformat.html#the_database_header>.
 const HEADER_LENGTH: usize = 100;
 
-const SCHEMA: &str = include_str!("schema.sql");
+const SCHEMA: &str = concat!(include_str!("schema.sql"), include_str!("results.sql"));
 
 /// The two numbers in the header of a SQLite file that say whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
