@@ -234,6 +234,11 @@ pub enum Report {
         /// What.
         message: String,
     },
+    /// The node does not run: a result is used that was computed before, from the same.
+    Reused {
+        /// When that was, in RFC 3339.
+        kept: String,
+    },
     /// A file was written outside the database.
     Artifact {
         /// Its path.

@@ -39,6 +39,7 @@ fn compiled(replay: &Arc<Replay>, output_dir: &Path) -> CompiledGraph {
         prices: Arc::default(),
         cache_dir: cache_dir(),
         output_dir: output_dir.to_owned(),
+        results: None,
     };
     let (graph, warnings) = compile(workflow.into_graph(&factory(services, registry())))
         .unwrap_or_else(|it| panic!("{it}"));

@@ -295,12 +295,14 @@ fn events() -> Vec<Event> {
         Report::ModelCalled { model: text(), spent, ms: 1 },
         Report::Warning { message: text() },
         Report::Note { message: text() },
+        Report::Reused { kept: text() },
         Report::Artifact { path: text() },
     ];
     let reported = reports.into_iter().map(|it| {
         let (Report::ModelCalled { .. }
         | Report::Warning { .. }
         | Report::Note { .. }
+        | Report::Reused { .. }
         | Report::Artifact { .. }) = it;
         Event::TaskReported { task, node: node.clone(), report: it }
     });

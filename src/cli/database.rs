@@ -8,7 +8,8 @@ use std::{
 use super::{error::CliError, exit::Exit, words::shell_word};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer},
-    storage::{MemoryStorage, SqliteStorage},
+    results::ResultStore,
+    storage::{MemoryResults, MemoryStorage, SqliteStorage},
 };
 
 /// Where runs are kept when nobody says so.
@@ -69,6 +70,18 @@ impl Database {
         match &self.location {
             Location::Memory => Ok(Arc::new(MemoryStorage::default())),
             Location::Sqlite(path) => Ok(Arc::new(SqliteStorage::open(path)?)),
+        }
+    }
+
+    /// Opens it for the results of nodes. It is there already, since a run is.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be used.
+    pub(super) fn results(&self) -> Result<Arc<dyn ResultStore>, CliError> {
+        match &self.location {
+            Location::Memory => Ok(Arc::new(MemoryResults::default())),
+            Location::Sqlite(path) => Ok(Arc::new(SqliteStorage::open_existing(path)?)),
         }
     }
 

@@ -63,7 +63,8 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let origin = Origin::new(&args.workflow, &out, output, args.options)?;
         let origin = Origin { private, ..origin };
         loaded.check_out(&origin.out)?;
-        let (graph, warnings) = loaded.compile(models, &origin.out)?;
+        let results = origin.options.cache(&loaded, &database)?;
+        let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
         if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
             say(&text);
         }

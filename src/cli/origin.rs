@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{error::CliError, exit::Exit};
-use crate::{checkpoint::RunInfo, graph::Limits};
+use super::{database::Database, error::CliError, exit::Exit, prepare::Loaded};
+use crate::{checkpoint::RunInfo, graph::Limits, nodes::Cache};
 
 /// The version of the form in which origins are saved.
 const VERSION: u32 = 1;
@@ -51,6 +51,10 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) replay: Option<PathBuf>,
+    /// Run nodes with `cache` even where a result is kept, and keep the new one
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) no_cache: bool,
     /// Stop before more super-steps than this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,11 +146,33 @@ impl RunOptions {
             model: self.model.or(those.model),
             record,
             replay,
+            no_cache: self.no_cache || those.no_cache,
             max_steps: self.max_steps.or(those.max_steps),
             max_tokens: self.max_tokens.or(those.max_tokens),
             max_cost: self.max_cost.or(those.max_cost),
             timeout: self.timeout.or(those.timeout),
         }
+    }
+
+    /// Where results are kept, if a node wants that.
+    ///
+    /// What a recording answers is not kept, for it would answer runs without one. A recording
+    /// that is made is to have every answer, so that no result is used meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the database cannot be used.
+    pub(super) fn cache(
+        &self,
+        loaded: &Loaded,
+        database: &Database,
+    ) -> Result<Option<Cache>, CliError> {
+        if self.replay.is_some() || !loaded.keeps_results() {
+            return Ok(None);
+        }
+        let cache = Cache::new(database.results()?);
+        let is_renewed = self.no_cache || self.record.is_some();
+        Ok(Some(if is_renewed { cache.renewed() } else { cache }))
     }
 
     /// The limits of the workflow, replaced where the command line says so.
@@ -216,6 +242,7 @@ mod tests {
     fn what_resume_is_given_replaces_what_the_run_was_started_with() {
         let started = RunOptions {
             replay: Some("a".into()),
+            no_cache: true,
             max_steps: Some(5),
             max_tokens: Some(100),
             ..RunOptions::default()
@@ -224,6 +251,7 @@ mod tests {
             RunOptions { record: Some("b".into()), max_steps: Some(9), ..RunOptions::default() };
         let both = given.over(started);
         assert_eq!((both.record, both.replay), (Some("b".into()), None));
+        assert!(both.no_cache, "a flag cannot be taken back");
         let mut limits = Limits { usd: Some(1.0), ..Limits::default() };
         RunOptions {
             max_steps: both.max_steps,

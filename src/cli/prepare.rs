@@ -12,7 +12,7 @@ use super::{error::CliError, exit::Exit, models, origin::RunOptions};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
-    nodes::{self, ModelSource, Services},
+    nodes::{self, Cache, ModelSource, Services},
     sandbox::{Sandbox, default_cache_dir},
     workflow::{self, LoadError, NodeDefinition, NodeKind, Workflow},
 };
@@ -117,6 +117,11 @@ impl Loaded {
             .with_help("name another folder with `--out`, or mend this one; nothing was started"))
     }
 
+    /// Whether a node wants its results to be kept.
+    pub(super) fn keeps_results(&self) -> bool {
+        self.workflow.nodes.values().any(|it| it.cache.is_some())
+    }
+
     /// Makes the remaining checks; gives the warnings of all of them as well.
     ///
     /// # Errors
@@ -126,8 +131,10 @@ impl Loaded {
         self,
         models: Arc<dyn ModelSource>,
         out: &Path,
+        results: Option<Cache>,
     ) -> Result<(CompiledGraph, Diagnostics), CliError> {
-        assemble(self.workflow, self.warnings, services(models, out.to_owned()))
+        let services = Services { results, ..services(models, out.to_owned()) };
+        assemble(self.workflow, self.warnings, services)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }
 }
@@ -143,7 +150,7 @@ fn assemble(
 }
 
 fn services(models: Arc<dyn ModelSource>, output_dir: PathBuf) -> Services {
-    Services { models, prices: Arc::default(), cache_dir: cache_dir(), output_dir }
+    Services { models, prices: Arc::default(), cache_dir: cache_dir(), output_dir, results: None }
 }
 
 /// Where environments for generated code are kept; without a home, in the folder of the runs.

@@ -50,7 +50,8 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with_options(&origin.options);
         let models = loaded.connect(&origin.options)?;
         loaded.check_out(&origin.out)?;
-        let (graph, warnings) = loaded.compile(models, &origin.out).map_err(broken)?;
+        let results = origin.options.cache(&loaded, &database)?;
+        let (graph, warnings) = loaded.compile(models, &origin.out, results).map_err(broken)?;
         if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
             say(&text);
         }

@@ -53,6 +53,38 @@ pub trait Node: Send + Sync {
         "node"
     }
 
+    /// What its result follows from besides what it is [given](Node::given): its settings, such as
+    /// a model, a prompt or a version. It tells kept results apart; see
+    /// [`Cached`](crate::nodes::Cached).
+    fn identity(&self) -> Value {
+        Value::Null
+    }
+
+    /// What its result follows from of all that it sees in a context. It tells kept results apart.
+    ///
+    /// The default is the channels that its contract reads, or all of them, and everything else
+    /// that a node sees but its run and task.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be told; then no result is kept.
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let reads = self.contract().reads;
+        let is_read = |name: &str| match &reads {
+            Some(reads) => reads.iter().any(|it| it.channel.as_str() == name),
+            None => true,
+        };
+        let state = ctx.state.iter().filter(|(name, _)| is_read(name));
+        let state: serde_json::Map<String, Value> =
+            state.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        Ok(serde_json::json!({
+            "state": state,
+            "input": ctx.input,
+            "visits": *ctx.visits,
+            "via": ctx.via,
+        }))
+    }
+
     /// What running it touches, so that a test knows which nodes it may run as they are.
     ///
     /// The default claims nothing, and such a node never runs in a test.

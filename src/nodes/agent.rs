@@ -3,7 +3,7 @@
 mod answer;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::answer::Answer;
 use super::{
@@ -16,7 +16,7 @@ use crate::{
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError, Touches},
     llm::{ChatModel, ChatRequest, Message, ModelError, StructuredError, ask_structured},
     state::Update,
-    workflow::AgentNode,
+    workflow::{AgentNode, Prompt},
 };
 
 /// Asks a model for the fields it is to write.
@@ -31,8 +31,8 @@ impl Agent {
         Self { definition, services }
     }
 
-    fn request(&self, ctx: &NodeContext) -> Result<ChatRequest, NodeError> {
-        let AgentNode { system, prompt, prompt_again, temperature, .. } = &self.definition;
+    fn messages(&self, ctx: &NodeContext) -> Result<Vec<Message>, NodeError> {
+        let AgentNode { system, prompt, prompt_again, .. } = &self.definition;
         let view = prompt_view(ctx);
         let prompt = prompt_again.as_ref().filter(|_| ctx.visit() > 1).unwrap_or(prompt);
         let mut messages = Vec::new();
@@ -40,11 +40,15 @@ impl Agent {
             messages.push(Message::system(system.render(&view)?));
         }
         messages.push(Message::user(prompt.render(&view)?));
+        Ok(messages)
+    }
+
+    fn request(&self, ctx: &NodeContext) -> Result<ChatRequest, NodeError> {
         Ok(ChatRequest {
             caller: ctx.node.to_string(),
             key: ctx.idempotency_key(),
-            messages,
-            temperature: *temperature,
+            messages: self.messages(ctx)?,
+            temperature: self.definition.temperature,
             ..ChatRequest::default()
         })
     }
@@ -142,6 +146,23 @@ impl Node for Agent {
 
     fn kind(&self) -> &'static str {
         "agent"
+    }
+
+    fn identity(&self) -> Value {
+        let AgentNode { models, system, prompt, prompt_again, temperature, .. } = &self.definition;
+        json!({
+            "models": models,
+            "system": system.as_ref().map(Prompt::text),
+            "prompt": prompt.text(),
+            "again": prompt_again.as_ref().map(Prompt::text),
+            "temperature": temperature,
+            "writes": self.definition.writes,
+        })
+    }
+
+    /// What the model is asked, word for word.
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        Ok(serde_json::to_value(self.messages(ctx)?)?)
     }
 
     fn touches(&self) -> Touches {

@@ -5,6 +5,7 @@
 
 mod agent;
 mod ask;
+mod cached;
 mod call;
 mod pass;
 mod run;
@@ -17,6 +18,7 @@ mod write_files;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+pub use self::cached::{Cache, Cached};
 use self::{
     agent::Agent,
     ask::Ask,
@@ -61,6 +63,8 @@ pub struct Services {
     pub cache_dir: PathBuf,
     /// The folder that a run delivers to.
     pub output_dir: PathBuf,
+    /// Where results are kept. Without it, nodes with `cache` run as others do.
+    pub results: Option<Cache>,
 }
 
 impl Services {
@@ -72,6 +76,7 @@ impl Services {
             prices: Arc::default(),
             cache_dir: PathBuf::from(".graphrun/cache"),
             output_dir: PathBuf::from("out"),
+            results: None,
         }
     }
 }
@@ -111,7 +116,7 @@ impl NodeFactory for Factory {
         definition: &NodeDefinition,
     ) -> Result<Arc<dyn Node>, Diagnostic> {
         let services = self.services.clone();
-        Ok(match definition.kind.clone() {
+        let node: Arc<dyn Node> = match definition.kind.clone() {
             NodeKind::Agent(agent) => Arc::new(Agent::new(agent, services)),
             NodeKind::RunTests(run_tests) => Arc::new(RunTests::new(run_tests, services)),
             NodeKind::Run(run) => Arc::new(Run::new(run, services)),
@@ -129,7 +134,16 @@ impl NodeFactory for Factory {
                     .at(Some(definition.place.clone()), "no such node in Rust")
                     .help("register it with `Registry::node`, in the program that loads the file")
             })?,
-        })
+        };
+        let (Some(caching), Some(cache)) = (&definition.cache, &self.services.results) else {
+            return Ok(node);
+        };
+        let cached = Cached::new(node, cache.clone());
+        let cached = cached.no_older_than(caching.age_max).by(caching.key.clone());
+        Ok(Arc::new(match &definition.kind {
+            NodeKind::Custom(custom) => cached.labelled(custom.as_str()),
+            _ => cached,
+        }))
     }
 }
 

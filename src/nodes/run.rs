@@ -207,6 +207,28 @@ impl Node for Run {
     fn kind(&self) -> &'static str {
         "run"
     }
+
+    fn identity(&self) -> Value {
+        let RunNode { argv, sandbox, writes, .. } = &self.definition;
+        let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
+        json!({
+            "argv": argv,
+            "sandbox": sandbox.identity(),
+            "writes": writes.collect::<Vec<Value>>(),
+        })
+    }
+
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let RunNode { env, stdin, files, .. } = &self.definition;
+        let view = expression_view(ctx, None);
+        let value = |it: &Expression| it.evaluate(&view);
+        let env = env.iter().map(|(name, it)| Ok(json!([name, value(it)?])));
+        Ok(json!({
+            "env": env.collect::<Result<Vec<Value>, NodeError>>()?,
+            "stdin": stdin.as_ref().map(value).transpose()?,
+            "files": files.as_ref().map(value).transpose()?,
+        }))
+    }
 }
 
 /// The names of the files that carry what goes in and comes out.

@@ -51,6 +51,17 @@ impl RunTests {
         Ok(Arc::new(Ready { sandbox, environment }))
     }
 
+    /// What is tested, and the number of the attempt.
+    fn tested_and_attempt(&self, ctx: &NodeContext) -> Result<(Value, Value), NodeError> {
+        let view = expression_view(ctx, None);
+        let artifact = self.definition.artifact.evaluate(&view)?;
+        let attempt = match &self.definition.attempt {
+            Some(attempt) => attempt.evaluate(&view)?,
+            None => json!(ctx.visit()),
+        };
+        Ok((artifact, attempt))
+    }
+
     async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
         let ready = self.ready.get_or_try_init(|| self.prepare()).await?;
         let limits = self.definition.sandbox.limits();
@@ -72,12 +83,7 @@ impl RunTests {
 #[async_trait]
 impl Node for RunTests {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let view = expression_view(&ctx, None);
-        let artifact = self.definition.artifact.evaluate(&view)?;
-        let attempt = match &self.definition.attempt {
-            Some(attempt) => attempt.evaluate(&view)?,
-            None => json!(ctx.visit()),
-        };
+        let (artifact, attempt) = self.tested_and_attempt(&ctx)?;
         let files = source_files(&artifact["files"])?;
         let result = self.test(&ctx, &files).await?;
         let message = format!("{} of {} tests passed", result.passed_count, result.total_tests);
@@ -109,6 +115,21 @@ impl Node for RunTests {
 
     fn kind(&self) -> &'static str {
         "run_tests"
+    }
+
+    fn identity(&self) -> Value {
+        let RunTestsNode { runner, sandbox, writes, .. } = &self.definition;
+        let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
+        json!({
+            "runner": runner.as_str(),
+            "sandbox": sandbox.identity(),
+            "writes": writes.collect::<Vec<Value>>(),
+        })
+    }
+
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let (artifact, attempt) = self.tested_and_attempt(ctx)?;
+        Ok(json!([artifact, attempt]))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jsonschema::Validator;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::expression_view;
 use crate::{
@@ -37,6 +37,15 @@ impl Call {
         Ok(Self { definition, tool, input, output })
     }
 
+    fn arguments(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let view = expression_view(ctx, None);
+        let mut arguments = Map::new();
+        for (name, argument) in &self.definition.args {
+            arguments.insert(name.clone(), argument.evaluate(&view)?);
+        }
+        Ok(Value::Object(arguments))
+    }
+
     fn failure(&self, message: impl std::fmt::Display) -> Failure {
         Failure::new(ErrorKind::Tool, format!("`{}`: {message}", self.definition.tool))
     }
@@ -57,12 +66,7 @@ impl Call {
 #[async_trait]
 impl Node for Call {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let view = expression_view(&ctx, None);
-        let mut input = Map::new();
-        for (name, argument) in &self.definition.args {
-            input.insert(name.clone(), argument.evaluate(&view)?);
-        }
-        let input = Value::Object(input);
+        let input = self.arguments(&ctx)?;
         self.check("the input", &self.input, &input)?;
         let told = ToolContext { key: ctx.idempotency_key(), cancel: ctx.cancel.clone() };
         let output = self.tool.call(input, &told).await.map_err(|error| {
@@ -95,5 +99,18 @@ impl Node for Call {
 
     fn kind(&self) -> &'static str {
         "tool"
+    }
+
+    fn identity(&self) -> Value {
+        json!({
+            "tool": self.definition.tool,
+            "input": self.tool.input_schema(),
+            "output": self.tool.output_schema(),
+            "writes": self.definition.writes,
+        })
+    }
+
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        self.arguments(ctx)
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Expression, Prompt};
 use crate::{
@@ -73,12 +73,24 @@ pub struct NodeDefinition {
     pub policies: Policies,
     /// Whether it runs when the run comes to it.
     pub when: Option<Expression>,
+    /// How its results are kept for other runs, if they are.
+    pub cache: Option<Caching>,
     /// Where it is written.
     pub place: Place,
     /// What it is for.
     pub about: Option<String>,
     /// The used workflows that it belongs to, the innermost first.
     pub scopes: Vec<Scope>,
+}
+
+/// How the results of a node are kept for other runs.
+#[derive(Clone, Debug, Default)]
+#[doc(alias = "CachePolicy")]
+pub struct Caching {
+    /// How old a result may be that is used; `None` is no bound.
+    pub age_max: Option<Duration>,
+    /// What tells the results of the node apart, if that is not what it is given.
+    pub key: Option<Expression>,
 }
 
 /// What a node does.
@@ -374,6 +386,12 @@ impl RunOutput {
 }
 
 impl SandboxSettings {
+    /// What tells the results of jobs in it apart.
+    pub(crate) fn identity(&self) -> Value {
+        let Self { memory_bytes, time, requirements } = self;
+        json!({"memory": memory_bytes, "time_ms": time.as_millis(), "requirements": requirements})
+    }
+
     /// What a job in it may use.
     pub fn limits(&self) -> sandbox::Limits {
         sandbox::Limits {

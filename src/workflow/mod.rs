@@ -4,6 +4,7 @@
 //! Start with [`load`]. The way of a file: `reader` → `lower` (with `heads` and `flow`, which say
 //! what may be pointed to and what may be written) → [`Workflow`] → a [`Graph`](crate::graph::Graph).
 
+mod cache;
 pub mod case_file;
 mod cases;
 mod definition;
@@ -42,9 +43,9 @@ use thiserror::Error;
 
 pub use self::{
     definition::{
-        AgentNode, AskNode, Defaults, EnterNode, LeaveNode, MapNode, NodeDefinition, NodeFactory,
-        NodeKind, RunNode, RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode, TestOutput,
-        ToolNode, Workflow, WriteFilesNode,
+        AgentNode, AskNode, Caching, Defaults, EnterNode, LeaveNode, MapNode, NodeDefinition,
+        NodeFactory, NodeKind, RunNode, RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode,
+        TestOutput, ToolNode, Workflow, WriteFilesNode,
     },
     expression::{EvaluateError, Expression, ExpressionView},
     format::json_schema,

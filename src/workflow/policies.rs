@@ -35,6 +35,7 @@ pub(super) const COMMON: &[&str] = &[
     "timeout",
     "retry",
     "when",
+    "cache",
     "defer",
     "join",
 ];

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The keys of the format that this version does not know what to do with.
-const LATER: &[&str] = &["remember", "recall", "worktree", "cache", "tools"];
+const LATER: &[&str] = &["remember", "recall", "worktree", "tools"];
 
 /// A mapping whose keys are known.
 #[derive(Debug)]
@@ -183,8 +183,7 @@ impl Report {
 
     /// A span of time such as `90s`, `10m` or `1h30m`.
     pub(super) fn duration(&mut self, yaml: &Yaml, what: &str) -> Option<Duration> {
-        let parsed = yaml.text().and_then(|it| it.parse::<jiff::SignedDuration>().ok());
-        let duration = parsed.and_then(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero());
+        let duration = duration_of(yaml);
         if duration.is_none() {
             self.wrong_kind(yaml, what, "a span of time such as `90s`, `10m` or `24h`");
         }
@@ -247,6 +246,12 @@ impl Report {
             }
         }
     }
+}
+
+/// The span of time that is written, if one is.
+pub(super) fn duration_of(yaml: &Yaml) -> Option<Duration> {
+    let parsed = yaml.text().and_then(|it| it.parse::<jiff::SignedDuration>().ok());
+    parsed.and_then(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero())
 }
 
 /// The target that is built in under a name.

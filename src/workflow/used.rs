@@ -191,6 +191,7 @@ impl Workflow {
                 ..Policies::default()
             },
             when: None,
+            cache: None,
             place: user.place.clone(),
             about: None,
             scopes: Vec::new(),

@@ -1,5 +1,6 @@
 //! What the command line adds to the library: messages, streams, exit codes, signals.
 
+mod cache;
 mod cases;
 mod graph;
 mod plan;

@@ -34,6 +34,7 @@ pub(super) fn load(path: &str) -> Drawing {
         prices: Arc::default(),
         cache_dir: "unused".into(),
         output_dir: "unused".into(),
+        results: None,
     };
     let (graph, _) = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
     Drawing::of(graph.graph()).with_details(&details)

@@ -114,6 +114,7 @@ fn reported(report: &Report) -> String {
         }
         Report::Warning { message } => format!("warning: {}", clean(message)),
         Report::Note { message } => format!("note: {}", clean(message)),
+        Report::Reused { kept } => format!("does not run: the result of {} is used", clean(kept)),
         Report::Artifact { path } => format!("wrote {}", clean(path)),
     }
 }

@@ -126,6 +126,9 @@ impl Tree {
                 vec![format!("    {} {node}: {}", self.paint.loud("⚠"), clean(message))]
             }
             Report::Note { message } => vec![self.aside(&format!("{node}: {}", clean(message)))],
+            Report::Reused { kept } => {
+                vec![self.aside(&format!("{node}: the result of {} is used", clean(kept)))]
+            }
             Report::Artifact { path } => vec![self.aside(&format!("wrote {}", clean(path)))],
         }
     }

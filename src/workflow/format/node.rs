@@ -6,7 +6,7 @@ use super::{
     sections::Retry,
     values::{
         AgentName, ArgumentName, Attempts, Catch, Count, CustomName, Dollars, Duration, Either,
-        EventName, Expression, FieldName, FileName, MatchedValue, Named, NodeRef, OneOrMany,
+        EventName, Expression, FieldName, FileName, Flag, MatchedValue, Named, NodeRef, OneOrMany,
         OutputName, Positive, PromptPath, RunnerName, SandboxName, Scalar, TargetName, Template,
         Text, ToolName, VariableName,
     },
@@ -82,6 +82,9 @@ pub(super) struct Node {
     join: Option<OneOrMany<NodeRef>>,
     /// The condition under which it runs; else it is skipped, and the run goes on with `then`.
     when: Option<Expression>,
+    /// Whether its result is kept, and used wherever the node would compute it from the same: `true`,
+    /// or how old a result may be.
+    cache: Option<Either<Flag, Either<Duration, Cache>>>,
     /// Whether it lets everything else that is left to run go first.
     defer: Option<bool>,
     /// How often the node may run before its count is reset. Every loop needs such a bound.
@@ -194,6 +197,17 @@ pub(super) struct WriteFiles {
     documents: Option<Named<FileName, Expression>>,
     /// The path of a prompt that is rendered to `report.md`.
     report: Option<PromptPath>,
+}
+
+/// How results are kept.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Cache {
+    /// How old a result may be that is used.
+    #[serde(rename = "for")]
+    age: Option<Duration>,
+    /// What tells results apart, in the place of all that the node is given, such as `ticket.id`.
+    key: Option<Expression>,
 }
 
 /// What all visits of a node in a run may take together. At a limit it is not run again.

@@ -6,6 +6,7 @@ use super::json_schema;
 use crate::{
     graph::ErrorKind,
     workflow::{
+        cache::CACHE_KEYS,
         fan::MAP_KEYS,
         lower,
         nodes::{KINDS, PROMPT_KEYS, RUN_TESTS_KEYS, USE_KEYS, WRITE_FILES_KEYS},
@@ -35,6 +36,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/state/additionalProperties/then/properties/merge", BEST_KEYS),
     ("/properties/nodes/additionalProperties/properties/retry", RETRY_KEYS),
     ("/properties/nodes/additionalProperties/properties/limits", NODE_LIMITS_KEYS),
+    ("/properties/nodes/additionalProperties/properties/cache", CACHE_KEYS),
     ("/properties/nodes/additionalProperties/properties/then", MATCH_KEYS),
     ("/properties/nodes/additionalProperties/properties/then/items", CASE_KEYS),
     ("/properties/nodes/additionalProperties/properties/prompt", PROMPT_KEYS),

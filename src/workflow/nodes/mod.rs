@@ -72,6 +72,7 @@ impl Lowering<'_> {
         let when = when.and_then(|it| self.read_when(name, it));
         self.given = when.as_ref().map(|it| it.presumed().to_vec()).unwrap_or_default();
         let kind = self.read_kind(reading, policies.max_visits.is_some());
+        let cache = self.read_cache(name, &section);
         (self.item, self.given) = (None, Vec::new());
         self.read_following(name, &section, workflow);
         self.read_join(name, &section, workflow);
@@ -81,6 +82,7 @@ impl Lowering<'_> {
             kind,
             policies,
             when,
+            cache,
             place,
             about,
             scopes: Vec::new(),

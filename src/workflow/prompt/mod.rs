@@ -121,6 +121,11 @@ impl Prompt {
         &self.name
     }
 
+    /// The template, as it is written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     fn context(&self, view: &PromptView<'_>) -> Value {
         let mut context: BTreeMap<&str, Value> = view
             .state

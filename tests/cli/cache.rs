@@ -1,0 +1,60 @@
+//! Results that are kept in the database, and the flags that do without them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::program::{Place, workflow};
+
+/// What the command told in a run.
+fn time(place: &Place, brief: &str, flags: &[&str]) -> Value {
+    let (cached, brief) = (workflow("cached"), format!("brief={brief}"));
+    let args = ["execute", &cached, "-i", &brief, "--output", "json"];
+    let ended = place.run([&args[..], flags].concat());
+    assert_eq!(ended.code, 0, "{ended}");
+    ended.json()["state"]["time"].clone()
+}
+
+#[test]
+fn a_later_process_uses_a_result_unless_it_is_told_otherwise() {
+    let place = Place::new();
+    let first = time(&place, "x", &[]);
+    assert_eq!(time(&place, "x", &[]), first);
+    assert_ne!(time(&place, "y", &[]), first);
+    let renewed = time(&place, "x", &["--no-cache"]);
+    assert_ne!(renewed, first);
+    assert_eq!(time(&place, "x", &[]), renewed);
+    // A recording is to have every answer.
+    let recorded = time(&place, "x", &["--record", "run.jsonl"]);
+    assert_ne!(recorded, renewed);
+    assert_eq!(time(&place, "x", &[]), recorded);
+    assert_ne!(time(&place, "x", &["--db", "sqlite:other.db"]), recorded);
+    assert_ne!(time(&place, "x", &["--db", "memory:"]), recorded);
+}
+
+#[test]
+fn a_view_says_that_a_result_is_used() {
+    let place = Place::new();
+    time(&place, "x", &[]);
+    let ended = place.run(["execute", &workflow("cached"), "-i", "brief=x", "--progress", "plain"]);
+    assert!(ended.stderr.contains("tell does not run: the result of 20"), "{ended}");
+    let ended = place.run(["execute", &workflow("cached"), "-i", "brief=x", "--output", "jsonl"]);
+    let reused = ended.stdout.lines().filter(|it| it.contains(r#""kind":"reused","kept":"20"#));
+    assert_eq!(reused.count(), 1, "{ended}");
+}
+
+#[test]
+fn what_a_recording_answers_is_neither_kept_nor_passed_over() {
+    let place = Place::new();
+    let agent = fs::read_to_string(workflow("agent")).unwrap();
+    let cached = agent.replace("writes: answer", "writes: answer\n    cache: true");
+    fs::write(place.path("cached.yaml"), cached).unwrap();
+    for text in ["one", "two"] {
+        let entry = json!({"v": 1, "node": "write", "when": {"contains": ["Answer this: x"]},
+            "reply": {"text": text, "usage": {"input_tokens": 3, "output_tokens": 4}}});
+        fs::write(place.path("run.jsonl"), format!("{entry}\n")).unwrap();
+        let args = ["execute", "cached.yaml", "-i", "brief=x", "--replay", "run.jsonl"];
+        let ended = place.run([&args[..], &["--output", "json"]].concat());
+        assert_eq!((ended.code, &ended.json()["state"]), (0, &json!({"answer": text})), "{ended}");
+    }
+}
