@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     Expression, Workflow,
     cases::Conditions,
+    expression::known_after,
     lower::Lowering,
     reader::{Data, Entry, Yaml},
     report::suggestion,
@@ -48,6 +49,7 @@ impl Lowering<'_> {
 
     fn read_cases(&mut self, from: &NodeName, then: &Yaml, items: &[Yaml]) -> Cases {
         let written = self.flow.after(from);
+        let given = self.given.clone();
         let mut cases = Vec::new();
         let mut conditions = Conditions::default();
         let mut otherwise: Option<&Yaml> = None;
@@ -70,8 +72,12 @@ impl Lowering<'_> {
             };
             let Some(condition) = self.expression(when, &written) else {
                 conditions.unknown = true;
+                let (_, otherwise) = known_after(when.text().unwrap_or_default());
+                self.given.extend(otherwise);
                 continue;
             };
+            // The next case is tried where this one does not hold.
+            self.given = condition.presumed_otherwise().to_vec();
             self.check_condition(when, &condition);
             if otherwise.is_none() {
                 let constant = condition.is_constant() || !condition.constant_parts().is_empty();
@@ -79,6 +85,7 @@ impl Lowering<'_> {
             }
             cases.push(Case { when: Some(condition), to });
         }
+        self.given = given;
         let last = items.last().map_or(&then.range, |it| &it.range);
         self.check_cases(from, &conditions, otherwise, last);
         Cases::new(cases)

@@ -30,6 +30,8 @@ pub(super) struct Checked {
     pub(super) reads: BTreeSet<ChannelName>,
     /// The paths that are there when it is true.
     pub(super) presumed: Vec<String>,
+    /// The paths that are there when it is false.
+    pub(super) presumed_otherwise: Vec<String>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -44,9 +46,14 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         problems: Vec::new(),
     };
     let ty = checker.value(root);
+    checker.learn(root, false);
+    let mut presumed_otherwise = std::mem::replace(&mut checker.present, scope.given.to_vec());
+    let mut seen = BTreeSet::new();
+    // A list of cases hands it from one to the next.
+    presumed_otherwise.retain(|it| seen.insert(it.clone()));
     checker.learn(root, true);
     let Checker { types, reads, present: presumed, problems, .. } = checker;
-    Checked { ty, types, reads, presumed, problems }
+    Checked { ty, types, reads, presumed, presumed_otherwise, problems }
 }
 
 pub(super) struct Checker<'a> {

@@ -48,6 +48,8 @@ pub struct Expression {
     reads: Vec<ChannelName>,
     /// The paths that are there when it is true.
     presumed: Vec<String>,
+    /// The paths that are there when it is false.
+    presumed_otherwise: Vec<String>,
     /// What it calls the dispatched item.
     item: Option<String>,
     conditions: Arc<worlds::Conditions>,
@@ -99,6 +101,7 @@ impl Expression {
             ty: checked.ty,
             reads,
             presumed: checked.presumed,
+            presumed_otherwise: checked.presumed_otherwise,
             item,
             conditions,
         })
@@ -154,6 +157,11 @@ impl Expression {
     /// The paths that are there when it is true, such as `note` where it asks `has(note)`.
     pub(crate) fn presumed(&self) -> &[String] {
         &self.presumed
+    }
+
+    /// The paths that are there when it is false, such as `note` where it asks `!has(note)`.
+    pub(crate) fn presumed_otherwise(&self) -> &[String] {
+        &self.presumed_otherwise
     }
 
     /// Whether it is `true` or `false` as it stands.
