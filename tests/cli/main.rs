@@ -5,6 +5,7 @@ mod cases;
 mod graph;
 mod plan;
 mod program;
+mod used;
 
 use std::{
     fs,
