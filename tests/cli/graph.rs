@@ -112,6 +112,59 @@ fn a_run_is_laid_over_the_drawing_where_it_waits_and_when_it_is_done() {
     assert_eq!(node(&drawing, "give_up")["visits"], Value::Null);
 }
 
+/// A map, a node that is skipped, one whose failure is caught, a used workflow that fails, and a node
+/// whose failure is not caught.
+#[test]
+fn a_run_that_failed_is_laid_over_maps_skipped_nodes_and_used_workflows() {
+    let place = Place::new();
+    let path = workflow("whole");
+    let failed = place.run(["execute", &path, "-i", "by=0", "--output", "json"]);
+    assert_eq!(failed.code, 1, "{failed}");
+    let name = failed.json()["name"].as_str().unwrap().to_owned();
+    let draw = |format| {
+        place
+            .run(["graph", &path, "--run", &name, "--format", format])
+            .stdout
+            .replace(&name, "NAME")
+    };
+    insta::assert_snapshot!("whole_ascii", draw("ascii"));
+    insta::assert_snapshot!("whole_mermaid", draw("mermaid"));
+    let drawing: Value = serde_json::from_str(&draw("json")).unwrap();
+    assert_eq!(node(&drawing, "part")["visits"]["tasks"], 3);
+    assert_eq!(node(&drawing, "extra")["visits"]["skipped"], 1);
+    assert_eq!(node(&drawing, "share")["visits"]["failures"], 1);
+    assert_eq!(node(&drawing, "sorry")["visits"]["standing"], "failed");
+    assert_eq!(node(&drawing, "review.end")["visits"], Value::Null);
+    for (format, word) in [("dot", "penwidth=3"), ("svg", "node failed")] {
+        assert!(draw(format).contains(word), "{}", draw(format));
+    }
+}
+
+#[test]
+fn a_run_through_a_used_workflow_tells_the_rounds_in_it() {
+    let place = Place::new();
+    let path = workflow("whole");
+    let done = place.run(["execute", &path, "-i", "by=4", "--output", "json"]);
+    assert_eq!(done.code, 0, "{done}");
+    let name = done.json()["name"].as_str().unwrap().to_owned();
+    let drawn = place.run(["graph", &path, "--run", &name, "--format", "json"]);
+    let taken = taken(&drawn.json());
+    let within = [
+        "review review.round 1",
+        "review.round review.round 2",
+        "review.round review.judge 1",
+        "review.judge review.end 1",
+    ];
+    for way in within {
+        assert!(taken.iter().any(|it| it == way), "{way}: {taken:?}");
+    }
+    let outside = ["split part 3", "part extra 3", "extra share 1", "review.end end 1"];
+    for way in outside {
+        assert!(taken.iter().any(|it| it == way), "{way}: {taken:?}");
+    }
+    assert_eq!(taken.len(), within.len() + outside.len() + 2, "{taken:?}");
+}
+
 #[test]
 fn a_run_of_another_workflow_is_refused_and_an_unknown_one_is_not_found() {
     let place = Place::new();
