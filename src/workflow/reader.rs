@@ -3,10 +3,13 @@
 //! Scalars stay text: what a plain `off` or `5_000` means is decided by whoever knows what is
 //! wanted there, so nothing is changed on the way. Aliases are followed; tags are refused.
 
+mod cut;
+
 use std::{collections::BTreeMap, ops::Range};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
+use self::cut::{Cut, Found};
 use super::report::Report;
 use crate::diagnostic::Diagnostic;
 
@@ -242,9 +245,15 @@ impl<'a> Reader<'a> {
     fn map(&mut self, start: usize, depth: usize) -> Result<Yaml, Hopeless> {
         let mut entries = Vec::new();
         let mut keys: BTreeMap<String, Range<usize>> = BTreeMap::new();
+        let file = std::sync::Arc::clone(&self.report.file);
+        let in_braces = file.text.get(start..).is_some_and(|it| it.starts_with('{'));
+        let mut cut = Cut::default();
         loop {
             let (event, range) = self.next()?;
             if event == Event::MappingEnd {
+                for entry in cut.rest() {
+                    self.add(entry, &mut entries, &mut keys);
+                }
                 let end = range.end.max(start);
                 return Ok(Yaml { range: start..end, data: Data::Map(entries) });
             }
@@ -256,17 +265,60 @@ impl<'a> Reader<'a> {
             let text = key.text().unwrap_or(written).to_owned();
             if !is_text {
                 self.refuse_key(&key.range);
-            } else if let Some(first) = keys.get(&text) {
-                self.refuse_twice(&text, &key.range, &first.clone());
-            } else {
-                if value.range.is_empty() {
-                    // An absent value has no place of its own.
-                    value.range = key.range.clone();
+                continue;
+            }
+            if value.range.is_empty() {
+                // An absent value has no place of its own.
+                value.range = key.range.clone();
+            }
+            let entry = Entry { key: Word { text, range: key.range }, value };
+            if !in_braces {
+                self.add(entry, &mut entries, &mut keys);
+                continue;
+            }
+            match cut.next(entry, &file.text) {
+                Found::Entries(found) => {
+                    for entry in found {
+                        self.add(entry, &mut entries, &mut keys);
+                    }
                 }
-                keys.insert(text.clone(), key.range.clone());
-                entries.push(Entry { key: Word { text, range: key.range }, value });
+                Found::Nothing => (),
+                Found::End(range) => self.mend(&range, &mut entries),
             }
         }
+    }
+
+    /// Adds an entry to a mapping that has no such key yet.
+    fn add(
+        &mut self,
+        entry: Entry,
+        entries: &mut Vec<Entry>,
+        keys: &mut BTreeMap<String, Range<usize>>,
+    ) {
+        let Word { text, range } = &entry.key;
+        if let Some(first) = keys.get(text) {
+            self.refuse_twice(text, range, &first.clone());
+        } else {
+            keys.insert(text.clone(), range.clone());
+            entries.push(entry);
+        }
+    }
+
+    /// Puts a value together that YAML has cut at a comma, and says so.
+    fn mend(&mut self, range: &Range<usize>, entries: &mut [Entry]) {
+        let text = self.report.file.text[range.clone()].trim_end().to_owned();
+        let cut = entries.iter_mut().find(|it| it.value.range.start == range.start);
+        let Some(Entry { key, value }) = cut else { return };
+        let end = value.range.end;
+        let help = if text.contains(['"', '\\', '\n']) {
+            "quote it: put the whole value in quotes".to_owned()
+        } else {
+            format!("quote it: `{}: \"{text}\"`", key.text)
+        };
+        *value = Yaml { range: range.clone(), data: Data::Scalar { text, plain: true } };
+        let finding = Diagnostic::error("GR001", "YAML ends this value at its comma");
+        let finding = finding.at(self.report.place(&(end..end + 1)), "the value ends here");
+        self.report.push(finding.help(help));
     }
 
     fn alias(&mut self, anchor: usize, range: &Range<usize>) -> Result<Yaml, Hopeless> {
@@ -319,6 +371,10 @@ impl<'a> Reader<'a> {
                     .at(self.report.place(&(at..at)), "YAML cannot be read on from here");
                 let finding = if self.tab_before(at) {
                     finding.help("indent with spaces; YAML takes no tabs")
+                } else if error.info().contains("flow mapping") {
+                    finding.help(
+                        "within `{ … }`, quote a value that holds `[`, `]`, `{`, `}`, `,` or `: `",
+                    )
                 } else {
                     finding
                 };

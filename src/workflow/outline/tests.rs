@@ -65,8 +65,9 @@ fn expected(yaml: &Yaml, path: &[Step], file: &str, found: &mut BTreeSet<String>
     }
 }
 
-/// Files in which the reader reports a key or a tag and leaves it out.
-const DIFFER: &[&str] = &["duplicate_key", "yaml_tag"];
+/// Files in which the reader reports a key or a tag and leaves it out, or a value that YAML has cut and
+/// puts it together.
+const DIFFER: &[&str] = &["duplicate_key", "yaml_tag", "commas"];
 
 #[test]
 fn it_agrees_with_the_reader_where_that_can_read() {

@@ -1,0 +1,84 @@
+//! Values in `{ … }` that YAML ended at a comma within their brackets or quotes, such as
+//! `{ when: parts.exists(p, p.hard) }`: what was meant is put together again, and said once.
+
+use std::ops::Range;
+
+use super::{Data, Entry};
+
+/// The most entries that one value is taken to be cut into.
+const PIECES_MAX: usize = 16;
+
+/// A value that may be cut, and what follows it.
+#[derive(Debug, Default)]
+pub(super) struct Cut {
+    /// Where the value begins; `None` if none may be cut.
+    start: Option<usize>,
+    /// The entries that may be the rest of it.
+    pieces: Vec<Entry>,
+}
+
+/// What an entry is found to be.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// These are entries, one of which may be cut.
+    Entries(Vec<Entry>),
+    /// It may be the rest of the value before; what comes will tell.
+    Nothing,
+    /// It ends the value before, which stands there.
+    End(Range<usize>),
+}
+
+impl Cut {
+    /// Takes the next entry of a mapping in braces.
+    pub(super) fn next(&mut self, entry: Entry, file: &str) -> Found {
+        if let Some(start) = self.start {
+            let end = match entry.value.data {
+                Data::Null => Some(entry.key.range.end),
+                Data::Scalar { .. } => Some(entry.value.range.end),
+                Data::List(_) | Data::Map(_) => None,
+            };
+            let is_piece = !self.pieces.is_empty() || is_odd(&entry);
+            if let Some(end) = end.filter(|_| is_piece && self.pieces.len() < PIECES_MAX) {
+                if file.get(start..end).is_some_and(|it| !is_open(it)) {
+                    *self = Self::default();
+                    return Found::End(start..end);
+                }
+                self.pieces.push(entry);
+                return Found::Nothing;
+            }
+        }
+        let mut entries = self.rest();
+        if let Data::Scalar { text, plain: true } = &entry.value.data {
+            self.start = is_open(text).then_some(entry.value.range.start);
+        }
+        entries.push(entry);
+        Found::Entries(entries)
+    }
+
+    /// The entries that turned out to be no rest of anything.
+    pub(super) fn rest(&mut self) -> Vec<Entry> {
+        std::mem::take(self).pieces
+    }
+}
+
+/// Whether it is no entry that somebody would write.
+fn is_odd(Entry { key, value }: &Entry) -> bool {
+    matches!(value.data, Data::Null) || key.text.contains([')', ']', '"', '\''])
+}
+
+/// Whether a bracket or a quote in a text has no end. An apostrophe within a word is no quote.
+fn is_open(text: &str) -> bool {
+    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
+    for character in text.chars() {
+        match (quote, character) {
+            (Some(open), it) if it == open => quote = None,
+            (Some(_), _) => (),
+            (None, '"' | '\'') if !before.is_alphanumeric() => quote = Some(character),
+            (None, '(' | '[') => depth += 1,
+            (None, ')' | ']') => depth = depth.saturating_sub(1),
+            (None, _) => (),
+        }
+        before = character;
+    }
+    quote.is_some() || depth > 0
+}
