@@ -83,7 +83,12 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
 }
 
 fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
-    let attempt = Attempt { number: task.attempt, ms: 0, spent: Spent::default() };
+    let attempt = Attempt {
+        number: task.attempt,
+        ms: 0,
+        spent: Spent::default(),
+        ended: jiff::Timestamp::UNIX_EPOCH,
+    };
     if dice.fails() {
         let kind = if dice.coin() { ErrorKind::Timeout } else { ErrorKind::Other };
         let failure = Failure { transient: dice.coin(), ..Failure::new(kind, "no luck") };

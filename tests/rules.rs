@@ -69,7 +69,7 @@ fn compiled(builder: GraphBuilder) -> CompiledGraph {
 }
 
 fn attempt(number: u32) -> Attempt {
-    Attempt { number, ms: 0, spent: Spent::default() }
+    Attempt { number, ms: 0, spent: Spent::default(), ended: jiff::Timestamp::UNIX_EPOCH }
 }
 
 fn run_id() -> RunId {

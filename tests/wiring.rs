@@ -262,7 +262,12 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
 }
 
 fn event(graph: &CompiledGraph, task: &Task, dice: &std::sync::Mutex<u64>) -> Event {
-    let attempt = Attempt { number: task.attempt, ms: 0, spent: Spent::default() };
+    let attempt = Attempt {
+        number: task.attempt,
+        ms: 0,
+        spent: Spent::default(),
+        ended: jiff::Timestamp::UNIX_EPOCH,
+    };
     let spec = graph.node(&task.node).unwrap();
     if !spec.policies.catch.is_empty() && throw(dice, 3) == 0 {
         let failure = Failure::new(ErrorKind::Other, "dice");

@@ -233,7 +233,10 @@ impl Coverage {
                     None => self.take(&Key::Catch(node.clone(), at)),
                 }
             }
-            Outcome::Failed { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => (),
+            Outcome::Failed { .. }
+            | Outcome::Retrying { .. }
+            | Outcome::Asked { .. }
+            | Outcome::Answered { .. } => (),
         }
     }
 

@@ -171,7 +171,12 @@ impl Search<'_> {
         let mut step = Vec::new();
         for (task, (outcomes, &at)) in open.tasks.iter().zip(choices.iter().zip(chosen)) {
             let Outcome { label, result, .. } = &outcomes[at];
-            let attempt = Attempt { number: task.attempt, ms: 0, spent: Spent::default() };
+            let attempt = Attempt {
+                number: task.attempt,
+                ms: 0,
+                spent: Spent::default(),
+                ended: jiff::Timestamp::UNIX_EPOCH,
+            };
             let task_id = task.id;
             let event = match result.clone() {
                 Ok(command) => Event::Finished { task: task_id, command, attempt },
@@ -400,7 +405,10 @@ fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bo
         Recorded::Finished { hops, .. }
         | Recorded::Skipped { hops, .. }
         | Recorded::Caught { hops, .. } => hops.contains(&Hop::To(Target::Fail)),
-        Recorded::Failed { .. } | Recorded::Asked { .. } | Recorded::Answered { .. } => false,
+        Recorded::Failed { .. }
+        | Recorded::Retrying { .. }
+        | Recorded::Asked { .. }
+        | Recorded::Answered { .. } => false,
     };
     let records_of_step: Vec<&TaskRecord> = records.iter().collect();
     let used_up = used_up(graph, before, &records_of_step);

@@ -161,6 +161,7 @@ fn stop_the_clock(graph: &mut Graph) {
         spec.policies.retry =
             Backoff { attempts_max, initial: Duration::ZERO, max: Duration::ZERO };
         spec.policies.timeout = None;
+        spec.policies.idle_timeout = None;
     }
     graph.limits.time = None;
 }

@@ -1,5 +1,6 @@
 //! What became of tasks.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -21,9 +22,9 @@ pub struct TaskRecord {
     pub node: NodeName,
     /// The attempt it is about.
     pub attempt: u32,
-    /// The time it took, all attempts in this process.
+    /// The time it took, all attempts together.
     pub ms: u64,
-    /// What its models took, all attempts in this process.
+    /// What its models took, all attempts together.
     pub spent: Spent,
     /// What became of it.
     pub outcome: Outcome,
@@ -59,6 +60,15 @@ pub enum Outcome {
         /// Why.
         failure: Failure,
     },
+    /// An attempt failed, and another one follows.
+    Retrying {
+        /// Why.
+        failure: Failure,
+        /// How long the run waits before the next attempt.
+        wait_ms: u64,
+        /// When that wait is over, whichever process waits.
+        wake: Timestamp,
+    },
     /// It waits for an answer.
     Asked {
         /// The question.
@@ -78,7 +88,10 @@ impl Outcome {
     pub fn is_final(&self) -> bool {
         match self {
             Self::Finished { .. } | Self::Caught { .. } | Self::Skipped { .. } => true,
-            Self::Failed { .. } | Self::Asked { .. } | Self::Answered { .. } => false,
+            Self::Failed { .. }
+            | Self::Retrying { .. }
+            | Self::Asked { .. }
+            | Self::Answered { .. } => false,
         }
     }
 }

@@ -128,7 +128,9 @@ impl TraceLine {
             Outcome::Caught { .. } => "caught",
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
-            Outcome::Asked { .. } | Outcome::Answered { .. } => return None,
+            Outcome::Retrying { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => {
+                return None;
+            }
         };
         Some(Self {
             step: record.task.step.0,
@@ -173,7 +175,8 @@ pub(super) fn open_questions(records: &[TaskRecord]) -> Vec<(NodeName, Question)
             | Outcome::Finished { .. }
             | Outcome::Caught { .. }
             | Outcome::Skipped { .. }
-            | Outcome::Failed { .. } => drop(open.remove(&record.task)),
+            | Outcome::Failed { .. }
+            | Outcome::Retrying { .. } => drop(open.remove(&record.task)),
         }
     }
     open.into_values().collect()

@@ -185,8 +185,8 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
                 tasks.insert(record.task, record);
                 continue;
             }
-            // The attempt goes on once there is an answer.
-            Outcome::Asked { .. } | Outcome::Answered { .. } => (0, 0),
+            // The attempt goes on once there is an answer; one that failed is counted with the last.
+            Outcome::Retrying { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => (0, 0),
         };
         visits.attempts += u64::from(attempts);
         visits.failures += u64::from(failed);
@@ -207,7 +207,9 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             }
             Some(Outcome::Asked { .. }) => Some(Standing::Waiting),
             Some(Outcome::Failed { .. }) => Some(Standing::Failed),
-            Some(Outcome::Answered { .. }) | None => Some(Standing::Next),
+            Some(Outcome::Retrying { .. } | Outcome::Answered { .. }) | None => {
+                Some(Standing::Next)
+            }
         };
         let visits = nodes.entry(activation.node.clone()).or_default();
         visits.standing = visits.standing.max(standing);

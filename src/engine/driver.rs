@@ -5,18 +5,20 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     Engine, RunEnd, RunError, Stop,
     lease::Lease,
     log::{Log, event_of},
     superstep::{self, Action, Machine, Task},
-    task,
+    task::{self, Surroundings},
 };
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, RunInfo, Standing, TaskRecord},
@@ -41,8 +43,11 @@ pub(super) struct Driver<'a> {
     /// What is true and not saved yet; nothing follows from it before it is.
     entry: Entry,
     stop: &'a Stop,
-    /// Tasks at work, and waits for next attempts.
-    tasks: JoinSet<superstep::Event>,
+    /// The watches over tasks at work, and waits for next attempts; nothing comes of those that
+    /// are dropped.
+    tasks: JoinSet<Option<superstep::Event>>,
+    /// Drops them all.
+    dropped: CancellationToken,
     /// Tasks that wait for a place.
     queue: VecDeque<Task>,
     running: usize,
@@ -82,7 +87,7 @@ impl<'a> Driver<'a> {
         stop: &'a Stop,
         (info, first): (&RunInfo, Commit),
     ) -> Result<Self, RunError> {
-        let mut log = Log::new(info.id.clone(), events, 0);
+        let mut log = Log::new(info.id.clone(), (events, 0), engine.clock.clone());
         let (name, workflow) = (info.name.clone(), info.workflow.clone());
         log.add(Event::RunStarted { name, workflow });
         let first = Entry { events: log.unsaved(), ..Entry::from(first) };
@@ -96,10 +101,10 @@ impl<'a> Driver<'a> {
         engine: &'a Engine,
         machine: Machine,
         lease: Lease,
-        (events, last_seq): (EventSink, u64),
+        events: (EventSink, u64),
         stop: &'a Stop,
     ) -> Result<Self, RunError> {
-        let log = Log::new(machine.run().clone(), events, last_seq);
+        let log = Log::new(machine.run().clone(), events, engine.clock.clone());
         let mut driver = Self::new(engine, machine, lease, log, stop);
         driver.log.add(Event::RunResumed { step: driver.machine.position().step });
         driver.entry.standing = Some(Standing { status: Status::Running, reason: None });
@@ -117,6 +122,7 @@ impl<'a> Driver<'a> {
             entry: Entry::default(),
             stop,
             tasks: JoinSet::new(),
+            dropped: CancellationToken::new(),
             queue: VecDeque::new(),
             running: 0,
             busy: BTreeMap::new(),
@@ -151,19 +157,24 @@ impl<'a> Driver<'a> {
 
     /// Drops the running tasks, and keeps what the others have done.
     async fn stop_at_once(&mut self) -> Result<Option<Rest>, RunError> {
-        while let Some(ended) = self.tasks.try_join_next() {
-            let Ok(event) = ended else { continue };
-            if let Some(rest) = self.take_all(event).await? {
-                return Ok(Some(rest));
-            }
+        let mut rest = None;
+        self.dropped.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            let Ok(Some(event)) = ended else { continue };
+            rest = self.take(event).await?.or(rest);
         }
-        self.tasks.shutdown().await;
-        Ok(Some(interrupted()))
+        Ok(rest.or_else(|| Some(interrupted())))
+    }
+
+    /// Drops the running tasks; what they have done since is lost.
+    async fn drop_tasks(&mut self) {
+        self.dropped.cancel();
+        while self.tasks.join_next().await.is_some() {}
     }
 
     /// Drops the running tasks: what they do is for nobody any more.
     async fn lost(&mut self) -> RunError {
-        self.tasks.shutdown().await;
+        self.drop_tasks().await;
         let action = format!("go on with run `{}`", self.run);
         let source = "its lease is over, and another process may have it now".into();
         CheckpointError::Overtaken { action, source }.into()
@@ -187,13 +198,12 @@ impl<'a> Driver<'a> {
                 Action::Commit(commit) => self.commit(commit).await?,
                 Action::Run(task) if self.deadline.is_none() => self.queue.push_back(*task),
                 Action::Run(_) => (),
-                Action::Sleep { task, node, attempt, failure, ms } => {
-                    let error = failure.message;
-                    let retrying = Event::TaskRetrying { task, node, attempt, error, wait_ms: ms };
-                    self.log.tell(retrying).await;
+                Action::Sleep { task, wake, wait_ms } => {
+                    let rest = rest_of(wait_ms, self.engine.clock.now(), wake);
+                    let dropped = self.dropped.clone();
                     self.tasks.spawn(async move {
-                        sleep(Duration::from_millis(ms)).await;
-                        superstep::Event::Woke { task }
+                        let woke = dropped.run_until_cancelled_owned(sleep(rest)).await;
+                        woke.map(|()| superstep::Event::Woke { task })
                     });
                 }
                 Action::Rest { status, reason } => rest = Some((status, reason)),
@@ -206,7 +216,7 @@ impl<'a> Driver<'a> {
     async fn take_all(&mut self, first: superstep::Event) -> Result<Option<Rest>, RunError> {
         let mut rest = self.take(first).await?;
         for _ in 1..TOGETHER_MAX {
-            let Some(Ok(event)) = self.tasks.try_join_next() else { break };
+            let Some(Ok(Some(event))) = self.tasks.try_join_next() else { break };
             rest = self.take(event).await?.or(rest);
         }
         if rest.is_none() {
@@ -251,9 +261,19 @@ impl<'a> Driver<'a> {
                     max_visits: spec.policies.max_visits,
                 })
                 .await;
-            let (run, reports) = (self.run.clone(), self.reports.0.clone());
-            self.tasks.spawn(task::attempt(run, task, spec, reports, self.stop.now.clone()));
+            let (work, watch) = task::attempt(self.surroundings(), task, spec);
+            self.tasks.spawn(watch.over(AbortOnDropHandle::new(tokio::spawn(work))));
             self.running += 1;
+        }
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            run: self.run.clone(),
+            reports: self.reports.0.clone(),
+            now: self.stop.now.clone(),
+            dropped: self.dropped.clone(),
+            clock: self.engine.clock.clone(),
         }
     }
 
@@ -283,8 +303,9 @@ impl<'a> Driver<'a> {
                 () = until(self.deadline), if self.deadline.is_some() => return Signal::Now,
                 Some((task, report)) = self.reports.1.recv() => return Signal::Report(task, report),
                 Some(ended) = self.tasks.join_next() => match ended {
-                    Ok(event) => return Signal::Task(event),
-                    Err(error) => assert!(error.is_cancelled(), "a task contains its panics"),
+                    Ok(Some(event)) => return Signal::Task(event),
+                    Ok(None) => (),
+                    Err(error) => assert!(error.is_cancelled(), "a watch does not panic"),
                 },
             }
         }
@@ -318,7 +339,7 @@ impl<'a> Driver<'a> {
                 // Where the whole step is skipped the machine is further, but its state is the same.
                 let (state, visits) = (self.machine.state(), &position.visits);
                 let view = RouteView { state, visits, input: &activation.input };
-                matches!(when.holds(&view), Ok(false))
+                matches!(superstep::holds(when.as_ref(), &view), Ok(false))
             });
             let name = spec.and_then(|it| it.policies.emits.clone());
             if let Some(name) = name.filter(|_| !skipped) {
@@ -354,7 +375,7 @@ impl<'a> Driver<'a> {
     }
 
     async fn finish(mut self, status: Status, reason: Option<String>) -> Result<RunEnd, RunError> {
-        self.tasks.shutdown().await;
+        self.drop_tasks().await;
         let position = self.machine.position().clone();
         self.log.add(Event::RunFinished {
             status,
@@ -369,6 +390,12 @@ impl<'a> Driver<'a> {
         let state = self.machine.state().as_ref().clone();
         Ok(RunEnd { status, reason, position, state, questions })
     }
+}
+
+/// What is left of a wait. A clock that was set back makes none longer.
+fn rest_of(wait_ms: u64, now: Timestamp, wake: Timestamp) -> Duration {
+    let left = Duration::try_from(wake.duration_since(now)).unwrap_or_default();
+    left.min(Duration::from_millis(wait_ms))
 }
 
 async fn until(deadline: Option<Instant>) {

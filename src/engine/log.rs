@@ -1,5 +1,6 @@
 //! The events of a run: numbered as they happen, told in that order, saved with what they are about.
 
+use super::Clock;
 use crate::{
     checkpoint::{Outcome, TaskRecord},
     event::{EVENT_VERSION, Event, EventSink, Stamped},
@@ -15,17 +16,18 @@ pub(super) struct Log {
     /// How many of the unsaved ones, from the first, are told already.
     told: usize,
     sink: EventSink,
+    clock: Clock,
 }
 
 impl Log {
-    pub(super) fn new(run: RunId, sink: EventSink, last_seq: u64) -> Self {
-        Self { run, seq: last_seq, unsaved: Vec::new(), told: 0, sink }
+    pub(super) fn new(run: RunId, (sink, last_seq): (EventSink, u64), clock: Clock) -> Self {
+        Self { run, seq: last_seq, unsaved: Vec::new(), told: 0, sink, clock }
     }
 
     /// Adds an event that becomes true when it is saved.
     pub(super) fn add(&mut self, event: Event) {
         self.seq += 1;
-        let ts = jiff::Timestamp::now().to_string();
+        let ts = self.clock.now().to_string();
         let (v, seq, run) = (EVENT_VERSION, self.seq, self.run.clone());
         self.unsaved.push(Stamped { v, seq, ts, run, event });
     }
@@ -75,6 +77,10 @@ pub(super) fn event_of(record: &TaskRecord) -> Event {
         Outcome::Failed { failure } => {
             let (kind, error) = (failure.kind.to_string(), failure.message.clone());
             Event::TaskFailed { task, node, attempt, ms, kind, error, to: Vec::new(), spent }
+        }
+        Outcome::Retrying { failure, wait_ms, .. } => {
+            let (error, wait_ms) = (failure.message.clone(), *wait_ms);
+            Event::TaskRetrying { task, node, attempt, error, wait_ms }
         }
         Outcome::Asked { question } => {
             let (key, prompt) = (question.key.clone(), question.prompt.clone());

@@ -3,6 +3,7 @@
 //! Start with [`superstep`], where everything is decided, then read `driver`, which does it.
 
 mod budget;
+mod clock;
 mod driver;
 mod lease;
 mod log;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
+pub use self::clock::Clock;
 use self::{driver::Driver, lease::Lease, superstep::Machine};
 use crate::{
     checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, RunInfo},
@@ -40,6 +42,7 @@ pub struct Engine {
     limits: Limits,
     grace: Duration,
     lease: Duration,
+    clock: Clock,
 }
 
 /// How a run came to rest.
@@ -134,7 +137,7 @@ impl Engine {
     /// An engine with the limits of the graph.
     pub fn new(graph: CompiledGraph, checkpointer: Arc<dyn Checkpointer>) -> Self {
         let limits = graph.graph().limits.clone();
-        Self { graph, checkpointer, limits, grace: GRACE, lease: LEASE }
+        Self { graph, checkpointer, limits, grace: GRACE, lease: LEASE, clock: Clock::default() }
     }
 
     /// Puts other limits in the place of the graph's.
@@ -158,6 +161,15 @@ impl Engine {
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Puts another clock in the place of the system's.
+    ///
+    /// Events and the ends of waits are dated by it.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
         self
     }
 

@@ -11,10 +11,12 @@ mod settle;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use self::frontier::next_frontier;
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
+pub(super) use self::settle::holds;
 use super::{OpenQuestion, budget};
 use crate::{
     checkpoint::{Activation, Checkpoint, Commit, Outcome, Position, TaskRecord},
@@ -64,7 +66,7 @@ enum Phase {
     #[default]
     Running,
     /// It waits for its next attempt.
-    Sleeping,
+    Sleeping { wake: Timestamp, wait_ms: u64 },
     /// It waits for a person.
     Waiting(Question),
     /// It failed, and nothing caught it.
@@ -75,7 +77,7 @@ enum Phase {
 
 impl Phase {
     fn is_busy(&self) -> bool {
-        matches!(self, Self::Running | Self::Sleeping)
+        matches!(self, Self::Running | Self::Sleeping { .. })
     }
 }
 
@@ -148,12 +150,13 @@ impl Machine {
             let actions = machine.begin_step();
             return Ok((machine, actions));
         }
-        let mut running = (0..machine.tasks.len()).collect::<Vec<usize>>();
-        running.retain(|&it| machine.tasks[it].phase == Phase::Running);
-        let actions = if running.is_empty() {
+        let actions = if machine.busy == 0 {
             machine.go_on()
         } else {
-            running.into_iter().flat_map(|it| machine.begin(it)).collect()
+            // The step cannot end before the last of these has begun.
+            let mut busy = (0..machine.tasks.len()).collect::<Vec<usize>>();
+            busy.retain(|&it| machine.tasks[it].phase.is_busy());
+            busy.into_iter().flat_map(|it| machine.take_up(it)).collect()
         };
         Ok((machine, actions))
     }
@@ -165,7 +168,7 @@ impl Machine {
     pub fn apply(&mut self, event: Event) -> Vec<Action> {
         let Some(index) = self.index(event.task()) else { return Vec::new() };
         let expected = match (&event, &self.tasks[index].phase) {
-            (Event::Woke { .. }, phase) => *phase == Phase::Sleeping,
+            (Event::Woke { .. }, phase) => matches!(phase, Phase::Sleeping { .. }),
             (Event::Answered { key, .. }, Phase::Waiting(question)) => {
                 self.open_key(index, question) == *key
             }
@@ -187,7 +190,7 @@ impl Machine {
             }
             Event::Failed { failure, attempt, .. } => {
                 self.tasks[index].took.add(&attempt);
-                self.fail(index, failure)
+                self.fail_attempt(index, failure, attempt.ended)
             }
             Event::Asked { question, attempt, .. } => {
                 self.tasks[index].took.add(&attempt);
@@ -286,6 +289,17 @@ impl Machine {
         }
     }
 
+    /// Goes on with a task where it stood.
+    fn take_up(&mut self, index: usize) -> Vec<Action> {
+        match self.tasks[index].phase {
+            Phase::Running => self.begin(index),
+            Phase::Sleeping { wake, wait_ms } => {
+                vec![Action::Sleep { task: self.id(index), wake, wait_ms }]
+            }
+            Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
+        }
+    }
+
     /// Puts a saved record back in its place.
     fn recall(&mut self, index: usize, record: TaskRecord) {
         let Took { ms, spent } = self.tasks[index].took;
@@ -294,12 +308,21 @@ impl Machine {
             _ => Took { ms: record.ms, spent: record.spent },
         };
         self.tasks[index].took = took;
+        self.tasks[index].attempt = record.attempt;
         match &record.outcome {
             Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
                 self.set_phase(index, Phase::Settled);
                 self.tasks[index].record = Some(record);
             }
-            Outcome::Failed { .. } => self.set_phase(index, Phase::Running),
+            Outcome::Failed { .. } => {
+                // Whoever goes on with a failed run means to try as often as at first.
+                self.tasks[index].attempt = 1;
+                self.set_phase(index, Phase::Running);
+            }
+            Outcome::Retrying { wait_ms, wake, .. } => {
+                self.tasks[index].attempt = record.attempt.saturating_add(1);
+                self.set_phase(index, Phase::Sleeping { wake: *wake, wait_ms: *wait_ms });
+            }
             Outcome::Asked { question } => {
                 self.set_phase(index, Phase::Waiting(question.clone()));
             }

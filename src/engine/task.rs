@@ -1,34 +1,84 @@
-//! Running one attempt of one task: the node, its timeout, and its panics.
+//! One attempt at a task: the node, which may do anything, and the watch over it.
+//!
+//! A node runs in a task of the runtime of its own, so that one that blocks its thread keeps no
+//! other waiting, and one that panics, even while it is dropped, unwinds nobody else.
 
-use std::{panic::AssertUnwindSafe, time::Instant};
+use std::time::Duration;
 
-use futures_util::FutureExt;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    sync::mpsc,
+    task::JoinError,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::superstep::{Attempt, Event, Task};
+use super::{
+    Clock,
+    superstep::{Attempt, Event, Task},
+};
 use crate::{
     event::Report,
-    graph::{ErrorKind, Failure, NodeContext, NodeError, NodeSpec, Reporter},
+    graph::{Command, ErrorKind, Failure, NodeContext, NodeError, NodeSpec, Reporter},
     id::{RunId, TaskId},
+    state::panic_text,
 };
 
-/// Runs a node once and says what happened.
-///
-/// Cancel safety: dropping this future drops the node's future at its current await point.
-/// Nothing is recorded, so a resumed run starts the task again.
-pub(super) async fn attempt(
-    run: RunId,
+/// How long a node that was given up may take to let go. One that blocks its thread does not hear
+/// of it; it is left behind, and its result is nobody's.
+const LET_GO: Duration = Duration::from_secs(1);
+
+/// What nodes return.
+type Returned = Result<Command, NodeError>;
+
+/// What every attempt of a run is given.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    pub(super) run: RunId,
+    pub(super) reports: mpsc::Sender<(TaskId, Report)>,
+    /// Tells nodes that the run is to stop at once.
+    pub(super) now: CancellationToken,
+    /// Ends every watch; what was not finished by then has not been done.
+    pub(super) dropped: CancellationToken,
+    pub(super) clock: Clock,
+}
+
+/// The watch over one attempt: its timeouts, and what it took.
+#[derive(Debug)]
+pub(super) struct Watch {
+    task: TaskId,
+    number: u32,
+    total: Option<Duration>,
+    idle: Option<Duration>,
+    started: Instant,
+    reporter: Reporter,
+    cancel: CancellationToken,
+    dropped: CancellationToken,
+    clock: Clock,
+}
+
+/// Makes an attempt: the work, which is to run in a task of its own, and the watch over it.
+pub(super) fn attempt(
+    surroundings: Surroundings,
     task: Task,
     spec: NodeSpec,
-    reports: mpsc::Sender<(TaskId, Report)>,
-    cancel: CancellationToken,
-) -> Event {
-    let (id, number) = (task.id, task.attempt);
-    let reporter = Reporter::new(id, reports);
+) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
+    let Surroundings { run, reports, now, dropped, clock } = surroundings;
+    let reporter = Reporter::new(task.id, reports);
+    let cancel = now.child_token();
+    let watch = Watch {
+        task: task.id,
+        number: task.attempt,
+        total: spec.policies.timeout,
+        idle: spec.policies.idle_timeout,
+        started: Instant::now(),
+        reporter: reporter.clone(),
+        cancel: cancel.clone(),
+        dropped,
+        clock,
+    };
     let ctx = NodeContext {
         run,
-        task: id,
+        task: task.id,
         node: task.node,
         attempt: task.attempt,
         visits: task.visits,
@@ -38,37 +88,92 @@ pub(super) async fn attempt(
         via: task.via,
         cancel,
         answers: task.answers,
-        reporter: reporter.clone(),
+        reporter,
     };
-    let started = Instant::now();
-    let result = guarded(&spec, ctx).await;
-    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let attempt = Attempt { number, ms, spent: reporter.spent() };
-    match result {
-        Ok(command) => Event::Finished { task: id, command, attempt },
-        Err(NodeError::Ask(question)) => Event::Asked { task: id, question: *question, attempt },
-        Err(NodeError::Failed(failure)) => Event::Failed { task: id, failure: *failure, attempt },
+    // Within a future of ours, so that a node that panics before it makes its own is caught, too.
+    (async move { spec.node.run(ctx).await }, watch)
+}
+
+impl Watch {
+    /// Waits for the end of the work and says what happened; nothing if it was dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it drops the work at its current await point. Nothing is recorded, so a resumed
+    /// run starts the task again.
+    pub(super) async fn over(self, mut work: AbortOnDropHandle<Returned>) -> Option<Event> {
+        let result = tokio::select! {
+            // What is finished has been done, even if it comes with the word that nobody waits.
+            biased;
+            ended = &mut work => match ended {
+                Ok(result) => result,
+                Err(error) => Err(panicked(error)?.into()),
+            },
+            () = self.dropped.cancelled() => {
+                self.give_up(work).await;
+                return None;
+            }
+            message = self.timed_out() => {
+                let message = match self.give_up(work).await {
+                    Some(panic) => format!("{message}; then {}", panic.message),
+                    None => message,
+                };
+                let failure = Failure::new(ErrorKind::Timeout, message);
+                Err(Failure { transient: true, ..failure }.into())
+            }
+        };
+        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let spent = self.reporter.spent();
+        let attempt = Attempt { number: self.number, ms, spent, ended: self.clock.now() };
+        let task = self.task;
+        Some(match result {
+            Ok(command) => Event::Finished { task, command, attempt },
+            Err(NodeError::Ask(question)) => Event::Asked { task, question: *question, attempt },
+            Err(NodeError::Failed(failure)) => Event::Failed { task, failure: *failure, attempt },
+        })
+    }
+
+    /// Waits until a timeout is over, and says which.
+    async fn timed_out(&self) -> String {
+        let total = async {
+            match self.total {
+                Some(total) => {
+                    sleep_until(self.started + total).await;
+                    format!("not finished within {total:?}")
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let idle = async {
+            let Some(idle) = self.idle else { return std::future::pending().await };
+            loop {
+                let silent = self.reporter.heard().unwrap_or(self.started) + idle;
+                if silent <= Instant::now() {
+                    return format!("nothing was heard of it for {idle:?}");
+                }
+                sleep_until(silent).await;
+            }
+        };
+        tokio::select! {
+            message = total => message,
+            message = idle => message,
+        }
+    }
+
+    /// Drops the work. Gives back the failure if it panics over that.
+    async fn give_up(&self, mut work: AbortOnDropHandle<Returned>) -> Option<Failure> {
+        self.cancel.cancel();
+        work.abort();
+        match timeout(LET_GO, &mut work).await {
+            Ok(Err(error)) => panicked(error),
+            Ok(Ok(_)) | Err(_) => None,
+        }
     }
 }
 
-/// Runs the node within its timeout; a panic becomes its failure.
-async fn guarded(spec: &NodeSpec, ctx: NodeContext) -> Result<crate::graph::Command, NodeError> {
-    // Within a future of ours, so that a node that panics before it makes its own is caught, too.
-    let work = AssertUnwindSafe(async { spec.node.run(ctx).await }).catch_unwind();
-    let finished = match spec.policies.timeout {
-        Some(timeout) => tokio::time::timeout(timeout, work).await.map_err(|_| {
-            let message = format!("not finished within {timeout:?}");
-            NodeError::from(Failure {
-                transient: true,
-                ..Failure::new(ErrorKind::Timeout, message)
-            })
-        })?,
-        None => work.await,
-    };
-    finished.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        let message = format!("the node panicked: {}", text.unwrap_or("no message"));
-        Err(Failure::new(ErrorKind::Panic, message).into())
-    })
+/// The failure of a node that panicked; nothing if it was only dropped.
+fn panicked(error: JoinError) -> Option<Failure> {
+    let panic = error.try_into_panic().ok()?;
+    let message = format!("the node panicked: {}", panic_text(panic.as_ref()));
+    Some(Failure::new(ErrorKind::Panic, message))
 }

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, NodeError, Question};
@@ -95,6 +95,7 @@ pub struct NodeContext {
 pub struct Reporter {
     spent: Arc<Mutex<Spent>>,
     reports: Option<(TaskId, mpsc::Sender<(TaskId, Report)>)>,
+    heard: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Input {
@@ -135,6 +136,13 @@ impl NodeContext {
         format!("{}/{}/{}/{}", self.run, self.task.step, self.node, self.task.index)
     }
 
+    /// Says that the node is still at work, where it has nothing to report: only silence counts
+    /// towards an idle timeout.
+    #[doc(alias = "heartbeat")]
+    pub fn beat(&self) {
+        self.reporter.beat();
+    }
+
     /// Tells watchers something; see [`Report`].
     pub async fn report(&self, report: Report) {
         self.reporter.report(report).await;
@@ -143,17 +151,28 @@ impl NodeContext {
 
 impl Reporter {
     pub(crate) fn new(task: TaskId, reports: mpsc::Sender<(TaskId, Report)>) -> Self {
-        Self { spent: Arc::default(), reports: Some((task, reports)) }
+        Self { reports: Some((task, reports)), ..Self::default() }
     }
 
     /// Tells watchers something. What a model call took is counted even if nobody watches.
     pub async fn report(&self, report: Report) {
+        self.beat();
         if let Report::ModelCalled { spent, .. } = &report {
             self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(spent);
         }
         if let Some((task, reports)) = &self.reports {
             drop(reports.send((*task, report)).await);
         }
+    }
+
+    /// Says that its node is still at work.
+    pub fn beat(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// When its node was last heard of, if it was.
+    pub(crate) fn heard(&self) -> Option<Instant> {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has been reported as taken so far.

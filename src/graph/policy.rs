@@ -12,6 +12,8 @@ pub struct Policies {
     pub retry: Backoff,
     /// How long one attempt may take.
     pub timeout: Option<Duration>,
+    /// How long one attempt may go on without a word.
+    pub idle_timeout: Option<Duration>,
     /// How often the node may run before its count is reset.
     pub max_visits: Option<u32>,
     /// What all its visits in a run may take together.

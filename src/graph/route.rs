@@ -118,6 +118,14 @@ pub enum RouteError {
     /// The route named something that it had not declared.
     #[error("the route chose `{0}`, which it had not declared")]
     Undeclared(String),
+    /// It panicked.
+    #[error("the {what} panicked: {message}")]
+    Panicked {
+        /// Whether it is a route or a condition.
+        what: &'static str,
+        /// What the panic said.
+        message: String,
+    },
     /// An expression could not be evaluated.
     #[error("the condition `{expression}` failed: {reason}")]
     Expression {

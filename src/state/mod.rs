@@ -4,6 +4,7 @@
 //! Start with [`Schema`]: only it makes a new [`State`].
 
 mod channel;
+mod contained;
 mod derive;
 mod describe;
 mod folding;
@@ -16,7 +17,6 @@ mod types;
 mod update;
 mod value;
 
-pub(crate) use self::format::{is_date, is_duration, validator_for};
 pub use self::{
     channel::{Channel, ReadAnswer},
     lenient::{Choice, Fields, ReadError, ReadLeniently, Reader, Reading, read_as},
@@ -26,4 +26,8 @@ pub use self::{
     types::{Field, Record, Type},
     update::{Change, ChangeKind, NotFields, Update},
     value::{State, ViewError},
+};
+pub(crate) use self::{
+    contained::{contained, panic_text},
+    format::{is_date, is_duration, validator_for},
 };

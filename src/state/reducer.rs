@@ -5,6 +5,8 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::contained::contained;
+
 /// How a write and the value before it make the value after it.
 #[derive(Clone, Debug, Default)]
 pub enum Reducer {
@@ -71,6 +73,14 @@ pub enum ReduceError {
         /// What it said.
         reason: String,
     },
+    /// A registered reducer panicked.
+    #[error("`{reducer}` panicked: {message}")]
+    Panicked {
+        /// The reducer.
+        reducer: String,
+        /// What the panic said.
+        message: String,
+    },
 }
 
 impl Reducer {
@@ -108,9 +118,15 @@ impl Reducer {
                 Some(before) if rank(&written, by) <= rank(&before, by) => before,
                 _ => written,
             }),
-            Self::Custom(custom) => custom.fold(current, written).map_err(|reason| {
-                ReduceError::Custom { reducer: custom.name().to_owned(), reason }
-            }),
+            Self::Custom(custom) => {
+                let reducer = || custom.name().to_owned();
+                match contained(|| custom.fold(current, written)) {
+                    Ok(folded) => {
+                        folded.map_err(|reason| ReduceError::Custom { reducer: reducer(), reason })
+                    }
+                    Err(message) => Err(ReduceError::Panicked { reducer: reducer(), message }),
+                }
+            }
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Defaults {
     pub retry: Backoff,
     /// How long one attempt may take. A person is not hurried: it does not hold for `ask`.
     pub timeout: Option<Duration>,
+    /// How long one attempt may go on without a word, people excepted as well.
+    pub idle_timeout: Option<Duration>,
     /// Where failures lead.
     pub catch: Vec<Catch>,
     /// How often an agent may mend an answer that cannot be read.

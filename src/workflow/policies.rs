@@ -1,5 +1,7 @@
 //! The conditions of a node: retries, bounds, what it resets and clears, where failures lead.
 
+use std::time::Duration;
+
 use super::{
     Expression,
     lower::Lowering,
@@ -17,6 +19,9 @@ pub(super) const ATTEMPTS_MAX: u32 = 20;
 
 /// The keys of `retry`.
 pub(super) const RETRY_KEYS: &[&str] = &["attempts", "initial", "max"];
+
+/// The keys of `timeout`.
+pub(super) const TIMEOUT_KEYS: &[&str] = &["total", "idle"];
 
 /// The keys of the limits of a node.
 pub(super) const NODE_LIMITS_KEYS: &[&str] = &["tokens", "usd", "time"];
@@ -40,10 +45,18 @@ pub(super) const COMMON: &[&str] = &[
     "join",
 ];
 
+/// How long an attempt may take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timeouts {
+    pub(super) total: Option<Duration>,
+    pub(super) idle: Option<Duration>,
+}
+
 impl Lowering<'_> {
     pub(super) fn read_policies(&mut self, name: &NodeName, section: &Section<'_>) -> Policies {
         let asks = section.get("ask").is_some();
-        let timeout = section.get("timeout").and_then(|it| self.report.duration(it, "`timeout`"));
+        let timeout = section.get("timeout").and_then(|it| self.read_timeout(it));
+        let timeout = timeout.unwrap_or_default();
         if let (Some(key), true) = (section.key("timeout"), asks) {
             let message =
                 "this version sets people no deadline: a question waits until it is answered";
@@ -71,7 +84,8 @@ impl Lowering<'_> {
         let catch = section.get("catch").map(|it| self.read_catch(it)).unwrap_or_default();
         Policies {
             retry: retry.unwrap_or_else(|| self.defaults.retry.clone()),
-            timeout: timeout.or(self.defaults.timeout).filter(|_| !asks),
+            timeout: timeout.total.or(self.defaults.timeout).filter(|_| !asks),
+            idle_timeout: timeout.idle.or(self.defaults.idle_timeout).filter(|_| !asks),
             max_visits,
             limits,
             exhausted,
@@ -99,6 +113,25 @@ impl Lowering<'_> {
             usd: section.get("usd").and_then(|it| self.read_dollars(it)),
             time: section.get("time").and_then(|it| self.report.duration(it, "`time`")),
         })
+    }
+
+    /// A span of time, or one in all and one without a word.
+    pub(super) fn read_timeout(&mut self, yaml: &Yaml) -> Option<Timeouts> {
+        if !matches!(yaml.data, Data::Map(_)) {
+            let total = self.report.duration(yaml, "`timeout`")?;
+            return Some(Timeouts { total: Some(total), idle: None });
+        }
+        let section = Section::read(&mut self.report, yaml, "`timeout`", TIMEOUT_KEYS)?;
+        let mut read =
+            |key| section.get(key).and_then(|it| self.report.duration(it, &format!("`{key}`")));
+        let (total, idle) = (read("total"), read("idle"));
+        if let (Some(word), Some(total), Some(idle)) = (section.key("idle"), total, idle)
+            && idle >= total
+        {
+            let message = "the time without a word is as long as the time in all";
+            self.report.bad_value(word, message, "make `idle` shorter, or leave it out");
+        }
+        Some(Timeouts { total, idle })
     }
 
     /// The one node or end at which a key points.

@@ -195,8 +195,10 @@ impl Lowering<'_> {
         if let Some(retry) = section.get("retry").and_then(|it| self.read_retry(it)) {
             self.defaults.retry = retry;
         }
-        let timeout = section.get("timeout");
-        self.defaults.timeout = timeout.and_then(|it| self.report.duration(it, "`timeout`"));
+        if let Some(timeout) = section.get("timeout").and_then(|it| self.read_timeout(it)) {
+            self.defaults.timeout = timeout.total;
+            self.defaults.idle_timeout = timeout.idle;
+        }
         self.defaults.catch =
             section.get("catch").map(|it| self.read_catch(it)).unwrap_or_default();
         let repair = section.get("repair");

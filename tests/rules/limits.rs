@@ -39,7 +39,7 @@ fn run(hand: &mut Hand, tokens: u64, ms: u64) -> Vec<(String, Via)> {
         let usage = Usage { input_tokens: tokens, calls: 1, ..Usage::default() };
         let spent = Spent { usage, cost_usd: Some(0.25) };
         let attempt = match task.node.as_str() {
-            "work" => Attempt { number: 1, ms, spent },
+            "work" => Attempt { ms, spent, ..attempt(1) },
             _ => attempt(1),
         };
         let command = super::noting(&task);
@@ -85,7 +85,7 @@ fn what_a_node_has_used_is_kept_over_a_restart_and_old_runs_have_used_nothing() 
     let mut hand = looped(limits, Target::Node(name("mend")));
     let first = hand.open.pop_front().unwrap();
     let usage = Usage { input_tokens: 300, calls: 1, ..Usage::default() };
-    let attempt = Attempt { number: 1, ms: 0, spent: Spent { usage, cost_usd: None } };
+    let attempt = Attempt { spent: Spent { usage, cost_usd: None }, ..super::attempt(1) };
     hand.tell(Event::Finished { task: first.id, command: super::noting(&first), attempt });
 
     let saved = serde_json::to_value(hand.machine.position()).unwrap();

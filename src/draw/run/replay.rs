@@ -95,9 +95,10 @@ impl<'a> Replay<'a> {
                     (hops, Kind::Onward)
                 }
                 Outcome::Caught { hops, .. } => (hops, Kind::Caught),
-                Outcome::Failed { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => {
-                    continue;
-                }
+                Outcome::Failed { .. }
+                | Outcome::Retrying { .. }
+                | Outcome::Asked { .. }
+                | Outcome::Answered { .. } => continue,
             };
             for hop in hops {
                 self.take(Some(&record.node), hop.target(), kind);

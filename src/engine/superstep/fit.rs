@@ -46,7 +46,10 @@ fn check_record(
             hops
         }
         Outcome::Caught { hops, .. } | Outcome::Skipped { hops, .. } => hops,
-        Outcome::Failed { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => return Ok(()),
+        Outcome::Failed { .. }
+        | Outcome::Retrying { .. }
+        | Outcome::Asked { .. }
+        | Outcome::Answered { .. } => return Ok(()),
     };
     hops.iter().try_for_each(|hop| match hop {
         Hop::To(Target::End | Target::Fail) => Ok(()),

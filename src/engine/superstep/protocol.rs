@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -68,6 +69,8 @@ pub struct Attempt {
     pub ms: u64,
     /// What models took.
     pub spent: Spent,
+    /// When it ended. The rules have no clock.
+    pub ended: Timestamp,
 }
 
 /// What is to be done.
@@ -83,14 +86,10 @@ pub enum Action {
     Sleep {
         /// The task.
         task: TaskId,
-        /// Its node.
-        node: NodeName,
-        /// The attempt that failed.
-        attempt: u32,
-        /// Why it failed.
-        failure: Failure,
-        /// How long.
-        ms: u64,
+        /// Until when.
+        wake: Timestamp,
+        /// For how long at most, whatever has become of the clock.
+        wait_ms: u64,
     },
     /// Stop: nothing can go on.
     Rest {

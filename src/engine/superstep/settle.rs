@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Action, Machine, Phase, TaskState, Took};
 use crate::{
     checkpoint::{Activation, Outcome, TaskRecord},
     graph::{
-        Backoff, Command, Edge, ErrorKind, Failure, Goto, Hop, Input, Question, Route, RouteError,
-        RouteView, Spread, Target,
+        Backoff, Command, Condition, Edge, ErrorKind, Failure, Goto, Hop, Input, Question, Route,
+        RouteError, RouteView, Spread, Target,
     },
     id::{ChannelName, NodeName, TaskId},
-    state::{StateError, Update},
+    state::{ReduceError, StateError, Update, contained},
 };
 
 /// The longest wait that a provider can ask for and get.
@@ -29,7 +30,7 @@ impl Machine {
             .schema()
             .check(&update)
             .and_then(|()| self.try_fold(&update))
-            .map_err(|error| Failure::of(ErrorKind::Other, &error))
+            .map_err(|error| refusal(&error))
             .and_then(|()| self.decide((&node, &input), &update, goto));
         match decided {
             Ok(hops) => self.settle(index, Outcome::Finished { update, hops }),
@@ -37,17 +38,35 @@ impl Machine {
         }
     }
 
-    /// A node failed: it is tried again, or a route catches the failure, or the task has failed.
-    pub(super) fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
+    /// An attempt failed: the node is tried again after a wait, or has failed.
+    ///
+    /// The end of the wait is saved, so that another process waits for the rest of it only.
+    pub(super) fn fail_attempt(
+        &mut self,
+        index: usize,
+        failure: Failure,
+        ended: Timestamp,
+    ) -> Vec<Action> {
         let node = self.position.frontier[index].node.clone();
         let (task, attempt) = (self.id(index), self.tasks[index].attempt);
-        let policies = self.policies(&node);
-        if failure.transient && attempt < policies.retry.attempts_max {
-            let ms = self.wait_ms(&policies.retry, task, attempt, failure.retry_after_ms);
-            self.tasks[index].attempt += 1;
-            self.set_phase(index, Phase::Sleeping);
-            return vec![Action::Sleep { task, node, attempt, failure, ms }];
+        let retry = &self.policies(&node).retry;
+        if !failure.transient || attempt >= retry.attempts_max {
+            return self.fail(index, failure);
         }
+        let wait_ms = self.wait_ms(retry, task, attempt, failure.retry_after_ms);
+        let wake = after(ended, wait_ms);
+        let outcome = Outcome::Retrying { failure, wait_ms, wake };
+        let record = record(task, node, &self.tasks[index], outcome);
+        self.tasks[index].attempt += 1;
+        self.set_phase(index, Phase::Sleeping { wake, wait_ms });
+        vec![Action::Record(record), Action::Sleep { task, wake, wait_ms }]
+    }
+
+    /// A node failed for good: a route catches the failure, or the task has failed.
+    pub(super) fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
+        let node = self.position.frontier[index].node.clone();
+        let task = self.id(index);
+        let policies = self.policies(&node);
         let catch = policies.catch.iter().find(|it| it.takes(failure.kind));
         if let Some(catch) = catch {
             let hops = vec![Hop::To(catch.to.clone())];
@@ -88,10 +107,10 @@ impl Machine {
             return vec![Action::Run(Box::new(self.task(index)))];
         };
         let view = RouteView { state: &self.state, visits: &self.visits, input };
-        let skipped = match when.holds(&view) {
+        let skipped = match holds(when.as_ref(), &view) {
             Ok(true) => return vec![Action::Run(Box::new(self.task(index)))],
             Ok(false) => self.decide((node, input), &Update::default(), Goto::Edges),
-            Err(error) => Err(Failure::of(ErrorKind::Other, &error)),
+            Err(error) => Err(indecision(&error)),
         };
         match skipped {
             Ok(hops) => {
@@ -152,7 +171,7 @@ impl Machine {
                 Edge::Join { to, .. } => hops.push(Hop::Join(to.clone())),
                 Edge::Route { route, .. } => {
                     let decided = self.ask_route(route.as_ref(), input, update);
-                    let decided = decided.map_err(|it| Failure::of(ErrorKind::Other, &it))?;
+                    let decided = decided.map_err(|it| indecision(&it))?;
                     hops.extend(decided.into_iter().map(|it| self.arriving(node, it)));
                 }
             }
@@ -195,14 +214,14 @@ impl Machine {
         let visits = &self.visits;
         if own.is_empty() {
             let view = RouteView { state: &self.state, visits, input };
-            return as_declared(route, route.decide(&view)?);
+            return decision(route, &view);
         }
         let (state, _) = self
             .graph
             .schema()
             .apply(self.state.as_ref().clone(), [&own])
             .map_err(|refused| RouteError::State(refused.error))?;
-        as_declared(route, route.decide(&RouteView { state: &state, visits, input })?)
+        decision(route, &RouteView { state: &state, visits, input })
     }
 
     /// The wait before the next attempt: drawn by a hash, so that the rules stay pure and yet a
@@ -228,6 +247,45 @@ impl Machine {
         let spec = self.graph.node(node);
         &spec.expect("a frontier names only nodes of the graph").policies
     }
+}
+
+/// A moment so much later, or the last one there is.
+fn after(moment: Timestamp, ms: u64) -> Timestamp {
+    let wait = SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
+    moment.checked_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+/// Whether the condition of a node holds.
+pub(in crate::engine) fn holds(
+    condition: &dyn Condition,
+    view: &RouteView<'_>,
+) -> Result<bool, RouteError> {
+    contained(|| condition.holds(view))
+        .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }))
+}
+
+fn decision(route: &dyn Route, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    contained(|| as_declared(route, route.decide(view)?))
+        .unwrap_or_else(|message| Err(RouteError::Panicked { what: "route", message }))
+}
+
+/// The failure of a node whose route or condition could not decide.
+fn indecision(error: &RouteError) -> Failure {
+    let kind = match error {
+        RouteError::Panicked { .. } => ErrorKind::Panic,
+        RouteError::State(source) => refusal(source).kind,
+        _ => ErrorKind::Other,
+    };
+    Failure::of(kind, error)
+}
+
+/// The failure of a node whose update the state refused.
+fn refusal(error: &StateError) -> Failure {
+    let kind = match error {
+        StateError::Reduce { source: ReduceError::Panicked { .. }, .. } => ErrorKind::Panic,
+        _ => ErrorKind::Other,
+    };
+    Failure::of(kind, error)
 }
 
 /// Checks, drawings and the worst case rely on what a route declares.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::{
-    sections::Retry,
+    sections::{Retry, Timeout},
     values::{
         AgentName, ArgumentName, Attempts, Catch, Count, CustomName, Dollars, Duration, Either,
         EventName, Expression, FieldName, FileName, Flag, MatchedValue, Named, NodeRef, OneOrMany,
@@ -101,8 +101,8 @@ pub(super) struct Node {
     emits: Option<EventName>,
     /// Where failures lead.
     catch: Option<Catch>,
-    /// How long an attempt may take.
-    timeout: Option<Duration>,
+    /// How long an attempt may take; in all, or without a word.
+    timeout: Option<Either<Duration, Timeout>>,
     /// How often a call that failed is tried, as a number of tries in all.
     retry: Option<Either<Attempts, Retry>>,
 }

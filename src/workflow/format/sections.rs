@@ -160,11 +160,21 @@ pub(super) struct Defaults {
     /// How often a call that failed is tried, as a number of tries in all.
     retry: Option<Either<Attempts, Retry>>,
     /// How long an attempt may take. People are not hurried by it.
-    timeout: Option<Duration>,
+    timeout: Option<Either<Duration, Timeout>>,
     /// Where failures lead.
     catch: Option<Catch>,
     /// How often an agent may mend an answer that cannot be read.
     repair: Option<Count>,
+}
+
+/// How long an attempt may take.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Timeout {
+    /// In all.
+    total: Option<Duration>,
+    /// Without a word: a node is heard when it reports something, as agents do after each call.
+    idle: Option<Duration>,
 }
 
 /// How often and how patiently a call that failed is tried again.

@@ -1,0 +1,41 @@
+//! What time it is.
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+
+/// What time it is: by the clock of the system, or by another one, for tests.
+///
+/// ```
+/// use graphrun::engine::Clock;
+/// use jiff::Timestamp;
+///
+/// let stopped = Clock::new(|| Timestamp::UNIX_EPOCH);
+/// assert_eq!(stopped.now(), Timestamp::UNIX_EPOCH);
+/// ```
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// A clock that shows what a function says.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new(Timestamp::now)
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clock({})", self.now())
+    }
+}

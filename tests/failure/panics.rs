@@ -1,0 +1,143 @@
+//! Code of library users that panics, wherever it is called.
+
+use std::{sync::Arc, time::Duration};
+
+use graphrun::{
+    event::Status,
+    graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+    id::ChannelName,
+    state::{Channel, Fold, Reducer, Schema},
+};
+use serde_json::{Value, json};
+
+use super::{Noted, Nothing, Saved, Team, caught_by, compiled, noted, notes, notes_its_way};
+
+/// Runs a graph beside a node that has nothing to do with it, and gives what was noted.
+async fn contained(graph: GraphBuilder) -> Vec<String> {
+    let graph = graph.node("help", notes_its_way()).then("help", "end");
+    let graph = graph.node("beside", notes_its_way()).entry("beside").then("beside", "end");
+    let saved = Saved::new();
+    let engine = saved.engine(&compiled(graph));
+    let end = saved.start(&engine).await;
+    assert_eq!((end.status, end.reason), (Status::Done, None));
+    let notes = notes(&end.state);
+    assert_eq!(notes[0], "beside", "what others did is kept");
+    notes[1..].to_vec()
+}
+
+#[tokio::test]
+async fn g14_a_panic_in_a_route_is_the_failure_of_the_node_it_leaves() {
+    let graph = GraphBuilder::new::<Team>("route")
+        .node_with("routed", notes_its_way(), caught_by("help"))
+        .entry("routed")
+        .route("routed", ["end"], |state: &Team| {
+            assert!(state.notes.len() > 9, "no way in sight");
+            "end"
+        });
+    assert_eq!(contained(graph).await, ["help after: the route panicked: no way in sight"]);
+}
+
+#[tokio::test]
+async fn g14_a_panic_in_a_condition_is_the_failure_of_its_node() {
+    for (name, via) in [("first", false), ("later", true)] {
+        let graph = GraphBuilder::new::<Team>("condition");
+        let graph = if via {
+            graph.node("start", notes_its_way()).entry("start").then("start", name)
+        } else {
+            graph.entry(name)
+        };
+        let graph = graph
+            .node_with(name, notes_its_way(), caught_by("help"))
+            .when(name, "it may", |state: &Team| -> bool { panic!("{} notes", state.notes.len()) })
+            .then(name, "end");
+        let notes = contained(graph).await;
+        assert!(notes.last().unwrap().contains("the condition panicked"), "{notes:?}");
+    }
+}
+
+#[derive(Debug)]
+struct Sums;
+
+impl Fold for Sums {
+    fn name(&self) -> &'static str {
+        "sums"
+    }
+
+    fn fold(&self, current: Option<Value>, written: Value) -> Result<Value, String> {
+        let sum = current.map_or(0, |it| it.as_i64().unwrap()) + written.as_i64().unwrap();
+        assert!(sum < 10, "{sum} is too much");
+        Ok(json!(sum))
+    }
+}
+
+/// A graph with a sum that nodes write, and panics from ten on.
+fn summing(writes: &[(&str, i64)]) -> GraphBuilder {
+    let name = |it| ChannelName::parse(it).unwrap();
+    let list = json!({"type": "array", "items": {"type": "string"}});
+    let schema = Schema::new([
+        Channel::new(name("notes"), list, Reducer::Append).unwrap(),
+        Channel::new(name("sum"), json!({"type": "integer"}), Reducer::Custom(Arc::new(Sums)))
+            .unwrap(),
+    ]);
+    let mut graph = GraphBuilder::with_schema("sum", schema);
+    for &(node, value) in writes {
+        let adds =
+            node_fn(
+                move |_: Nothing, _| async move { Ok::<_, NodeError>(json!({ "sum": value })) },
+            );
+        graph = graph.node_with(node, adds, caught_by("help")).entry(node).then(node, "end");
+    }
+    graph
+}
+
+#[tokio::test]
+async fn g14_a_panic_in_a_reducer_is_the_failure_of_the_node_that_wrote() {
+    let notes = contained(summing(&[("adds", 12)])).await;
+    assert!(notes[0].ends_with("`sums` panicked: 12 is too much"), "{notes:?}");
+}
+
+#[tokio::test]
+async fn g14_a_panic_in_a_reducer_over_several_writes_fails_the_step_and_keeps_the_state() {
+    let graph = compiled(summing(&[("one", 6), ("two", 7)]).node("help", notes_its_way()));
+    let saved = Saved::new();
+    let engine = saved.engine(&graph);
+    let end = saved.start(&engine).await;
+    assert_eq!(end.status, Status::Failed);
+    assert!(end.reason.unwrap().ends_with("`sums` panicked: 13 is too much"));
+    assert_eq!(end.state, graph.schema().empty());
+}
+
+/// Panics when it is dropped.
+struct Mine;
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        panic!("it went off");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g14_a_panic_while_a_node_is_dropped_is_told_with_its_timeout() {
+    let hangs = node_fn(|_: Nothing, _| async {
+        let _mine = Mine;
+        std::future::pending::<Result<Noted, NodeError>>().await
+    });
+    let policies = Policies { timeout: Some(Duration::from_secs(9)), ..caught_by("help") };
+    let graph =
+        GraphBuilder::new::<Team>("drop").node_with("hangs", hangs, policies).entry("hangs");
+    let told = "help after: not finished within 9s; then the node panicked: it went off";
+    assert_eq!(contained(graph.then("hangs", "end")).await, [told]);
+}
+
+#[tokio::test]
+async fn g14_a_panic_while_a_node_drops_its_own_is_its_failure() {
+    let drops = node_fn(|_: Nothing, _: NodeContext| async {
+        drop(Mine);
+        noted("never")
+    });
+    let graph = GraphBuilder::new::<Team>("drop")
+        .node_with("drops", drops, caught_by("help"))
+        .entry("drops")
+        .then("drops", "end");
+    assert_eq!(contained(graph).await, ["help after: the node panicked: it went off"]);
+}

@@ -1,0 +1,176 @@
+//! Waits between attempts end when they were to end, whichever process waits.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{Checkpointer, Outcome},
+    engine::{Clock, Engine, Stop},
+    event::{EventSink, Report, Spent, Status},
+    graph::{Backoff, ErrorKind, Failure, GraphBuilder, Limits, NodeContext, Policies, node_fn},
+    llm::Usage,
+    state::Update,
+};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::{Instant, timeout};
+
+use super::{Nothing, Saved, compiled, name, noted, notes, notes_its_way};
+
+/// The attempts that a node began, each with the time since the test began.
+#[derive(Clone, Debug)]
+struct Attempts {
+    begun: Instant,
+    seen: Arc<Mutex<Vec<(u32, u64)>>>,
+}
+
+impl Attempts {
+    fn new() -> Self {
+        Self { begun: Instant::now(), seen: Arc::default() }
+    }
+
+    fn note(&self, ctx: &NodeContext) {
+        self.seen.lock().unwrap().push((ctx.attempt, self.begun.elapsed().as_secs()));
+    }
+
+    fn seen(&self) -> Vec<(u32, u64)> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// A clock that goes with the paused one of the runtime.
+    fn clock(&self) -> Clock {
+        let begun = self.begun;
+        Clock::new(move || {
+            let passed = SignedDuration::try_from(begun.elapsed()).unwrap();
+            Timestamp::UNIX_EPOCH + passed
+        })
+    }
+
+    /// A graph of one node, whose provider asks for a minute of patience until an attempt succeeds.
+    fn graph(&self, succeeds: u32, limits: Limits) -> GraphBuilder {
+        let attempts = self.clone();
+        let calls = node_fn(move |_: Nothing, ctx: NodeContext| {
+            let attempts = attempts.clone();
+            async move {
+                attempts.note(&ctx);
+                let usage = Usage { input_tokens: 100, calls: 1, ..Usage::default() };
+                let spent = Spent { usage, cost_usd: None };
+                ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+                if ctx.attempt >= succeeds {
+                    return noted(format!("attempt {}", ctx.attempt));
+                }
+                let patience = Failure::new(ErrorKind::RateLimit, "429");
+                Err(Failure { transient: true, retry_after_ms: Some(60_000), ..patience }.into())
+            }
+        });
+        let retry = Backoff { attempts_max: 5, ..Backoff::default() };
+        GraphBuilder::new::<super::Team>("patience")
+            .node_with("calls", calls, Policies { retry, ..Policies::default() })
+            .entry("calls")
+            .limits(limits)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g19_a_resumed_run_waits_for_the_rest_only_and_counts_its_attempts_on() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(attempts.graph(4, Limits::default()));
+    let engine = saved.engine(&graph).with_clock(attempts.clock());
+    // The process dies 20 s into the first wait, and 70 s into the rest.
+    assert!(timeout(Duration::from_secs(20), saved.start(&engine)).await.is_err());
+    assert!(timeout(Duration::from_secs(70), saved.resume(&engine)).await.is_err());
+    let end = saved.resume(&engine).await.unwrap();
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["attempt 4".to_owned()]));
+    assert_eq!(attempts.seen(), [(1, 0), (2, 60), (3, 120), (4, 180)]);
+    assert_eq!(end.position.spent.usage.calls, 4, "what failed attempts took is kept, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g19_a_wait_that_was_over_while_nobody_waited_is_over_at_once() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(attempts.graph(2, Limits::default()));
+    let engine = saved.engine(&graph).with_clock(attempts.clock());
+    assert!(timeout(Duration::from_secs(20), saved.start(&engine)).await.is_err());
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    saved.resume(&engine).await.unwrap();
+    assert_eq!(attempts.seen(), [(1, 0), (2, 3_620)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g19_a_clock_that_was_set_back_makes_no_wait_longer() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(attempts.graph(2, Limits::default()));
+    let engine = saved.engine(&graph).with_clock(attempts.clock());
+    assert!(timeout(Duration::from_secs(20), saved.start(&engine)).await.is_err());
+    let a_year_ago = Timestamp::UNIX_EPOCH - SignedDuration::from_hours(24 * 365);
+    let engine = engine.with_clock(Clock::new(move || a_year_ago));
+    saved.resume(&engine).await.unwrap();
+    assert_eq!(attempts.seen(), [(1, 0), (2, 80)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g19_a_stop_ends_a_wait_and_the_run_goes_on_with_the_rest_of_it() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(attempts.graph(2, Limits::default()));
+    let engine = saved.engine(&graph).with_clock(attempts.clock());
+    let stop = Stop::default();
+    let stopped = stop.clone();
+    let (input, events) = (Update::default(), EventSink::default());
+    let run = engine.start(saved.info.clone(), input, events, &stop);
+    let stops = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        stopped.drain();
+    };
+    let (end, ()) = tokio::join!(run, stops);
+    assert_eq!(end.unwrap().status, Status::Interrupted);
+    assert_eq!(attempts.begun.elapsed().as_secs(), 10, "a wait needs no grace");
+    saved.resume(&engine).await.unwrap();
+    assert_eq!(attempts.seen(), [(1, 0), (2, 60)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g19_a_failed_attempt_is_saved_with_its_cause_and_the_end_of_the_wait() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(attempts.graph(9, Limits::default()));
+    let engine = saved.engine(&graph).with_clock(attempts.clock());
+    assert!(timeout(Duration::from_secs(90), saved.start(&engine)).await.is_err());
+    let records = saved.storage.records(saved.run()).await.unwrap();
+    let waits = records.iter().map(|it| match &it.outcome {
+        Outcome::Retrying { failure, wait_ms, wake } => {
+            let until = wake.duration_since(Timestamp::UNIX_EPOCH).as_secs();
+            (it.attempt, failure.message.as_str(), *wait_ms, until, it.spent.usage.calls)
+        }
+        other => panic!("{other:?}"),
+    });
+    let expected = [(1, "429", 60_000, 60, 1), (2, "429", 60_000, 120, 2)];
+    assert_eq!(waits.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_what_failed_attempts_took_before_a_crash_counts_towards_the_limit() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let limits = Limits { tokens: Some(300), ..Limits::default() };
+    let graph = attempts.graph(3, limits).node("after", notes_its_way()).then("calls", "after");
+    let graph = compiled(graph);
+    let engine = |graph| -> Engine { saved.engine(graph).with_clock(attempts.clock()) };
+    assert!(timeout(Duration::from_secs(20), saved.start(&engine(&graph))).await.is_err());
+    let end = saved.resume(&engine(&graph)).await.unwrap();
+    let reason = "the limit of 300 tokens is reached: 300 are used";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Limit, Some(reason)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_run_that_goes_on_has_all_of_its_attempts_again() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(attempts.graph(9, Limits::default()));
+    let engine = saved.engine(&graph).with_clock(attempts.clock());
+    assert_eq!(saved.start(&engine).await.status, Status::Failed);
+    let end = saved.resume(&engine).await.unwrap();
+    assert_eq!(
+        (end.status, end.position.frontier[0].node.clone()),
+        (Status::Failed, name("calls"))
+    );
+    let numbers: Vec<u32> = attempts.seen().into_iter().map(|it| it.0).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]);
+}
