@@ -32,6 +32,8 @@ pub(super) struct Item {
     pub(super) name: String,
     pub(super) ty: Type,
     pub(super) width_max: Option<usize>,
+    /// Whether it may be called something else: what calls it so is reported.
+    pub(super) is_vague: bool,
 }
 
 /// What follows a name.
@@ -85,6 +87,7 @@ impl Lowering<'_> {
     fn following<'y>(&mut self, name: &NodeName, section: &Section<'y>) -> Option<Following<'y>> {
         let then = section.get("then");
         let owner = match self.heads.follows(name) {
+            Follows::Then if then.is_none() && self.heads.may_be_a_part(name) => return None,
             Follows::Then => {
                 let help = "say what follows, be it `then: end`";
                 return section.require(&mut self.report, "then", help).map(Following::Written);
@@ -195,9 +198,9 @@ impl Lowering<'_> {
             let over = map.get("over").and_then(|it| Some((it, self.expression(it, &written)?)));
             let ty = over.as_ref().map_or(Type::Any, |(yaml, over)| self.item_type(yaml, over));
             let width = map.get("width").and_then(|it| self.report.count(it, "`width`", 1));
-            let item = self.item_name(map);
+            let (item, is_vague) = self.item_name(map);
             if let Some(node) = self.heads.maps.get(&name) {
-                let item = Item { name: item, ty, width_max: width };
+                let item = Item { name: item, ty, width_max: width, is_vague };
                 self.items.insert(node.clone(), item);
             }
             self.overs.extend(over.map(|(_, over)| (name, over)));
@@ -217,19 +220,22 @@ impl Lowering<'_> {
         }
     }
 
-    fn item_name(&mut self, map: &Yaml) -> String {
-        let Some(word) = map.get("as").and_then(|it| self.report.word(it, "`as`")) else {
-            return ITEM.to_owned();
+    /// What the item is called, and whether another name may have been meant.
+    fn item_name(&mut self, map: &Yaml) -> (String, bool) {
+        let Some(yaml) = map.get("as") else {
+            let is_unknown = |it: &Entry| !MAP_KEYS.contains(&it.key.text.as_str());
+            return (ITEM.to_owned(), map.entries().iter().any(is_unknown));
         };
+        let Some(word) = self.report.word(yaml, "`as`") else { return (ITEM.to_owned(), true) };
         let taken = self.schema.channel(&word.text).is_some();
         if taken || self.report.node_name(&word).is_none() || word.text.contains('-') {
             if taken {
                 let message = format!("`{}` is a field of the state already", word.text);
                 self.report.bad_value(&word, message, "choose another name for the item");
             }
-            return ITEM.to_owned();
+            return (ITEM.to_owned(), true);
         }
-        word.text
+        (word.text, false)
     }
 
     pub(super) fn read_map(&mut self, reading: Reading<'_, '_>, map: &Yaml) -> Option<MapNode> {

@@ -51,7 +51,8 @@ pub(super) struct Sources<'a> {
 }
 
 impl Flow {
-    pub(super) fn of(sources: Sources<'_>) -> Self {
+    /// Nobody is told that a `vague` field is unwritten.
+    pub(super) fn of(sources: Sources<'_>, vague: &BTreeSet<ChannelName>) -> Self {
         let Sources { root, heads, .. } = sources;
         let names: Vec<NodeName> = heads.nodes.iter().cloned().collect();
         let nodes: BTreeMap<NodeName, usize> =
@@ -67,7 +68,7 @@ impl Flow {
         }
         let fields = field_numbers(sources.schema);
         let weaving = Weaving { sources, nodes: &nodes, fields: &fields, net: Net::default() };
-        let net = weaving.weave();
+        let net = weaving.weave(vague);
         let assigned = Assigned::of(&net);
         let paths = Paths { net, assigned, fields, names, places, start, limit };
         Self { nodes, paths: Arc::new(paths) }
@@ -106,9 +107,10 @@ struct Weaving<'a> {
 }
 
 impl Weaving<'_> {
-    fn weave(mut self) -> Net {
+    fn weave(mut self, vague: &BTreeSet<ChannelName>) -> Net {
         let Sources { root, heads, schema, input, .. } = self.sources;
         self.net.begin(schema, input);
+        self.doubt_the_start(vague);
         self.net.nodes = vec![NetNode::new(self.net.fields); self.nodes.len()];
         self.net.start = root.get("start").map(|it| self.named(it)).unwrap_or_default();
         let limit = root.get("limits").and_then(|it| it.get("exhausted"));
@@ -129,6 +131,20 @@ impl Weaving<'_> {
             }
         }
         self.net
+    }
+
+    /// What may have been meant to be written before the first step is taken to be so.
+    fn doubt_the_start(&mut self, vague: &BTreeSet<ChannelName>) {
+        let input = self.sources.root.get("input").map(words).unwrap_or_default();
+        let mut doubted = Bits::none(self.net.fields);
+        if input.iter().any(|it| !self.fields.contains_key(*it)) {
+            doubted = Bits::all(self.net.fields);
+        }
+        for at in vague.iter().filter_map(|it| self.fields.get(it)) {
+            doubted.insert(*at);
+        }
+        self.net.maybe_at_start.add(&doubted);
+        self.net.surely_at_start.add(&doubted);
     }
 
     /// Adds what follows a node, a `map` or a `parallel`.
@@ -153,7 +169,15 @@ impl Weaving<'_> {
             then[*map].push(Decision::one_of(alternatives));
         }
         let decision = match group {
-            Some(_) => self.gathering(&ends, decision),
+            Some(_) => {
+                let mut decision = self.gathering(&ends, decision);
+                if heads.vague.contains(name) {
+                    // A branch that is not there may have written anything.
+                    let all = decision.alternatives.iter_mut();
+                    all.for_each(|it| it.known.extend(0..self.net.fields));
+                }
+                decision
+            }
             None => decision,
         };
         for end in ends {
@@ -161,13 +185,27 @@ impl Weaving<'_> {
         }
     }
 
+    /// Whether a node has a `join` with something that is not there.
+    fn waits_for_unknown(&self, node: usize) -> bool {
+        let Heads { vague, joins, .. } = self.sources.heads;
+        let waits = |it: &&NodeName| self.nodes.get(*it) == Some(&node) && joins.contains_key(*it);
+        vague.iter().any(|it| waits(&it))
+    }
+
     /// What waits for a node is not led to by it: it arrives there.
     fn leading(&self, from: usize, mut decision: Decision) -> Decision {
-        let arrows = decision.alternatives.iter_mut().flat_map(|it| &mut it.arrows);
-        for arrow in arrows {
-            let awaits = |it: &Join| *arrow == Arrow::Node(it.node) && it.awaited.contains(&from);
-            if let Some(at) = self.net.joins.iter().position(awaits) {
-                *arrow = Arrow::Join(at);
+        for Alternative { arrows, known } in &mut decision.alternatives {
+            let waits = |it: &Arrow| matches!(*it, Arrow::Node(to) if self.waits_for_unknown(to));
+            if arrows.iter().any(waits) {
+                // What else it waits for may have written anything.
+                known.extend(0..self.net.fields);
+            }
+            for arrow in arrows {
+                let awaits =
+                    |it: &Join| *arrow == Arrow::Node(it.node) && it.awaited.contains(&from);
+                if let Some(at) = self.net.joins.iter().position(awaits) {
+                    *arrow = Arrow::Join(at);
+                }
             }
         }
         decision
@@ -203,7 +241,10 @@ impl Weaving<'_> {
             resets: yaml.get("resets").map(|it| self.named(it)).unwrap_or_default(),
             maybe,
             surely,
-            clears: clears.unwrap_or_else(|| Bits::none(fields)),
+            // What is cleared beside what cannot be told where a part is not known.
+            clears: clears
+                .filter(|_| self.sources.heads.vague.is_empty())
+                .unwrap_or_else(|| Bits::none(fields)),
             defers: (yaml.get("defer").and_then(Yaml::text) == Some("true"))
                 .then(|| Deferral { first: Bits::all(self.nodes.len()), rank: (0, true) }),
         }
@@ -286,6 +327,11 @@ impl Weaving<'_> {
         if let Some(used) = yaml.get("use") {
             return self.writes_of_use(name, used);
         }
+        let heads = self.sources.heads;
+        let is_vague = heads.vague.contains(name) && !heads.joins.contains_key(name);
+        if is_vague || lacks_writes(yaml) {
+            return self.known(None, None);
+        }
         let mut written: Vec<&str> = yaml.get("set").map(keys).unwrap_or_default();
         if let Some(writes) = yaml.get("writes") {
             written.extend(words(writes));
@@ -353,6 +399,12 @@ impl Weaving<'_> {
         };
         targets.flatten().filter_map(arrow).collect()
     }
+}
+
+/// Whether a node says nothing of what it must write.
+fn lacks_writes(yaml: &Yaml) -> bool {
+    let must = ["agent", "run_tests"].iter().any(|it| yaml.get(it).is_some());
+    must && yaml.get("writes").is_none()
 }
 
 /// A text, the texts of a list, or the keys of a mapping.

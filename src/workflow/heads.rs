@@ -4,11 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    nodes::KINDS,
     reader::{Data, Word, Yaml},
     report::Report,
     shape::built_in,
 };
-use crate::{diagnostic::Diagnostic, graph::Target, id::NodeName};
+use crate::{
+    diagnostic::{Diagnostic, did_you_mean},
+    graph::Target,
+    id::NodeName,
+};
 
 /// The names under `nodes`.
 #[derive(Debug, Default)]
@@ -21,6 +26,12 @@ pub(super) struct Heads {
     pub(super) maps: BTreeMap<NodeName, NodeName>,
     /// The nodes that each node with a `join` waits for.
     pub(super) joins: BTreeMap<NodeName, Vec<NodeName>>,
+    /// What has a part that is no node, or not one that can be a part, which is reported: `parallel`s,
+    /// `map`s, nodes with a `join`, and nodes of no kind, which may have been any of these. Nobody is
+    /// blamed for what such a part may have done.
+    pub(super) vague: BTreeSet<NodeName>,
+    /// Whether some node has a name that it cannot have, which is reported.
+    is_misnamed: bool,
 }
 
 /// What follows a name by where it stands.
@@ -49,12 +60,19 @@ impl Heads {
                 let place = report.place(&entry.key.range);
                 let finding = Diagnostic::error("GR016", message).at(place, "reserved");
                 report.push(finding.help("choose another name"));
+                heads.is_misnamed = true;
                 continue;
             }
-            let Some(name) = report.node_name(&entry.key) else { continue };
+            let Some(name) = report.node_name(&entry.key) else {
+                heads.is_misnamed = true;
+                continue;
+            };
             if let Some(parallel) = entry.value.get("parallel") {
                 branches.push((name, parallel));
                 continue;
+            }
+            if !KINDS.iter().any(|(kind, _)| entry.value.get(kind).is_some()) {
+                heads.vague.insert(name.clone());
             }
             maps.extend(entry.value.get("map").map(|map| (name.clone(), map)));
             joins.extend(entry.value.get("join").map(|join| (name.clone(), join)));
@@ -64,15 +82,28 @@ impl Heads {
         let mut owners = Owners::new();
         for (name, yaml) in branches {
             let found = heads.read_branches(report, &name, yaml, &mut owners);
-            heads.groups.insert(name, found);
+            if found.iter().flatten().any(Option::is_none) {
+                heads.vague.insert(name.clone());
+            }
+            let found = found.into_iter().map(|it| it.into_iter().flatten().collect());
+            let found: Vec<Vec<NodeName>> = found.collect();
+            heads.groups.insert(name, found.into_iter().filter(|it| !it.is_empty()).collect());
         }
         heads.cut_circles(report, yaml, &mut owners);
         for (name, yaml) in maps {
             let found = yaml.get("do").and_then(|it| heads.read_do(report, &name, it, &mut owners));
-            heads.maps.extend(found.map(|node| (name, node)));
+            match found {
+                Some(node) => _ = heads.maps.insert(name, node),
+                None => _ = heads.vague.insert(name),
+            }
         }
         for (name, yaml) in joins {
             let awaited = heads.read_join(report, &name, yaml);
+            let is_vague = awaited.iter().any(Option::is_none);
+            let awaited: Vec<NodeName> = awaited.into_iter().flatten().flatten().collect();
+            if is_vague || awaited.len() < 2 {
+                heads.vague.insert(name.clone());
+            }
             heads.joins.insert(name, awaited);
         }
         heads
@@ -84,7 +115,7 @@ impl Heads {
         group: &NodeName,
         yaml: &Yaml,
         owners: &mut Owners,
-    ) -> Vec<Vec<NodeName>> {
+    ) -> Vec<Vec<Option<NodeName>>> {
         let Data::List(items) = &yaml.data else {
             report.wrong_kind(yaml, "`parallel`", "a list of nodes");
             return Vec::new();
@@ -92,10 +123,9 @@ impl Heads {
         let mut branches = Vec::new();
         for item in items {
             let words = report.words(item, "a branch of a `parallel`");
-            let names = words.iter().filter_map(|it| self.part(report, it, group, owners));
-            branches.push(names.collect::<Vec<NodeName>>());
+            let names = words.iter().map(|it| self.part(report, it, group, owners));
+            branches.push(names.collect());
         }
-        branches.retain(|it| !it.is_empty());
         branches
     }
 
@@ -110,8 +140,7 @@ impl Heads {
         let found = self.nodes.get(word.text.as_str());
         let Some(name) = found.or_else(|| Some(self.groups.get_key_value(word.text.as_str())?.0))
         else {
-            let known = self.nodes.iter().chain(self.groups.keys()).map(NodeName::as_str);
-            report.unknown("GR010", "node", word, known);
+            self.unknown(report, word, self.names());
             return None;
         };
         let problem = match owners.get(name) {
@@ -165,12 +194,18 @@ impl Heads {
         self.part(report, &word, map, owners)
     }
 
-    fn read_join(&self, report: &mut Report, name: &NodeName, yaml: &Yaml) -> Vec<NodeName> {
+    /// The nodes that each name ends with; `None` for a name that cannot be waited for.
+    fn read_join(
+        &self,
+        report: &mut Report,
+        name: &NodeName,
+        yaml: &Yaml,
+    ) -> Vec<Option<Vec<NodeName>>> {
         let mut awaited = Vec::new();
         for word in report.words(yaml, "`join`") {
             let Some(head) = self.head(&word.text) else {
-                let known = self.nodes.iter().chain(self.groups.keys()).map(NodeName::as_str);
-                report.unknown("GR010", "node", &word, known);
+                self.unknown(report, &word, self.names());
+                awaited.push(None);
                 continue;
             };
             let problem = if self.maps.contains_key(head) {
@@ -178,9 +213,10 @@ impl Heads {
             } else if head == name {
                 format!("`{name}` cannot wait for itself")
             } else {
-                awaited.extend(self.ends(head));
+                awaited.push(Some(self.ends(head)));
                 continue;
             };
+            awaited.push(None);
             let place = report.place(&word.range);
             let finding = Diagnostic::error("GR037", problem).at(place, "cannot be waited for");
             report.push(finding.help("wait for a node that follows it"));
@@ -190,6 +226,21 @@ impl Heads {
 
     fn head(&self, name: &str) -> Option<&NodeName> {
         self.nodes.get(name).or_else(|| Some(self.groups.get_key_value(name)?.0))
+    }
+
+    /// Whether a node may have been meant as a part of something: nothing has it, and something
+    /// has a part that is no node.
+    pub(super) fn may_be_a_part(&self, name: &NodeName) -> bool {
+        let has_parts = |it: &&NodeName| !self.joins.contains_key(*it);
+        self.vague.iter().any(|it| has_parts(&it) && it != name)
+            && self.follows(name) == Follows::Then
+    }
+
+    /// Whether a node may have been meant as what a `map` does, with an item of any name.
+    pub(super) fn may_have_an_item(&self, name: &NodeName) -> bool {
+        let is_map =
+            |it: &&NodeName| !self.joins.contains_key(*it) && !self.groups.contains_key(*it);
+        self.vague.iter().any(|it| is_map(&it) && it != name) && self.follows(name) == Follows::Then
     }
 
     /// What follows a name by where it stands.
@@ -253,14 +304,29 @@ impl Heads {
 
     /// Every word that can be a target.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
-        let nodes = self.nodes.iter().chain(self.groups.keys()).map(NodeName::as_str);
-        nodes.chain(["end", "fail"])
+        self.names().chain(["end", "fail"])
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().chain(self.groups.keys()).map(NodeName::as_str)
+    }
+
+    /// Reports a word that names no node, unless it may name one whose own name is reported.
+    fn unknown<'n>(
+        &'n self,
+        report: &mut Report,
+        word: &Word,
+        known: impl Iterator<Item = &'n str>,
+    ) {
+        if !self.is_misnamed || did_you_mean(&word.text, self.words()).is_some() {
+            report.unknown("GR010", "node", word, known);
+        }
     }
 
     /// The nodes a word names, reported if there are none.
     pub(super) fn named(&self, report: &mut Report, word: &Word) -> Vec<Target> {
         self.targets(&word.text).unwrap_or_else(|| {
-            report.unknown("GR010", "node", word, self.words());
+            self.unknown(report, word, self.words());
             Vec::new()
         })
     }

@@ -72,6 +72,8 @@ pub(super) struct Lowering<'a> {
     pub(super) items: BTreeMap<NodeName, Item>,
     /// The item of the node that is being read.
     pub(super) item: Option<Item>,
+    /// Whether that node may have an item whose name is not known.
+    pub(super) any_item: bool,
     /// The paths that are there because the `when` of that node asks for them.
     pub(super) given: Vec<String>,
     /// The nodes that lead to one that waits for them, each with that one.
@@ -111,7 +113,7 @@ pub(super) fn lower(
     let loaded = loaded.unwrap_or_default();
     let sources =
         Sources { root, heads: &heads, schema: &schema, input: &input, registry, loaded: &loaded };
-    let flow = Flow::of(sources);
+    let flow = Flow::of(sources, &state.vague);
     let tools_root = prompts.folder().to_owned();
     let mut lowering = Lowering {
         prompts,
@@ -128,6 +130,7 @@ pub(super) fn lower(
         overs: BTreeMap::new(),
         items: BTreeMap::new(),
         item: None,
+        any_item: false,
         given: Vec::new(),
         arrivals: BTreeSet::new(),
         loaded,
@@ -262,6 +265,7 @@ impl Lowering<'_> {
             written,
             nodes: &self.heads.nodes,
             item: self.item.as_ref().map(|it| (it.name.as_str(), &it.ty)),
+            any_item: self.any_item,
             given: &self.given,
             output,
         };
@@ -285,7 +289,8 @@ impl Lowering<'_> {
         let written = self.flow.before(node);
         let item = self.item.as_ref().map(|it| (it.name.as_str(), &it.ty));
         let (schema, written, given) = (&self.schema, &written, self.given.as_slice());
-        let scope = PromptScope { schema, written, node, bounded, item, given };
+        let any_item = self.any_item;
+        let scope = PromptScope { schema, written, node, bounded, item, any_item, given };
         for problem in loaded.prompt.check(scope) {
             let place = loaded.place(&self.report, &problem);
             self.report.push_problem(problem, place);

@@ -193,9 +193,13 @@ impl<'a> Reader<'a> {
             return self.hopeless(&range, &format!("nested deeper than {DEPTH_MAX} levels"));
         }
         let (anchor, value) = match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                if let Some(tag) = tag {
-                    self.refuse_tag(&range, &tag.to_string());
+            Event::Scalar(mut text, style, anchor, tag) => {
+                if let Some(tag) = tag.map(|it| it.to_string()) {
+                    self.refuse_tag(&range, &tag);
+                    if text.is_empty() && tag.starts_with('!') && !tag.starts_with("!!") {
+                        // With nothing behind it, it was meant as the value.
+                        text = tag.into();
+                    }
                 }
                 (anchor, self.scalar(&text, style, range))
             }
@@ -352,6 +356,7 @@ impl<'a> Reader<'a> {
     }
 
     fn refuse_twice(&mut self, key: &str, second: &Range<usize>, first: &Range<usize>) {
+        self.report.repeated.insert(first.start);
         self.report.push(
             Diagnostic::error("GR002", format!("the key `{key}` is given twice"))
                 .at(self.report.place(second), "again")

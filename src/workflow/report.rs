@@ -15,6 +15,8 @@ pub(crate) struct Report {
     findings: Diagnostics,
     /// What was said of which place, so that a prompt shared by nodes is not blamed once for each.
     said: BTreeSet<(&'static str, String, usize, String)>,
+    /// Where the keys begin that are given again.
+    pub(super) repeated: BTreeSet<usize>,
 }
 
 /// A mistake inside a text that does not know where it stands: an expression, a prompt.
@@ -32,7 +34,12 @@ pub(crate) struct Problem {
 
 impl Report {
     pub(super) fn new(file: Arc<SourceFile>) -> Self {
-        Self { file, findings: Diagnostics::default(), said: BTreeSet::new() }
+        Self {
+            file,
+            findings: Diagnostics::default(),
+            said: BTreeSet::new(),
+            repeated: BTreeSet::new(),
+        }
     }
 
     /// The place of some bytes of the workflow file.

@@ -7,7 +7,7 @@ use super::{
     report::{Report, suggestion},
 };
 use crate::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, did_you_mean},
     graph::Target,
     id::{ChannelName, NodeName},
     state::Schema,
@@ -22,6 +22,8 @@ pub(super) struct Section<'a> {
     what: String,
     yaml: &'a Yaml,
     entries: Vec<&'a Entry>,
+    /// The keys that are not known, each with the one that may be meant.
+    misspelt: Vec<String>,
 }
 
 impl<'a> Section<'a> {
@@ -38,10 +40,12 @@ impl<'a> Section<'a> {
         };
         let is_known = |entry: &&Entry| known.contains(&entry.key.text.as_str());
         let (entries, others): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(is_known);
+        let mut misspelt = Vec::new();
         for Entry { key, .. } in others {
             report.unknown_key(key, what, known);
+            misspelt.extend(did_you_mean(&key.text, known.iter().copied()).map(str::to_owned));
         }
-        Some(Self { what: what.to_owned(), yaml, entries })
+        Some(Self { what: what.to_owned(), yaml, entries, misspelt })
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&'a Yaml> {
@@ -57,10 +61,15 @@ impl<'a> Section<'a> {
         self.entries.iter().map(|it| &it.key)
     }
 
+    /// Whether a key is there, or another that may have been meant for it and was reported.
+    pub(super) fn has_or_means(&self, key: &str) -> bool {
+        self.get(key).is_some() || self.misspelt.iter().any(|it| it == key)
+    }
+
     /// The value of a key that must be there.
     pub(super) fn require(&self, report: &mut Report, key: &str, help: &str) -> Option<&'a Yaml> {
         let found = self.get(key);
-        if found.is_none() {
+        if !self.has_or_means(key) {
             // The first key stands for the section, which may be as long as the file.
             let place = self.entries.first().map_or(&self.yaml.range, |it| &it.key.range);
             report.push(

@@ -121,7 +121,7 @@ impl Lowering<'_> {
             (Some(on), Some(subject)) => self.values_to_match(subject, on),
             _ => None,
         };
-        let mut arms = BTreeMap::new();
+        let (mut arms, mut unknown) = (BTreeMap::new(), 0);
         for Entry { key, value } in entries {
             let targets = self.read_targets(value, "a target");
             if values.as_ref().is_none_or(|it| it.contains(&key.text)) {
@@ -132,11 +132,13 @@ impl Lowering<'_> {
                 let finding = Diagnostic::error("GR023", message).at(place, "no such value");
                 let help = suggestion(&key.text, values.iter().map(String::as_str));
                 self.report.push(Diagnostic { help, ..finding });
+                unknown += 1;
             }
         }
         let missing: Vec<String> =
             values.iter().flatten().filter(|it| !arms.contains_key(*it)).cloned().collect();
-        if let (Some(key), false) = (section.key("to"), missing.is_empty()) {
+        // Each unknown value may have been meant for one that is missing.
+        if let (Some(key), true) = (section.key("to"), missing.len() > unknown) {
             let message = format!("no target for {}", missing.join(", "));
             let place = self.report.place(&key.range);
             let finding = Diagnostic::error("GR024", message).at(place, "not every value");

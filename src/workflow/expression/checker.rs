@@ -40,6 +40,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         scope,
         variables: scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect(),
         present: scope.given.to_vec(),
+        misasked: Vec::new(),
         asking: false,
         types: Types::new(),
         reads: BTreeSet::new(),
@@ -62,6 +63,8 @@ pub(super) struct Checker<'a> {
     variables: Vec<(String, Type)>,
     /// The paths that a guard around has found to be there.
     pub(super) present: Vec<String>,
+    /// The paths that `has` was asked for an unknown field of, where another may have been meant.
+    misasked: Vec<String>,
     /// Inside `has`, where nothing needs to be there.
     asking: bool,
     types: Types,
@@ -75,13 +78,18 @@ impl Checker<'_> {
         let ty = self.ty(node);
         let Type::Optional(inner) = ty else { return ty };
         let path = node.path();
-        let guarded = path.as_ref().is_some_and(|it| self.present.contains(it));
+        let guarded = path.as_ref().is_some_and(|it| self.is_guarded(it));
         if !guarded && !self.asking {
             let shown = path.unwrap_or_else(|| "this".to_owned());
             self.problem("GR026", &node.range, format!("`{shown}` may be absent"), "not guarded")
                 .help = Some(format!("guard it: `has({shown}) && …`"));
         }
         inner.required().clone()
+    }
+
+    fn is_guarded(&self, path: &str) -> bool {
+        let asked = |(of, _)| self.misasked.iter().any(|it| it == of);
+        self.present.iter().any(|it| it == path) || path.rsplit_once('.').is_some_and(asked)
     }
 
     pub(super) fn ty(&mut self, node: &Node) -> Type {
@@ -152,6 +160,9 @@ impl Checker<'_> {
         }
         let schema = self.scope.schema;
         let Some(channel) = schema.channel(name) else {
+            if self.scope.any_item {
+                return Type::Any;
+            }
             let known = schema.channels().iter().map(|it| it.name().as_str());
             let known = known.chain(self.variables.iter().map(|(it, _)| it.as_str()));
             let help = suggestion(name, known);
@@ -203,6 +214,9 @@ impl Checker<'_> {
                 let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
                 let message = format!("{} has no field `{name}`", describe(&ty));
                 self.problem("GR021", &place, message, "no such field").help = help;
+                if self.asking {
+                    self.misasked.extend(of.path());
+                }
                 Type::Any
             }),
             _ => {

@@ -78,6 +78,8 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) nodes: &'a BTreeSet<NodeName>,
     /// The name and the type of the item that is dispatched to the node.
     pub(crate) item: Option<(&'a str, &'a Type)>,
+    /// Whether an unknown name may be that of an item.
+    pub(crate) any_item: bool,
     /// The paths that are there because the `when` of the node asks for them.
     pub(crate) given: &'a [String],
     /// Whether `output.dir` means something.

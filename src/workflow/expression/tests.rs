@@ -62,6 +62,7 @@ fn compiled(state: &State, source: &str) -> Result<Expression, Vec<Problem>> {
         schema,
         written: &written,
         nodes: &nodes,
+        any_item: false,
         item: None,
         given: &[],
         output: true,

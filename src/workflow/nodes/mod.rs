@@ -61,9 +61,13 @@ pub(super) struct Reading<'a, 'y> {
 
 impl Lowering<'_> {
     pub(super) fn read_node(&mut self, entry: &Entry, name: &NodeName, workflow: &mut Workflow) {
-        let Some(section) = self.node_section(entry) else { return };
+        let Some((section, is_of_one_kind)) = self.node_section(entry) else { return };
         let mut policies = self.read_policies(name, &section);
         self.item = self.items.get(name).cloned();
+        self.any_item = match &self.item {
+            Some(item) => item.is_vague,
+            None => self.heads.may_have_an_item(name),
+        };
         policies.width_max = self.item.as_ref().and_then(|it| it.width_max);
         let reading = Reading { name, key: &entry.key, section: &section };
         let about = section.get("about").and_then(|it| self.report.word(it, "`about`"));
@@ -71,14 +75,17 @@ impl Lowering<'_> {
         let when = section.get("when").filter(|_| !runs_others);
         let when = when.and_then(|it| self.read_when(name, it));
         self.given = when.as_ref().map(|it| it.presumed().to_vec()).unwrap_or_default();
-        let kind = self.read_kind(reading, policies.max_visits.is_some());
+        let kind =
+            is_of_one_kind.then(|| self.read_kind(reading, section.has_or_means("max_visits")));
         let cache = self.read_cache(name, &section);
-        (self.item, self.given) = (None, Vec::new());
-        self.read_following(name, &section, workflow);
+        (self.item, self.any_item, self.given) = (None, false, Vec::new());
+        if is_of_one_kind || section.get("then").is_some() {
+            self.read_following(name, &section, workflow);
+        }
         self.read_join(name, &section, workflow);
         let place = Place { file: self.report.file.clone(), range: entry.key.range.clone() };
         let about = about.map(|it| it.text);
-        let definition = kind.map(|kind| NodeDefinition {
+        let definition = kind.flatten().map(|kind| NodeDefinition {
             kind,
             policies,
             when,
@@ -107,8 +114,8 @@ impl Lowering<'_> {
         self.read_following(name, &section, workflow);
     }
 
-    /// The keys of a node, once it is clear that it is of one kind and takes them.
-    fn node_section<'y>(&mut self, entry: &'y Entry) -> Option<Section<'y>> {
+    /// The keys of a node, and whether it is of one kind, which takes them.
+    fn node_section<'y>(&mut self, entry: &'y Entry) -> Option<(Section<'y>, bool)> {
         let what = format!("the node `{}`", entry.key.text);
         let own = KINDS.iter().flat_map(|(kind, keys)| keys.iter().chain([kind]));
         let mut known: Vec<&str> = own.chain(COMMON).copied().collect();
@@ -127,7 +134,7 @@ impl Lowering<'_> {
             let all: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
             let finding = Diagnostic::error("GR007", message).at(place, "must be of one kind");
             self.report.push(finding.help(format!("give it one of: {}", all.join(", "))));
-            return None;
+            return Some((section, false));
         };
         for key in section.keys().filter(|it| it.text != *kind) {
             let key_name = key.text.as_str();
@@ -140,7 +147,7 @@ impl Lowering<'_> {
                 self.report.push(finding.help(format!("it goes with {}", owners.join(" and "))));
             }
         }
-        Some(section)
+        Some((section, true))
     }
 
     fn read_kind(&mut self, reading: Reading<'_, '_>, bounded: bool) -> Option<NodeKind> {

@@ -28,6 +28,8 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) bounded: bool,
     /// The name and the type of the item that is dispatched to the node.
     pub(crate) item: Option<(&'a str, &'a Type)>,
+    /// Whether an unknown name may be that of an item.
+    pub(crate) any_item: bool,
     /// The paths that are there because the `when` of the node asks for them.
     pub(crate) given: &'a [String],
 }

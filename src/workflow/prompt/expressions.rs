@@ -112,6 +112,8 @@ impl Checker<'_> {
     fn name(&mut self, name: &str, span: Span) -> Type {
         match self.look_up(name) {
             Some((ty, Presence::Always)) => ty,
+            Some((_, Presence::Never)) if self.scope.any_item && name == ITEM => Type::Any,
+            None if self.scope.any_item => Type::Any,
             Some((ty, _)) if self.missed.iter().any(|it| it == name) => ty,
             Some((ty, Presence::Never)) => {
                 self.missed.push(name.to_owned());

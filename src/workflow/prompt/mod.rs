@@ -263,6 +263,7 @@ mod tests {
             written: &Written::from_iter([]),
             node: &node,
             bounded: false,
+            any_item: false,
             item: None,
             given: &[],
         };

@@ -59,6 +59,8 @@ pub(super) struct ReadState {
     pub(super) schema: Option<Schema>,
     /// The names under `types` that something uses.
     pub(super) used: BTreeSet<String>,
+    /// The fields that are not as they were meant, which is reported.
+    pub(super) vague: BTreeSet<ChannelName>,
 }
 
 /// Reads `state`, and the `types` it may name.
@@ -76,6 +78,7 @@ pub(super) fn read_state(
         open: Vec::new(),
         copied: 0,
         used: BTreeSet::new(),
+        vague: BTreeSet::new(),
     };
     if let Some(types) = top.get("types") {
         reading.types(types);
@@ -83,7 +86,7 @@ pub(super) fn read_state(
     let help = "name a registered type, or declare fields: `state: { brief: string }`";
     let state = top.require(reading.report, "state", help);
     let schema = state.and_then(|it| reading.state(it));
-    ReadState { schema, used: reading.used }
+    ReadState { schema, used: reading.used, vague: reading.vague }
 }
 
 /// What is known while types are read.
@@ -97,6 +100,7 @@ struct Reading<'a, 'y> {
     /// How many values the uses of named types have been written out to.
     copied: usize,
     used: BTreeSet<String>,
+    vague: BTreeSet<ChannelName>,
 }
 
 /// A type under `types`.
@@ -158,8 +162,14 @@ impl<'y> Reading<'_, 'y> {
             let schema = self.schema_of(value);
             schema.and_then(|it| Channel::new(name.clone(), it, Reducer::Replace).ok())
         };
+        if self.report.repeated.contains(&key.range.start) {
+            self.vague.insert(name.clone());
+        }
         // A field whose type is reported may be anything, so that whatever uses it is not blamed.
-        channel.or_else(|| Channel::new(name, json!({}), Reducer::Replace).ok())
+        channel.or_else(|| {
+            self.vague.insert(name.clone());
+            Channel::new(name, json!({}), Reducer::Replace).ok()
+        })
     }
 
     fn channel_of_spec(&mut self, name: &ChannelName, spec: &'y Yaml) -> Option<Channel> {

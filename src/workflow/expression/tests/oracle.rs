@@ -212,7 +212,15 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
     let written = schema.channels().iter().map(|it| it.name().clone()).collect();
     let nodes = BTreeSet::new();
     let (written, nodes) = (&written, &nodes);
-    let scope = ExpressionScope { schema, written, nodes, item: None, given: &[], output: false };
+    let scope = ExpressionScope {
+        schema,
+        written,
+        nodes,
+        any_item: false,
+        item: None,
+        given: &[],
+        output: false,
+    };
     match Expression::compile(source, scope) {
         Ok(expression) => Some(expression),
         Err(problems) => {

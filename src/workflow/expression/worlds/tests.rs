@@ -60,6 +60,7 @@ fn try_compiled(schema: &Schema, source: &str) -> Result<Expression, Vec<Problem
         schema,
         written: &written,
         nodes: &nodes,
+        any_item: false,
         item: None,
         given: &[],
         output: false,
