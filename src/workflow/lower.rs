@@ -15,7 +15,7 @@ use super::{
     heads::Heads,
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
     reader::{Data, Word, Yaml},
-    report::Report,
+    report::{FINDINGS_MAX, Report},
     sections::Agent,
     shape::Section,
     types::{read_state, refuse_private},
@@ -291,7 +291,8 @@ impl Lowering<'_> {
         let (schema, written, given) = (&self.schema, &written, self.given.as_slice());
         let any_item = self.any_item;
         let scope = PromptScope { schema, written, node, bounded, item, any_item, given };
-        for problem in loaded.prompt.check(scope) {
+        // To find the place of one takes as long as the text is; more are not reported anyway.
+        for problem in loaded.prompt.check(scope).into_iter().take(FINDINGS_MAX) {
             let place = loaded.place(&self.report, &problem);
             self.report.push_problem(problem, place);
         }

@@ -6,7 +6,7 @@ use super::written::Without;
 use crate::diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean};
 
 /// A file with more mistakes than this is not a workflow; the rest is not looked at.
-const FINDINGS_MAX: usize = 500;
+pub(super) const FINDINGS_MAX: usize = 500;
 
 /// The findings about one workflow file and its prompts.
 #[derive(Debug)]
