@@ -60,6 +60,15 @@ fn number(source: &str, at: usize) -> Result<(Token, usize), Problem> {
         whole = false;
         length += 1 + digits(at + length + 1);
     }
+    let exponent = &source[at + length..];
+    if let Some(exponent) = exponent.strip_prefix(['e', 'E']) {
+        let sign = usize::from(exponent.starts_with(['+', '-']));
+        let power = digits(at + length + 1 + sign);
+        if power > 0 {
+            whole = false;
+            length += 1 + sign + power;
+        }
+    }
     let written = &source[at..at + length];
     let token = if whole {
         written.parse().ok().map(Token::Int)

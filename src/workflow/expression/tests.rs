@@ -88,6 +88,8 @@ fn expressions_have_types_and_values() {
         ("n / 2.0", "float", json!(3.5)),
         ("x * 2 == 5", "bool", json!(true)),
         ("1 == 1.0", "bool", json!(true)),
+        ("1e3", "float", json!(1000.0)),
+        ("25E-1 == x && 1.5e+2 == 150 && 2e0 + n == 9", "bool", json!(true)),
         ("[1, 2] == [1.0, 2.0]", "bool", json!(true)),
         ("n > 3 && x <= 2.5", "bool", json!(true)),
         ("yes || 1 / 0 == 1", "bool", json!(true)),
