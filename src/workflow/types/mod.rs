@@ -24,7 +24,7 @@ use super::{
     shape::Section,
 };
 use crate::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, did_you_mean},
     id::ChannelName,
     state::{Channel, Reducer, Schema, Type},
 };
@@ -249,9 +249,13 @@ fn refuse_reserved(report: &mut Report, field: &str, at: &Word) -> bool {
 
 /// Whether a mapping says more of a field than its type, rather than being a record.
 fn as_spec(yaml: &Yaml) -> bool {
-    // A misspelt key is still meant as one.
-    let meant =
-        |key: &str| crate::diagnostic::did_you_mean(key, SPEC_KEYS.iter().copied()).is_some();
+    // A misspelt key is still meant as one, and one whose value is no type cannot be a field.
+    let is_flag = |it: &Yaml| {
+        it.text().is_some_and(|it| it.parse::<bool>().is_ok() || it.parse::<f64>().is_ok())
+    };
+    let meant = |Entry { key, value }: &Entry| {
+        did_you_mean(&key.text, SPEC_KEYS.iter().copied()).is_some() || is_flag(value)
+    };
     let is_typed = yaml.get("type").is_some() || schema_file::named_by(yaml).is_some();
-    is_typed && yaml.entries().iter().all(|it| meant(&it.key.text))
+    is_typed && yaml.entries().iter().all(meant)
 }
