@@ -30,6 +30,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("reqwest", &["llm"]),
     ("async_openai", &["llm"]),
     ("rusqlite", &["storage"]),
+    ("tokio_postgres", &["storage"]),
+    ("rustls", &["storage"]),
     ("lsp_server", &["lsp"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),

@@ -1,11 +1,16 @@
 //! Where runs are kept, as `--db` names it.
 
 use std::{
-    path::{Path, PathBuf},
+    fmt,
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
+use nix::unistd::{AccessFlags, access};
+
 use super::{error::CliError, exit::Exit, words::shell_word};
+#[cfg(feature = "postgres")]
+use crate::storage::PostgresStorage;
 use crate::{
     checkpoint::{CheckpointError, Checkpointer},
     results::ResultStore,
@@ -20,14 +25,21 @@ const PATH_DEFAULT: &str = ".graphrun/runs.db";
 pub(super) struct Database {
     location: Location,
     /// What a later command must say to find it again, if it must.
-    flag: Option<String>,
+    flag: Option<Url>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Location {
     Sqlite(PathBuf),
+    /// The URL of a server, which may hold a password.
+    #[cfg(feature = "postgres")]
+    Postgres(Url),
     Memory,
 }
+
+/// A URL that is shown without what may be secret in it.
+#[derive(Clone, PartialEq, Eq)]
+struct Url(String);
 
 impl Default for Database {
     fn default() -> Self {
@@ -47,13 +59,15 @@ impl Database {
                 Location::Sqlite(path.strip_prefix("//").unwrap_or(path).into())
             }
             Some(("memory", "")) => Location::Memory,
+            Some(("postgres" | "postgresql", _)) => postgres(url, layer)?,
             _ => {
+                let url = without_secrets(url);
                 let message = format!("{layer} is `{url}`, which names no place to keep runs");
-                return Err(CliError::new(Exit::Usage, message)
-                    .with_help("this version knows `sqlite:PATH` and `memory:`"));
+                return Err(CliError::usage(message)
+                    .with_help("graphrun knows `sqlite:PATH`, `postgres://…` and `memory:`"));
             }
         };
-        Ok(Self { location, flag: Some(url.to_owned()) })
+        Ok(Self { location, flag: Some(Url(url.to_owned())) })
     }
 
     /// The same place, named by the environment: later commands find it without a flag.
@@ -70,6 +84,8 @@ impl Database {
         match &self.location {
             Location::Memory => Ok(Arc::new(MemoryStorage::default())),
             Location::Sqlite(path) => Ok(Arc::new(SqliteStorage::open(path)?)),
+            #[cfg(feature = "postgres")]
+            Location::Postgres(Url(url)) => Ok(Arc::new(PostgresStorage::open(url)?)),
         }
     }
 
@@ -82,6 +98,8 @@ impl Database {
         match &self.location {
             Location::Memory => Ok(Arc::new(MemoryResults::default())),
             Location::Sqlite(path) => Ok(Arc::new(SqliteStorage::open_existing(path)?)),
+            #[cfg(feature = "postgres")]
+            Location::Postgres(Url(url)) => Ok(Arc::new(PostgresStorage::open(url)?)),
         }
     }
 
@@ -95,6 +113,10 @@ impl Database {
             Location::Memory => Ok(None),
             Location::Sqlite(path) if !path.exists() => Ok(None),
             Location::Sqlite(path) => Ok(Some(Arc::new(SqliteStorage::open_existing(path)?))),
+            #[cfg(feature = "postgres")]
+            Location::Postgres(Url(url)) => {
+                Ok(PostgresStorage::open_existing(url)?.map(|it| Arc::new(it) as _))
+            }
         }
     }
 
@@ -108,6 +130,8 @@ impl Database {
             let place = match &self.location {
                 Location::Memory => "runs in memory end with their process".to_owned(),
                 Location::Sqlite(path) => format!("there is no database `{}`", path.display()),
+                #[cfg(feature = "postgres")]
+                Location::Postgres(url) => format!("nothing has been saved in {url:?} yet"),
             };
             CliError::new(Exit::NotResumable, format!("there is no run `{run}`: {place}"))
                 .with_help("run this where the run was started, or name its database with `--db`")
@@ -119,16 +143,84 @@ impl Database {
         if self.location == Location::Memory {
             return None;
         }
-        let flag = self.flag.as_ref().map(|url| format!(" --db {}", shell_word(url)));
+        let flag = self.flag.as_ref().map(|Url(url)| match &self.location {
+            // What is printed ends up in logs, and what is typed in the list of processes.
+            #[cfg(feature = "postgres")]
+            Location::Postgres(_) if without_secrets(url) != *url => {
+                " --db \"$GRAPHRUN_DB\"".to_owned()
+            }
+            _ => format!(" --db {}", shell_word(url)),
+        });
         Some(format!("graphrun {verb} {}{}", shell_word(run), flag.unwrap_or_default()))
     }
 
-    /// The file, if it is one.
-    pub(super) fn path(&self) -> Option<&Path> {
-        match &self.location {
-            Location::Sqlite(path) => Some(path),
-            Location::Memory => None,
+    /// Looks at it and says what is there, in a few words; makes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails when runs cannot be kept there.
+    pub(super) fn survey(&self) -> Result<String, CliError> {
+        let path = match &self.location {
+            Location::Memory => return Ok("in memory: runs end with their process".to_owned()),
+            #[cfg(feature = "postgres")]
+            Location::Postgres(Url(url)) => {
+                let found = PostgresStorage::open_existing(url)?;
+                let url = PostgresStorage::shown(url).unwrap_or_default();
+                return Ok(match found {
+                    Some(storage) => format!("{url}, {}", storage.server()),
+                    None => format!("{url} (no tables yet)"),
+                });
+            }
+            Location::Sqlite(path) => path,
+        };
+        let exists = self.open()?.is_some();
+        let absolute = path::absolute(path).unwrap_or_else(|_| path.clone());
+        let nearest = absolute.ancestors().skip(1).find(|it| it.exists()).unwrap_or(Path::new("/"));
+        match access(nearest, AccessFlags::W_OK | AccessFlags::X_OK) {
+            Ok(()) if exists => Ok(absolute.display().to_string()),
+            Ok(()) => Ok(format!("{} (not there yet)", absolute.display())),
+            Err(error) => {
+                let problem = format!("`{}` cannot be written: {error}", nearest.display());
+                Err(CliError::new(Exit::Unusable, problem)
+                    .with_help("name another place with `--db sqlite:PATH`"))
+            }
         }
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[expect(clippy::unnecessary_wraps, reason = "a program without PostgreSQL refuses it")]
+fn postgres(url: &str, _: &str) -> Result<Location, CliError> {
+    Ok(Location::Postgres(Url(url.to_owned())))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres(_: &str, layer: &str) -> Result<Location, CliError> {
+    let message = format!("{layer} names a PostgreSQL server, and this program was built without");
+    Err(CliError::usage(message)
+        .with_help("build it with `cargo install --path . --features postgres`"))
+}
+
+/// A URL less the password and the parameters.
+fn without_secrets(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let rest = match rest.rsplit_once('@') {
+        Some((user, rest)) => match user.split_once(':') {
+            Some((user, _)) => format!("{user}:…@{rest}"),
+            None => format!("{user}@{rest}"),
+        },
+        None => rest.to_owned(),
+    };
+    let rest = match rest.split_once('?') {
+        Some((before, query)) if query.contains("password") => format!("{before}?…"),
+        _ => rest,
+    };
+    format!("{scheme}://{rest}")
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&without_secrets(&self.0))
     }
 }
 
@@ -189,12 +281,50 @@ mod tests {
 
     #[test]
     fn what_names_no_place_is_wrong_usage_and_says_which_layer_it_came_from() {
-        for wrong in ["", "sqlite:", "sqlite://", "runs.db", "memory:x", "postgres://host/db"] {
+        for wrong in ["", "sqlite:", "sqlite://", "runs.db", "memory:x", "mysql://host/db"] {
             let error = Database::parse(wrong, "GRAPHRUN_DB").unwrap_err();
             let text = error.draw(super::super::terminal::Paint::new(false), 80);
             assert!(text.starts_with("error: GRAPHRUN_DB is"), "{text}");
             assert_eq!(error.exit(), Exit::Usage);
         }
-        assert_eq!(parse("sqlite:///a/b").unwrap().path(), Some(Path::new("/a/b")));
+        assert_eq!(
+            parse("sqlite:///a/b").unwrap().location,
+            Location::Sqlite(PathBuf::from("/a/b"))
+        );
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (url, shown) in [
+            ("postgress://me:secret@db/app", "postgress://me:…@db/app"),
+            ("mysql://me:se@cret@db", "mysql://me:…@db"),
+            ("http://db/app?user=me&password=secret", "http://db/app?…"),
+            ("http://me@db/app?a=b", "http://me@db/app?a=b"),
+        ] {
+            assert_eq!(without_secrets(url), shown);
+            let error = parse(url).unwrap_err();
+            let text = error.draw(super::super::terminal::Paint::new(false), 80);
+            assert!(text.contains(shown), "{text}");
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_later_command_does_not_repeat_a_password() {
+        let command = |url: &str| parse(url).unwrap().command("resume", "calm-otter").unwrap();
+        assert_eq!(
+            command("postgres://me:secret@db/app"),
+            "graphrun resume calm-otter --db \"$GRAPHRUN_DB\""
+        );
+        assert_eq!(
+            command("postgresql://db/app?user=me&password=secret"),
+            "graphrun resume calm-otter --db \"$GRAPHRUN_DB\""
+        );
+        assert_eq!(
+            command("postgres://me@db/app"),
+            "graphrun resume calm-otter --db postgres://me@db/app"
+        );
+        let shown = format!("{:?}", parse("postgres://me:secret@db/app").unwrap().location);
+        assert_eq!(shown, "Postgres(postgres://me:…@db/app)");
     }
 }

@@ -4,11 +4,9 @@ use std::{
     env,
     error::Error,
     net::{TcpStream, ToSocketAddrs},
-    path::Path,
     time::Duration,
 };
 
-use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -150,25 +148,11 @@ fn listens(provider: &Provider) -> bool {
 
 /// Whether runs can be kept. Looks, and makes nothing.
 fn database(database: Result<Database, CliError>) -> Check {
-    let opened = database.and_then(|it| it.open().map(|open| (it, open.is_some())));
-    let (database, exists) = match opened {
-        Ok(found) => found,
+    match database.and_then(|it| it.survey()) {
+        Ok(found) => Check::good("database", found),
         Err(error) => {
             let text = error.draw(Paint::new(false), usize::MAX);
-            return Check::bad("database", text.trim_start_matches("error: ").to_owned());
-        }
-    };
-    let Some(path) = database.path() else {
-        return Check::good("database", "in memory: runs end with their process");
-    };
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let nearest = absolute.ancestors().skip(1).find(|it| it.exists()).unwrap_or(Path::new("/"));
-    match access(nearest, AccessFlags::W_OK | AccessFlags::X_OK) {
-        Ok(()) if exists => Check::good("database", absolute.display().to_string()),
-        Ok(()) => Check::good("database", format!("{} (not there yet)", absolute.display())),
-        Err(error) => {
-            let problem = format!("`{}` cannot be written: {error}", nearest.display());
-            Check::bad("database", problem).help(Some("name another place with `--db sqlite:PATH`"))
+            Check::bad("database", text.trim_start_matches("error: ").to_owned())
         }
     }
 }

@@ -17,7 +17,7 @@ const DATABASE_VARIABLE: &str = "GRAPHRUN_DB";
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(super) struct GlobalArgs {
-    /// Where runs are kept: `sqlite:PATH` or `memory:`
+    /// Where runs are kept: `sqlite:PATH`, `postgres://…` or `memory:`
     ///
     /// Without it `GRAPHRUN_DB` says so, and without that runs are kept in
     /// `sqlite:.graphrun/runs.db`.

@@ -148,7 +148,10 @@ mod tests {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             let globals = Globals::new(cli.globals, Surroundings::default());
             assert_eq!(globals.output, globals::Output::Json, "{line}");
-            assert_eq!(globals.database().unwrap().path(), None, "{line}");
+            assert_eq!(
+                globals.database().unwrap(),
+                database::Database::parse("memory:", "--db").unwrap()
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! The promises of the trait. Each is kept by both storages, and what one call wrote is read
+//! The promises of the trait. Each is kept by all storages, and what one call wrote is read
 //! through a storage that was opened afterwards.
 
 use std::collections::BTreeMap;

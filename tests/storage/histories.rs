@@ -151,7 +151,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let entries = entries_of(&steps);
-        for home in [Home::memory(), Home::sqlite()] {
+        for home in Home::all() {
             runtime.block_on(async {
                 assert_kept(&home, &entries).await;
                 let some = home.open().journal(&run("R1"), after, limit).await.unwrap();

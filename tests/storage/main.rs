@@ -1,6 +1,6 @@
 //! What every storage promises, and what the database does beyond that.
 //!
-//! `contract` holds the promises of the trait, each kept by both storages, `entries` those about what
+//! `contract` holds the promises of the trait, each kept by all storages, `entries` those about what
 //! is saved at a time, `journal` and `histories` those about what is read again, and `leases` those
 //! about who may write; `files` is about what a database file may be, `damage` about files that were
 //! changed by somebody else.
@@ -15,3 +15,6 @@ mod histories;
 mod journal;
 mod leases;
 mod sample;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod server;

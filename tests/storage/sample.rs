@@ -16,7 +16,7 @@ use graphrun::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Tests of both storages.
+/// Tests of all storages.
 macro_rules! promises {
     ($($name:ident)*) => {
         mod memory {
@@ -24,6 +24,10 @@ macro_rules! promises {
         }
         mod sqlite {
             $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::sqlite()).await; })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::postgres()).await; })*
         }
     };
 }
@@ -37,6 +41,8 @@ pub(crate) const TTL: Duration = Duration::from_secs(60);
 pub(crate) enum Home {
     Memory(Arc<MemoryStorage>),
     Sqlite(TempDir),
+    #[cfg(feature = "postgres")]
+    Postgres(crate::server::Schema),
 }
 
 impl Home {
@@ -48,11 +54,28 @@ impl Home {
         Self::Sqlite(TempDir::new().unwrap())
     }
 
+    #[cfg(feature = "postgres")]
+    pub(crate) fn postgres() -> Self {
+        Self::Postgres(crate::server::Schema::new())
+    }
+
+    /// One of each kind.
+    pub(crate) fn all() -> Vec<Self> {
+        vec![
+            Self::memory(),
+            Self::sqlite(),
+            #[cfg(feature = "postgres")]
+            Self::postgres(),
+        ]
+    }
+
     /// Another one of the same kind, in which nothing is.
     pub(crate) fn like(&self) -> Self {
         match self {
             Self::Memory(_) => Self::memory(),
             Self::Sqlite(_) => Self::sqlite(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Self::postgres(),
         }
     }
 
@@ -62,6 +85,10 @@ impl Home {
             Self::Memory(storage) => Arc::clone(storage) as _,
             Self::Sqlite(folder) => {
                 Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap())
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(schema) => {
+                Arc::new(graphrun::storage::PostgresStorage::open(&schema.url()).unwrap())
             }
         }
     }

@@ -5,6 +5,7 @@
 //! rest. Each row is proven by its link, the hash of its parts and of the link before. Here is no
 //! SQL: the databases share all of this.
 
+pub(super) mod checksum;
 mod codec;
 mod decode;
 mod encode;

@@ -7,12 +7,12 @@ use rusqlite::{Connection, Row, params};
 
 use super::{
     fault::Fault,
-    payload::{bytes, of_lease},
+    payload::bytes,
     run::{Run, broken},
 };
 use crate::{
     checkpoint::{CheckpointError, Claim, Hold, Holder, Owner},
-    storage::rules::check_fence,
+    storage::{journal::checksum::of_lease, rules::check_fence},
 };
 
 /// The last lease of a run; it may be over.

@@ -2,16 +2,15 @@
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, named_params, params};
 
-use super::{
-    fault::Fault,
-    lease::Lease,
-    payload::{bytes, of_head, of_info},
-};
+use super::{fault::Fault, lease::Lease, payload::bytes};
 use crate::{
     checkpoint::{CheckpointError, Claim, Hold, Link, RunInfo, RunSummary, Standing},
     id::{NameError, RunId, Step},
     storage::{
-        journal::damaged,
+        journal::{
+            checksum::{of_head, of_info},
+            damaged,
+        },
         rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
     },
 };

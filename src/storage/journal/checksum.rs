@@ -1,0 +1,40 @@
+//! Checksums of what is not in the journal: a database does not notice a flipped bit in a value.
+
+use crate::storage::rules::Head;
+
+/// A checksum that finds damage, not malice; against that the links of the journal stand.
+pub(crate) type Checksum = [u8; 8];
+
+/// The checksum of what is known of a run from its beginning.
+pub(crate) fn of_info(id: &str, name: &str, info: &[u8]) -> Checksum {
+    sum(&[id.as_bytes(), name.as_bytes(), info])
+}
+
+/// The checksum of how a run stands. It covers the run, so that no row can stand for another.
+pub(crate) fn of_head(
+    run: &str,
+    head: &Head,
+    committed: u64,
+    link: &[u8],
+    standing: &str,
+) -> Checksum {
+    let numbers = [head.number, committed, head.step.0, head.seq].map(u64::to_le_bytes);
+    sum(&[run.as_bytes(), numbers.as_flattened(), link, standing.as_bytes()])
+}
+
+/// The checksum of who may write a run: an owner who is there must not look like one who is gone.
+pub(crate) fn of_lease(run: &str, fence: u64, owner: Option<&str>, until: i64) -> Checksum {
+    let owned = [u8::from(owner.is_some())];
+    let owner = owner.unwrap_or_default().as_bytes();
+    sum(&[run.as_bytes(), &fence.to_le_bytes(), &owned, owner, &until.to_le_bytes()])
+}
+
+fn sum(parts: &[&[u8]]) -> Checksum {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    let mut sum = Checksum::default();
+    hasher.finalize_xof().fill(&mut sum);
+    sum
+}

@@ -1,0 +1,115 @@
+//! Who may write a run.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio_postgres::{Row, types::ToSql};
+
+use super::{
+    fault::Fault,
+    run::{Locked, broken, get, number, signed},
+    session::Session,
+};
+use crate::{
+    checkpoint::{CheckpointError, Claim, Holder, Owner},
+    id::RunId,
+    storage::journal::checksum::{Checksum, of_lease},
+};
+
+/// The clock of the server, which goes on while a transaction waits.
+pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// A lease ends after a century at the latest: the year 9999 is the last that can be read again.
+const TTL_MAX_MS: i64 = 100 * 365 * 86_400_000;
+
+/// The last lease of a run; it may be over.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    /// Its number.
+    pub(super) fence: u64,
+    /// Whose it is, as it is written; none if the run was given back.
+    pub(super) json: Option<String>,
+    owner: Option<Owner>,
+    pub(super) until: Timestamp,
+}
+
+impl Lease {
+    /// Reads the lease out of the row of a head.
+    pub(super) fn read(run: &RunId, row: &Row) -> Result<Self, Fault> {
+        let (fence, until) = (number(run, row, "fence")?, get(row, "until")?);
+        let json = get::<Option<String>>(row, "owner")?;
+        let sum = of_lease(run.as_str(), fence, json.as_deref(), until);
+        if sum != get::<&[u8]>(row, "lease_checksum")? {
+            return Err(broken(run, "the lease", "its checksum does not fit"));
+        }
+        let owner = json.as_ref().map(|it| serde_json::from_str(it)).transpose();
+        let owner = owner.map_err(|error| broken(run, "the lease", error))?;
+        let until = Timestamp::from_millisecond(until);
+        let until = until.map_err(|error| broken(run, "the lease", error))?;
+        Ok(Self { fence, json, owner, until })
+    }
+
+    /// The lease after the one with the number `last`, for whoever claims it.
+    pub(super) fn next(last: u64, claim: &Claim, now: i64) -> Result<Self, Fault> {
+        let json = serde_json::to_string(&claim.owner).map_err(Fault::Unwritable)?;
+        let (json, owner) = (Some(json), Some(claim.owner.clone()));
+        Ok(Self { fence: last + 1, json, owner, until: end_of(now, claim.ttl) })
+    }
+
+    /// Whose the run is; their time may be over.
+    pub(super) fn holder(&self) -> Option<Holder> {
+        let (fence, until) = (self.fence, self.until);
+        self.owner.clone().map(|owner| Holder { owner, fence, until })
+    }
+
+    /// The same, made to last from now on.
+    pub(super) fn renewed(self, now: i64, ttl: Duration) -> Self {
+        Self { until: end_of(now, ttl), ..self }
+    }
+
+    /// The same, given back.
+    pub(super) fn given_back(self) -> Self {
+        Self { json: None, owner: None, ..self }
+    }
+
+    pub(super) fn checksum(&self, run: &RunId) -> Checksum {
+        of_lease(run.as_str(), self.fence, self.json.as_deref(), self.until.as_millisecond())
+    }
+}
+
+impl Locked {
+    /// Who holds it, if their time is not over.
+    pub(super) fn present_holder(&self) -> Option<Holder> {
+        self.stand.lease.holder().filter(|it| it.until.as_millisecond() > self.now)
+    }
+
+    /// Fails if somebody has it.
+    pub(super) fn require_free(&self) -> Result<(), Fault> {
+        self.present_holder().map_or(Ok(()), |holder| Err(self.owned(holder)))
+    }
+
+    pub(super) fn owned(&self, holder: Holder) -> Fault {
+        CheckpointError::Owned { run: self.run.id.clone(), holder: Box::new(holder) }.into()
+    }
+
+    /// Writes who may write it.
+    pub(super) async fn put_lease(&self, session: &Session, lease: &Lease) -> Result<(), Fault> {
+        let sql = "UPDATE heads SET fence = $2, owner = $3, until = $4, lease_checksum = $5
+                   WHERE run = $1";
+        let sum = lease.checksum(&self.run.id);
+        let values: [&(dyn ToSql + Sync); 5] = [
+            &self.run.key,
+            &signed(lease.fence)?,
+            &lease.json,
+            &lease.until.as_millisecond(),
+            &sum.as_slice(),
+        ];
+        session.execute(sql, &values).await?;
+        Ok(())
+    }
+}
+
+fn end_of(now: i64, ttl: Duration) -> Timestamp {
+    let ttl = i64::try_from(ttl.as_millis()).unwrap_or(TTL_MAX_MS).min(TTL_MAX_MS);
+    Timestamp::from_millisecond(now.saturating_add(ttl)).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,270 @@
+//! A run in the database: finding it, how it stands, who holds it.
+
+use tokio_postgres::{Row, types::ToSql};
+
+use super::{
+    fault::Fault,
+    lease::{Lease, NOW},
+    session::Session,
+};
+use crate::{
+    checkpoint::{CheckpointError, Link, RunInfo, RunSummary, Standing},
+    id::{RunId, Step},
+    storage::{
+        journal::{checksum, damaged},
+        rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
+    },
+};
+
+const SUMMARY: &str = "
+    SELECT r.key, r.id, r.name, r.info, r.info_checksum, h.*
+    FROM runs r LEFT JOIN heads h ON h.run = r.key";
+
+/// A run that is there.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) key: i64,
+    pub(super) id: RunId,
+}
+
+/// How a run stands, and the end of its journal.
+#[derive(Clone, Debug)]
+pub(super) struct Stand {
+    pub(super) head: Head,
+    /// The number of the last entry that commits a step.
+    pub(super) committed: u64,
+    pub(super) link: Link,
+    pub(super) lease: Lease,
+}
+
+/// A run that nobody else may write before the end of the transaction.
+#[derive(Debug)]
+pub(super) struct Locked {
+    pub(super) run: Run,
+    pub(super) stand: Stand,
+    /// The time of the server, in milliseconds since 1970.
+    pub(super) now: i64,
+}
+
+/// What is known of a run besides its journal.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) run: Run,
+    pub(super) stand: Stand,
+    /// What is known from its beginning, as it is written.
+    pub(super) info: Vec<u8>,
+}
+
+impl Run {
+    /// The run with this very id, for the one who writes it.
+    pub(super) async fn lock(session: &Session, id: &RunId) -> Result<Locked, Fault> {
+        let sql = format!(
+            "SELECT h.*, {NOW} AS now FROM heads h JOIN runs r ON r.key = h.run
+             WHERE r.id = $1 FOR UPDATE OF h"
+        );
+        let row =
+            session.first(&sql, &[&id.as_str()]).await?.ok_or_else(|| unknown(id.as_str()))?;
+        let run = Self { key: get(&row, "run")?, id: id.clone() };
+        Ok(Locked { run, stand: stand(id, &row)?, now: get(&row, "now")? })
+    }
+
+    /// Adds a run that there is not.
+    pub(super) async fn insert(
+        session: &Session,
+        info: &RunInfo,
+        json: &[u8],
+    ) -> Result<Option<Self>, Fault> {
+        let checksum = checksum::of_info(info.id.as_str(), &info.name, json);
+        let sql = "INSERT INTO runs (id, name, info, info_checksum) VALUES ($1, $2, $3, $4)
+                   ON CONFLICT DO NOTHING RETURNING key";
+        let values: [&(dyn ToSql + Sync); 4] =
+            [&info.id.as_str(), &info.name, &json, &checksum.as_slice()];
+        let row = session.first(sql, &values).await?;
+        row.map(|row| Ok(Self { key: get(&row, "key")?, id: info.id.clone() })).transpose()
+    }
+
+    /// Writes how it stands for the first time.
+    pub(super) async fn begin(
+        &self,
+        session: &Session,
+        head: &Head,
+        link: Link,
+        lease: &Lease,
+    ) -> Result<(), Fault> {
+        let sql = "INSERT INTO heads (run, number, committed, step, seq, link, standing, checksum,
+                       fence, owner, until, lease_checksum)
+                   VALUES ($1, 0, 0, 0, 0, '', '', '', 0, NULL, 0, '')";
+        session.execute(sql, &[&self.key]).await?;
+        self.put(session, head, head.number, link, lease).await
+    }
+
+    /// Writes how it stands after an entry.
+    pub(super) async fn put(
+        &self,
+        session: &Session,
+        head: &Head,
+        committed: u64,
+        link: Link,
+        lease: &Lease,
+    ) -> Result<(), Fault> {
+        let standing = serde_json::to_string(&head.standing).map_err(Fault::Unwritable)?;
+        let sum = checksum::of_head(self.id.as_str(), head, committed, &link.0, &standing);
+        let sql = "UPDATE heads SET number = $2, committed = $3, step = $4, seq = $5, link = $6,
+                       standing = $7, checksum = $8, fence = $9, owner = $10, until = $11,
+                       lease_checksum = $12
+                   WHERE run = $1";
+        let lease_sum = lease.checksum(&self.id);
+        let values: [&(dyn ToSql + Sync); 12] = [
+            &self.key,
+            &signed(head.number)?,
+            &signed(committed)?,
+            &signed(head.step.0)?,
+            &signed(head.seq)?,
+            &link.0.as_slice(),
+            &standing,
+            &sum.as_slice(),
+            &signed(lease.fence)?,
+            &lease.json,
+            &lease.until.as_millisecond(),
+            &lease_sum.as_slice(),
+        ];
+        session.execute(sql, &values).await?;
+        Ok(())
+    }
+
+    /// Forgets it.
+    pub(super) async fn remove(&self, session: &Session) -> Result<(), Fault> {
+        for table in ["finished", "journal", "heads"] {
+            let sql = format!("DELETE FROM {table} WHERE run = $1");
+            session.execute(&sql, &[&self.key]).await?;
+        }
+        session.execute("DELETE FROM runs WHERE key = $1", &[&self.key]).await?;
+        Ok(())
+    }
+}
+
+impl Found {
+    /// The run with this very id.
+    pub(super) async fn by_id(session: &Session, id: &RunId) -> Result<Self, Fault> {
+        let sql = format!("{SUMMARY} WHERE r.id = $1");
+        let row = session.first(&sql, &[&id.as_str()]).await?;
+        row.as_ref().map_or_else(|| Err(unknown(id.as_str())), Self::read)
+    }
+
+    /// The run with this id, this name, or an id that alone begins like this.
+    pub(super) async fn search(session: &Session, text: &str) -> Result<Self, Fault> {
+        if text.contains('\0') {
+            // No text on the server holds one.
+            return Err(unknown(text));
+        }
+        let sql = format!("{SUMMARY} WHERE r.id = $1 OR r.name = $1 ORDER BY r.id = $1 DESC");
+        if let Some(row) = session.first(&sql, &[&text]).await? {
+            return Self::read(&row);
+        }
+        if text.len() < ID_PREFIX_LENGTH_MIN {
+            return Err(unknown(text));
+        }
+        // `~` sorts after every character of an id.
+        let sql = format!("{SUMMARY} WHERE r.id >= $1 AND r.id < $1 || '~' ORDER BY r.id LIMIT 9");
+        match session.query(&sql, &[&text]).await?.as_slice() {
+            [] => Err(unknown(text)),
+            [only] => Self::read(only),
+            several => {
+                let ids = several.iter().map(|it| get(it, "id")).collect::<Result<Vec<_>, _>>()?;
+                Err(ambiguous(text, &ids).into())
+            }
+        }
+    }
+
+    /// The newest runs, or the newest of those older than one.
+    pub(super) async fn newest(
+        session: &Session,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<Self>, Fault> {
+        let before = match before {
+            None => i64::MAX,
+            Some(id) => {
+                let row =
+                    session.first("SELECT key FROM runs WHERE id = $1", &[&id.as_str()]).await?;
+                get(&row.ok_or_else(|| unknown(id.as_str()))?, "key")?
+            }
+        };
+        let sql = format!("{SUMMARY} WHERE r.key < $1 ORDER BY r.key DESC LIMIT $2");
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        session.query(&sql, &[&before, &limit]).await?.iter().map(Self::read).collect()
+    }
+
+    pub(super) fn summary(&self) -> Result<RunSummary, CheckpointError> {
+        let info = serde_json::from_slice(&self.info)
+            .map_err(|error| damaged(self.run.id.as_str(), "the description", error))?;
+        let Stand { head, lease, .. } = self.stand.clone();
+        let (Standing { status, reason }, holder) = (head.standing, lease.holder());
+        Ok(RunSummary { info, status, reason, step: head.step, holder })
+    }
+
+    fn read(row: &Row) -> Result<Self, Fault> {
+        let text: &str = get(row, "id")?;
+        let id = RunId::parse(text).map_err(|error| damaged(text, "the id", error))?;
+        if get::<Option<i64>>(row, "run")?.is_none() {
+            return Err(broken(&id, "the status", "it is missing"));
+        }
+        let info: &[u8] = get(row, "info")?;
+        let sum = checksum::of_info(id.as_str(), get(row, "name")?, info);
+        if sum != get::<&[u8]>(row, "info_checksum")? {
+            return Err(broken(&id, "the description", "its checksum does not fit"));
+        }
+        let (key, stand) = (get(row, "key")?, stand(&id, row)?);
+        Ok(Self { info: info.to_vec(), stand, run: Run { key, id } })
+    }
+}
+
+fn stand(id: &RunId, row: &Row) -> Result<Stand, Fault> {
+    let damage = |how: &'static str| broken(id, "the status", how);
+    let standing: &str = get(row, "standing")?;
+    let head = Head {
+        number: number(id, row, "number")?,
+        step: Step(number(id, row, "step")?),
+        seq: number(id, row, "seq")?,
+        standing: serde_json::from_str(standing)
+            .map_err(|error| broken(id, "the status", error))?,
+    };
+    let committed = number(id, row, "committed")?;
+    let link: &[u8] = get(row, "link")?;
+    let sum = checksum::of_head(id.as_str(), &head, committed, link, standing);
+    if sum != get::<&[u8]>(row, "checksum")? {
+        return Err(damage("its checksum does not fit"));
+    }
+    let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
+    Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
+}
+
+/// A column that is there.
+pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    column: &str,
+) -> Result<T, Fault> {
+    Ok(row.try_get(column)?)
+}
+
+/// A number that is never negative; the server has no others.
+pub(super) fn number(id: &RunId, row: &Row, column: &str) -> Result<u64, Fault> {
+    u64::try_from(get::<i64>(row, column)?)
+        .map_err(|_| broken(id, &format!("the {column}"), "it is negative"))
+}
+
+pub(super) fn signed(number: u64) -> Result<i64, Fault> {
+    i64::try_from(number).map_err(|_| Fault::Unusable(format!("it cannot count to {number}")))
+}
+
+pub(super) fn unknown(run: &str) -> Fault {
+    CheckpointError::UnknownRun(run.to_owned()).into()
+}
+
+pub(super) fn broken(
+    run: &RunId,
+    what: &str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Fault {
+    damaged(run.as_str(), what, source).into()
+}

@@ -1,0 +1,312 @@
+//! What each call of the trait does in its transaction.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::future::try_join3;
+
+use super::{
+    entries::Pages,
+    fault::Fault,
+    lease::{Lease, NOW},
+    run::{Found, Locked, Run, Stand, get, unknown},
+    session::{Mode, Server, Session, Work},
+};
+use crate::{
+    checkpoint::{CheckpointError, Claim, Entry, Hold, Link, RunInfo},
+    id::RunId,
+    storage::{
+        journal::{Reader, encode},
+        rules::{Head, beginning, check_fence, rests},
+    },
+};
+
+/// Accepts a run.
+pub(super) struct Create {
+    pub(super) info: RunInfo,
+    /// `info`, as it is written.
+    pub(super) json: Vec<u8>,
+    pub(super) claim: Claim,
+    pub(super) first: Entry,
+    pub(super) server: Arc<Server>,
+}
+
+/// Gives a run to whoever claims it.
+pub(super) struct Acquire {
+    pub(super) run: RunId,
+    pub(super) claim: Claim,
+}
+
+/// Makes a lease last.
+pub(super) struct Renew {
+    pub(super) hold: Hold,
+    pub(super) ttl: Duration,
+}
+
+/// Gives a run back.
+pub(super) struct Release(pub(super) Hold);
+
+/// Adds an entry.
+pub(super) struct Append {
+    hold: Hold,
+    entry: Entry,
+    server: Arc<Server>,
+    /// The number and the link of the row that an earlier try may have saved.
+    sent: Mutex<Option<(u64, Link)>>,
+}
+
+/// Forgets a run.
+pub(super) struct Remove(pub(super) RunId);
+
+/// Reads all of a run.
+pub(super) struct All(pub(super) RunId);
+
+/// Reads entries of a run.
+pub(super) struct Entries {
+    pub(super) run: RunId,
+    pub(super) after: u64,
+    pub(super) limit: usize,
+}
+
+/// Looks for a run.
+pub(super) struct Search(pub(super) String);
+
+/// Lists runs.
+pub(super) struct Newest {
+    pub(super) before: Option<RunId>,
+    pub(super) limit: usize,
+}
+
+#[async_trait]
+impl Work for Create {
+    type Made = Hold;
+
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Hold, Fault> {
+        let Self { info, json, claim, first, server } = self;
+        let sql = format!(
+            "SELECT {NOW} AS now, (SELECT id FROM runs WHERE id = $1 OR name = $2
+             ORDER BY id = $1 DESC LIMIT 1) AS taken"
+        );
+        let look = async || {
+            let row = session.first(&sql, &[&info.id.as_str(), &info.name]).await?;
+            let row = row.ok_or_else(|| unknown(info.id.as_str()))?;
+            Ok::<_, Fault>((get(&row, "now")?, get::<Option<String>>(&row, "taken")?))
+        };
+        let (now, taken) = look().await?;
+        match taken {
+            Some(_) if in_doubt => return self.made_before(session).await,
+            Some(taken) => return Err(self.exists(&taken).into()),
+            None => (),
+        }
+        let head = Head::first(first)?;
+        let row = server.with_codec(|codec| {
+            let open = Reader::trusted(&info.id, Vec::new());
+            encode(codec, &info.id, first, (&head, beginning(&info.id, json)), &open)
+        })?;
+        let Some(run) = Run::insert(session, info, json).await? else {
+            // Somebody else was faster, or an earlier try of this, since the look.
+            if in_doubt {
+                return self.made_before(session).await;
+            }
+            let (_, taken) = look().await?;
+            return Err(self.exists(taken.as_deref().unwrap_or_default()).into());
+        };
+        let lease = Lease::next(0, claim, now)?;
+        run.insert_row(session, &row).await?;
+        run.begin(session, &head, row.link, &lease).await?;
+        Ok(Hold { run: run.id, fence: lease.fence })
+    }
+}
+
+impl Create {
+    /// What an earlier try made, if it was that: nobody else has this owner.
+    async fn made_before(&self, session: &Session) -> Result<Hold, Fault> {
+        let made = match Run::lock(session, &self.info.id).await {
+            Err(Fault::Known(CheckpointError::UnknownRun(_))) => {
+                return Err(self.exists("").into());
+            }
+            made => made?,
+        };
+        match made.stand.lease.holder() {
+            Some(holder) if holder.owner == self.claim.owner => {
+                Ok(Hold { run: self.info.id.clone(), fence: holder.fence })
+            }
+            _ => Err(self.exists(self.info.id.as_str()).into()),
+        }
+    }
+
+    /// The error for a new run when the one with this id has its id or its name.
+    fn exists(&self, taken: &str) -> CheckpointError {
+        let is_id = taken == self.info.id.as_str();
+        CheckpointError::Exists(if is_id { taken.to_owned() } else { self.info.name.clone() })
+    }
+}
+
+#[async_trait]
+impl Work for Acquire {
+    type Made = Hold;
+
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Hold, Fault> {
+        let locked = Run::lock(session, &self.run).await?;
+        if let Some(holder) = locked.present_holder()
+            && Some(holder.fence) != self.claim.over
+        {
+            if in_doubt && holder.owner == self.claim.owner {
+                return Ok(Hold { run: locked.run.id, fence: holder.fence });
+            }
+            return Err(locked.owned(holder));
+        }
+        let lease = Lease::next(locked.stand.lease.fence, &self.claim, locked.now)?;
+        locked.put_lease(session, &lease).await?;
+        Ok(Hold { run: locked.run.id, fence: lease.fence })
+    }
+}
+
+#[async_trait]
+impl Work for Renew {
+    type Made = ();
+
+    const MODE: Mode = Mode::Lease;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+        let locked = Run::lock(session, &self.hold.run).await?;
+        let lease = locked.stand.lease.clone();
+        check_fence(lease.holder().as_ref(), self.hold.fence)?;
+        locked.put_lease(session, &lease.renewed(locked.now, self.ttl)).await
+    }
+}
+
+#[async_trait]
+impl Work for Release {
+    type Made = ();
+
+    const MODE: Mode = Mode::Lease;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+        let locked = Run::lock(session, &self.0.run).await?;
+        let lease = locked.stand.lease.clone();
+        if lease.fence != self.0.fence {
+            return Ok(());
+        }
+        locked.put_lease(session, &lease.given_back()).await
+    }
+}
+
+impl Append {
+    pub(super) fn new(hold: Hold, entry: Entry, server: Arc<Server>) -> Self {
+        Self { hold, entry, server, sent: Mutex::new(None) }
+    }
+
+    fn sent(&self) -> MutexGuard<'_, Option<(u64, Link)>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Work for Append {
+    type Made = ();
+
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
+        let Self { hold, entry, server, .. } = self;
+        // The try that is in doubt had this lock, too, and kept it until its end.
+        let Locked { run, stand, .. } = Run::lock(session, &hold.run).await?;
+        let Stand { head, committed, link, lease } = stand;
+        let before = *self.sent();
+        if let Some(row) = before.filter(|_| in_doubt)
+            && run.has(session, row).await?
+        {
+            return Ok(());
+        }
+        check_fence(lease.holder().as_ref(), hold.fence)?;
+        let has_open = head.number > committed;
+        let finished =
+            if has_open { run.finished_before(session, entry).await? } else { BTreeSet::new() };
+        let next = head.after(entry, |task| finished.contains(&task))?;
+        let open = if has_open && entry.commit.is_some() {
+            run.rows_between(session, committed, head.number).await?
+        } else {
+            Vec::new()
+        };
+        let row = server.with_codec(|codec| {
+            let open = Reader::trusted(&run.id, open);
+            encode(codec, &run.id, entry, (&next, link), &open)
+        })?;
+        let committed = if entry.commit.is_some() { next.number } else { committed };
+        let lease = if rests(entry) { lease.given_back() } else { lease };
+        // They are on their way together.
+        try_join3(
+            run.insert_row(session, &row),
+            run.note_finished(session, entry, has_open),
+            run.put(session, &next, committed, row.link, &lease),
+        )
+        .await?;
+        *self.sent() = Some((row.number, row.link));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Work for Remove {
+    type Made = ();
+
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
+        let locked = match Run::lock(session, &self.0).await {
+            Err(Fault::Known(CheckpointError::UnknownRun(_))) if in_doubt => return Ok(()),
+            found => found?,
+        };
+        locked.require_free()?;
+        locked.run.remove(session).await
+    }
+}
+
+#[async_trait]
+impl Work for All {
+    type Made = (Found, Pages);
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(Found, Pages), Fault> {
+        let found = Found::by_id(session, &self.0).await?;
+        let pages = Pages::after(session, &found, 0, usize::MAX).await?;
+        Ok((found, pages))
+    }
+}
+
+#[async_trait]
+impl Work for Entries {
+    type Made = (Found, Pages);
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(Found, Pages), Fault> {
+        let found = Found::by_id(session, &self.run).await?;
+        let pages = Pages::after(session, &found, self.after, self.limit).await?;
+        Ok((found, pages))
+    }
+}
+
+#[async_trait]
+impl Work for Search {
+    type Made = Found;
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Found, Fault> {
+        Found::search(session, &self.0).await
+    }
+}
+
+#[async_trait]
+impl Work for Newest {
+    type Made = Vec<Found>;
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Found>, Fault> {
+        Found::newest(session, self.before.as_ref(), self.limit).await
+    }
+}

@@ -1,0 +1,95 @@
+//! A PostgreSQL server for tests, and a schema for each.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::{env, thread};
+
+use tokio_postgres::{Client, NoTls};
+
+/// Names the server, if it is not the one that usually is on a machine.
+pub(crate) const SERVER_VARIABLE: &str = "GRAPHRUN_TEST_POSTGRES";
+
+/// Where that one is.
+const SERVER_USUAL: &str = "postgres://postgres@127.0.0.1:5432/postgres";
+
+/// The URL of the server that tests use.
+pub(crate) fn server() -> String {
+    env::var(SERVER_VARIABLE).unwrap_or_else(|_| SERVER_USUAL.to_owned())
+}
+
+/// A schema that is there as long as this is.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) name: String,
+}
+
+impl Schema {
+    /// A name that nobody else uses. The storage makes the schema.
+    pub(crate) fn new() -> Self {
+        Self { name: format!("graphrun_test_{:016x}", rand::random::<u64>()) }
+    }
+
+    /// The URL that names it, on the server that tests use.
+    pub(crate) fn url(&self) -> String {
+        self.url_at(&server())
+    }
+
+    /// The URL that names it on another server.
+    pub(crate) fn url_at(&self, server: &str) -> String {
+        let mark = if server.contains('?') { '&' } else { '?' };
+        format!("{server}{mark}schema={}", self.name)
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name);
+        // Not what the test is about; another server may have been asked for, and be gone.
+        let _ = thread::spawn(move || with_client(async |client| client.batch_execute(&sql).await))
+            .join();
+    }
+}
+
+/// Does something on the server, whatever runtime this one is in.
+pub(crate) fn execute(sql: impl Into<String>) {
+    let sql = sql.into();
+    thread::spawn(move || {
+        with_client(async |client| client.batch_execute(&sql).await).expect("the server does it");
+    })
+    .join()
+    .expect("it is done");
+}
+
+/// The single text or number that a statement gives.
+pub(crate) fn ask(sql: impl Into<String>) -> String {
+    let sql = sql.into();
+    let asked = thread::spawn(move || {
+        with_client(async |client| client.simple_query(&sql).await).expect("the server answers")
+    });
+    let messages = asked.join().expect("it is answered");
+    let row = messages.iter().find_map(|it| match it {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    row.expect("there is a row").to_owned()
+}
+
+fn with_client<T>(work: impl AsyncFnOnce(&Client) -> T) -> T {
+    let url = server();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a thread can have a runtime");
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap_or_else(|error| {
+            panic!(
+                "no PostgreSQL for the tests at {url} ({error}): name a server in {SERVER_VARIABLE}, \
+                 or start one with `scripts/postgres`"
+            )
+        });
+        let connection = tokio::spawn(connection);
+        let made = work(&client).await;
+        drop(client);
+        let _ = connection.await;
+        made
+    })
+}
