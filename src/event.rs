@@ -176,6 +176,9 @@ pub enum Event {
         node: NodeName,
         /// The key of the question.
         key: String,
+        /// Who answered, if they said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// The run came to a node with `emits`.
     #[serde(rename = "emitted")]

@@ -5,6 +5,7 @@
 mod support;
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -359,7 +360,7 @@ async fn a_node_that_finished_before_a_crash_but_was_not_saved_is_not_run_again(
     assert_eq!(storage.records(&info.id).await.unwrap(), []);
 
     let engine = Engine::new(bench.graph(&writer("cache: true")), storage);
-    let end = engine.resume(&info.id, [].into(), sink, &stop).await.unwrap();
+    let end = engine.resume(&info.id, BTreeMap::new(), sink, &stop).await.unwrap();
     assert_eq!((end.status, bench.model.calls()), (Status::Done, 1));
 }
 
@@ -703,7 +704,7 @@ async fn a_question_and_what_follows_from_its_answer_are_not_kept() {
         let sink = EventSink::default();
         let end = engine.start(info.clone(), Update::default(), sink.clone(), &stop).await.unwrap();
         assert_eq!(end.status, Status::Paused);
-        let answers = [("sum".to_owned(), json!(runs))].into();
+        let answers = BTreeMap::from([("sum".to_owned(), json!(runs))]);
         let end = engine.resume(&info.id, answers, sink, &stop).await.unwrap();
         assert_eq!((end.status, end.state.get("sum")), (Status::Done, Some(&json!(runs))));
         assert_eq!(ran.lock().unwrap().len(), runs);

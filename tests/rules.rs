@@ -315,8 +315,13 @@ fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
     hand.tell(Event::Asked { task: task.id, question, attempt: attempt(1) });
     assert_eq!(hand.rest.take().unwrap().0, Status::Paused);
 
-    let answered =
-        |key: &str| Event::Answered { task: task.id, key: key.into(), answer: json!(null) };
+    let answered = |key: &str| Event::Answered {
+        task: task.id,
+        key: key.into(),
+        answer: json!(null),
+        by: None,
+        asked: None,
+    };
     hand.tell(answered("sink"));
     assert!(hand.open.is_empty(), "an answer to another question went on");
     hand.tell(answered("ship"));

@@ -335,7 +335,7 @@ fn events() -> Vec<Event> {
             spent: none,
         },
         Event::QuestionAsked { task, node: node(), key: text(), prompt: text(), schema: json!({}) },
-        Event::QuestionAnswered { task, node: node(), key: text() },
+        Event::QuestionAnswered { task, node: node(), key: text(), by: None },
         Event::Emitted { task, node: node(), name: text(), message: text() },
         Event::StepCommitted { step: Step(1), next: vec![node()] },
         Event::RunFinished { status: Status::Done, reason: None, steps: 1, spent },

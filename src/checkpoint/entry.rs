@@ -1,8 +1,9 @@
 //! What is saved at a time.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
 
 use super::{Commit, TaskRecord};
 use crate::{
@@ -49,6 +50,11 @@ pub struct Logged {
 /// The hash of an entry and of the link before it: equal links are proof of equal histories.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Link(pub [u8; 32]);
+
+/// A text is not the link of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a link is 64 hexadecimal digits")]
+pub struct NoLink;
 
 impl Entry {
     /// Whether there is nothing in it.
@@ -98,6 +104,33 @@ impl From<Standing> for Entry {
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|it| write!(f, "{it:02x}"))
+    }
+}
+
+impl FromStr for Link {
+    type Err = NoLink;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(NoLink);
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| NoLink)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Link {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Link {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -7,6 +7,7 @@ mod entry;
 mod error;
 mod lease;
 mod position;
+mod questions;
 mod record;
 mod run;
 
@@ -15,11 +16,13 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use async_trait::async_trait;
 use serde_json::Value;
 
+pub(crate) use self::questions::named;
 pub use self::{
-    entry::{Entry, Link, Logged, Standing},
+    entry::{Entry, Link, Logged, NoLink, Standing},
     error::CheckpointError,
     lease::{Claim, Hold, Holder, Owner, Presence},
     position::{Activation, Checkpoint, Commit, NodeTook, Position},
+    questions::{AskedQuestion, Became, OpenQuestion, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
     run::{RunInfo, RunSummary, SavedRun},
 };

@@ -34,6 +34,10 @@ pub struct Position {
     /// What each node that has limits of its own took so far.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub took: BTreeMap<NodeName, NodeTook>,
+    /// The keys of the questions of all steps so far; who asks under one of these again is told apart
+    /// by its task.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub asked: BTreeSet<String>,
     /// The limit that was reached and routed, if one was; it is routed once.
     pub limit: Option<String>,
     /// Why the run is to fail, if a route led to failure.

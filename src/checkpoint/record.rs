@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Link;
 use crate::{
     event::Spent,
     graph::{Failure, Hop, Question},
@@ -80,6 +81,12 @@ pub enum Outcome {
         key: String,
         /// The answer.
         answer: Value,
+        /// Who gave it, if they said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The link of the entry that asked, and so of all that the answer was given to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asked: Option<Link>,
     },
 }
 

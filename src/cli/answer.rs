@@ -2,16 +2,20 @@
 
 use std::{collections::BTreeMap, io, str::FromStr};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     error::CliError,
+    exit::Exit,
     signals::{Signal, Signals},
     terminal::{Paint, say},
     words::clean,
 };
 use crate::{
+    checkpoint::{AskedQuestion, OpenQuestion},
     diagnostic::did_you_mean,
+    engine::Closed,
     graph::Question,
     id::NodeName,
     state::{Field, Type},
@@ -27,7 +31,7 @@ pub(super) struct AnswerFlag {
 /// What came of asking.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// Every question has an answer that fits.
+    /// These questions have answers that fit. Others may be left, also some whose time is over.
     Answers(BTreeMap<String, Value>),
     /// There was no more input: the run stays paused.
     Closed,
@@ -44,26 +48,38 @@ impl FromStr for AnswerFlag {
     }
 }
 
-/// Reads the flags as answers to the open questions.
+/// Reads the flags as answers to the open questions, among all that were asked.
 ///
 /// # Errors
 ///
-/// Fails with everything that is wrong: unknown keys, keys given twice, answers that do not fit.
+/// Fails with everything that is wrong: unknown keys, keys given twice, answers that do not fit,
+/// questions that take no answer any more.
 pub(super) fn read(
     flags: &[AnswerFlag],
-    open: &[(NodeName, Question)],
+    open: &[OpenQuestion],
+    asked: &[AskedQuestion],
 ) -> Result<BTreeMap<String, Value>, CliError> {
     let mut answers = BTreeMap::new();
-    let mut problems = Vec::new();
+    let (mut problems, mut closed) = (Vec::new(), 0);
     for flag in flags {
         let key = &flag.key;
-        let Some((_, question)) = open.iter().find(|(_, it)| it.key == *key) else {
+        let found = open.iter().find(|it| it.is_called(key)).map(|it| &it.question);
+        let over = match found {
+            Some(question) => late(question).map(|since| Closed::Late { since }),
+            None => Closed::of(key, asked),
+        };
+        if let Some(over) = over {
+            problems.push(format!("`{key}` takes no answer any more: {over}{}", instead(open)));
+            closed += 1;
+            continue;
+        }
+        let Some(question) = found else {
             problems.push(unknown(key, open));
             continue;
         };
         match read_answer(question, &flag.text) {
             Ok(answer) => {
-                if answers.insert(key.clone(), answer).is_some() {
+                if answers.insert(question.key.clone(), answer).is_some() {
                     problems.push(format!("`{key}` is answered twice"));
                 }
             }
@@ -73,32 +89,48 @@ pub(super) fn read(
     if problems.is_empty() {
         return Ok(answers);
     }
-    Err(CliError::usage("the answers do not fit the questions; nothing was started")
-        .with_problems(problems))
+    let refused = CliError::usage("the answers do not fit the questions; nothing was started");
+    let refused = if problems.len() == closed {
+        refused.with_exit(Exit::NotResumable).with_help(
+            "`graphrun runs show` tells what was answered; `graphrun resume` goes on without an answer",
+        )
+    } else {
+        refused
+    };
+    Err(refused.with_problems(problems))
 }
 
-/// Asks whoever sits at the terminal, until every answer fits.
+/// Asks whoever sits at the terminal, until every answer fits or the time of a question is over.
 ///
 /// # Errors
 ///
 /// Fails when the terminal cannot be read.
 pub(super) async fn ask(
-    open: &[(NodeName, Question)],
+    open: &[OpenQuestion],
     signals: &mut Signals,
     paint: Paint,
 ) -> io::Result<Asked> {
     let mut answers = BTreeMap::new();
-    for (node, question) in open {
+    let deadline = open.iter().filter_map(|it| it.question.deadline).min();
+    for OpenQuestion { node, question, .. } in open {
         say(&show(node, question, paint));
         loop {
             let line = tokio::select! {
                 line = tokio::task::spawn_blocking(read_line) => line??,
                 signal = signals.next() => return Ok(Asked::Stopped(signal)),
+                () = until(deadline) => {
+                    say(&paint.faint("  too late: nobody answered in time"));
+                    return Ok(Asked::Answers(answers));
+                }
             };
             let Some(line) = line else { return Ok(Asked::Closed) };
             match read_answer(question, &choice(question, &line)) {
                 Ok(answer) => {
                     answers.insert(question.key.clone(), answer);
+                    if question.deadline.is_some() {
+                        // It is given before the time for it is over.
+                        return Ok(Asked::Answers(answers));
+                    }
                     break;
                 }
                 Err(problems) => {
@@ -108,6 +140,18 @@ pub(super) async fn ask(
         }
     }
     Ok(Asked::Answers(answers))
+}
+
+/// Waits for a moment; for ever if there is none.
+async fn until(moment: Option<Timestamp>) {
+    let Some(moment) = moment else { return std::future::pending().await };
+    let left = moment.duration_since(Timestamp::now());
+    tokio::time::sleep(left.try_into().unwrap_or_default()).await;
+}
+
+/// When the time of a question was over, if it is.
+fn late(question: &Question) -> Option<Timestamp> {
+    question.deadline.filter(|&it| it <= Timestamp::now())
 }
 
 /// An answer that fits, as JSON, as far as the schema tells.
@@ -159,6 +203,9 @@ fn show(node: &NodeName, question: &Question, paint: Paint) -> String {
         // The escapes of JSON keep control characters of others away from the terminal.
         let shown = serde_json::to_string_pretty(&question.show).unwrap_or_default();
         lines.extend(shown.lines().map(|it| format!("  {}", paint.faint(it))));
+    }
+    if let Some(deadline) = question.deadline {
+        lines.push(paint.faint(&format!("  until {deadline:.0}")));
     }
     let request = match Form::of(&question.schema) {
         Form::Choice { values, .. } => {
@@ -215,8 +262,15 @@ fn chosen(field: Option<&str>, value: &str) -> Value {
     }
 }
 
-fn unknown(key: &str, open: &[(NodeName, Question)]) -> String {
-    let keys: Vec<&str> = open.iter().map(|(_, it)| it.key.as_str()).collect();
+/// The questions that do take an answer.
+fn instead(open: &[OpenQuestion]) -> String {
+    let open = open.iter().map(|it| &it.question).filter(|it| late(it).is_none());
+    let keys: Vec<String> = open.map(|it| format!("`{}`", it.key)).collect();
+    if keys.is_empty() { String::new() } else { format!("; open: {}", keys.join(", ")) }
+}
+
+fn unknown(key: &str, open: &[OpenQuestion]) -> String {
+    let keys: Vec<&str> = open.iter().map(|it| it.question.key.as_str()).collect();
     let hint = match (did_you_mean(key, keys.iter().copied()), keys.as_slice()) {
         (Some(near), _) => format!("; did you mean `{near}`?"),
         (None, []) => "; no question is open".to_owned(),
@@ -241,10 +295,11 @@ mod tests {
         })
     }
 
-    fn open() -> Vec<(NodeName, Question)> {
-        let question = |key: &str, schema: Value| {
-            let node = NodeName::parse("help").unwrap();
-            (node, Question::new(key, "Go on?\u{1b}[2J").with_schema(schema))
+    fn open() -> Vec<OpenQuestion> {
+        let question = |key: &str, schema: Value| OpenQuestion {
+            task: crate::id::TaskId { step: crate::id::Step(7), index: 0 },
+            node: NodeName::parse("help").unwrap(),
+            question: Question::new(key, "Go on?\u{1b}[2J").with_schema(schema),
         };
         vec![
             question("go", json!({"enum": ["go_on", "stop"]})),
@@ -256,7 +311,7 @@ mod tests {
 
     fn read_flags(flags: &[&str]) -> Result<Value, String> {
         let flags: Vec<AnswerFlag> = flags.iter().map(|it| it.parse().unwrap()).collect();
-        read(&flags, &open())
+        read(&flags, &open(), &[])
             .map(|it| it.into_iter().collect())
             .map_err(|it| it.draw(Paint::new(false), 80))
     }
@@ -284,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_choice_can_be_made_by_number_or_by_text() {
-        let (_, question) = &open()[0];
+        let question = &open()[0].question;
         for (typed, meant) in
             [("2", "stop"), (" 1 ", "go_on"), ("stop", "stop"), ("3", "3"), ("0", "0")]
         {
@@ -294,13 +349,13 @@ mod tests {
 
     #[test]
     fn an_example_fits_the_question_as_far_as_the_schema_tells() {
-        let examples: Vec<String> = open().iter().map(|(_, it)| example(&it.schema)).collect();
+        let examples: Vec<String> = open().iter().map(|it| example(&it.question.schema)).collect();
         assert_eq!(examples, [r#""go_on""#, r#""TEXT""#, "JSON", r#"{"choice":"go_on"}"#]);
     }
 
     #[test]
     fn a_question_is_shown_with_its_choices_and_cannot_move_the_cursor() {
-        let (node, question) = &open()[0];
+        let OpenQuestion { node, question, .. } = &open()[0];
         insta::assert_snapshot!(show(node, question, Paint::new(false)).trim_start(), @r"
         ? help asks: Go on?
           1. go_on

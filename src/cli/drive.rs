@@ -1,8 +1,7 @@
 //! Runs an engine under the eyes of a person: shows events, heeds signals, asks questions.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use serde_json::Value;
 use tokio::{
     runtime,
     time::{MissedTickBehavior, interval},
@@ -15,14 +14,15 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     progress::{Caption, Views},
-    report::{RunReport, open_questions},
+    report::RunReport,
     signals::{Signal, Signals},
     summary,
     terminal::{print_result, say},
+    who::who,
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, RunInfo},
-    engine::{Engine, RunEnd, RunError, Stop},
+    checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
+    engine::{Answers, Engine, RunEnd, RunError, Stop},
     event::{EventSink, Status},
     id::RunId,
     state::Update,
@@ -48,7 +48,7 @@ pub(super) enum Begin {
     /// For the first time, with its input.
     Start(Box<RunInfo>, Update),
     /// From its last checkpoint, with answers.
-    Resume(BTreeMap<String, Value>),
+    Resume(Answers),
 }
 
 /// Runs a command that waits for things, and leaves nothing behind that it would wait for.
@@ -75,12 +75,14 @@ impl Run<'_> {
         loop {
             let (end, signal) = self.go(begin, &mut signals).await?;
             stopped = stopped.or(signal);
-            let waits = end.is_some_and(|it| it.status == Status::Paused);
+            let waits = end.is_some_and(|it| !it.questions.is_empty());
             if !waits || stopped.is_some() || !self.globals.can_ask() {
                 return self.finish(stopped).await;
             }
             match self.ask(&mut signals).await? {
-                Asked::Answers(answers) => begin = Begin::Resume(answers),
+                Asked::Answers(by_name) => {
+                    begin = Begin::Resume(Answers { by_name, by: Some(who()) });
+                }
                 Asked::Closed => return self.finish(None).await,
                 Asked::Stopped(signal) => return self.finish(Some(signal)).await,
             }
@@ -147,7 +149,8 @@ impl Run<'_> {
     /// Asks the open questions at the terminal.
     async fn ask(&self, signals: &mut Signals) -> Result<Asked, CliError> {
         let saved = self.checkpointer.load(&self.id).await?;
-        answer::ask(&open_questions(&saved.records), signals, self.globals.stderr)
+        let open = open_questions(&saved.position, &saved.records);
+        answer::ask(&open, signals, self.globals.stderr)
             .await
             .map_err(|error| CliError::new(Exit::Paused, "cannot read the terminal").because(error))
     }
@@ -231,6 +234,8 @@ impl From<RunError> for CliError {
             RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
                 .because(error)
                 .with_help("resume it with the workflow as it was, or start a new run"),
+            RunError::Closed { .. } => Self::new(Exit::NotResumable, error.to_string())
+                .with_help("nothing was changed; `graphrun runs show` tells how the run stands"),
             RunError::NothingToDo(_) => Self::new(Exit::NotResumable, error.to_string()),
         }
     }

@@ -60,6 +60,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let checkpointer = database.create()?;
         let name = free_name(checkpointer.as_ref()).await?;
         let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
+        let pauses_of = args.options.clone();
         let origin = Origin::new(&args.workflow, &out, output, args.options)?;
         let origin = Origin { private, ..origin };
         loaded.check_out(&origin.out)?;
@@ -76,7 +77,8 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             created: Timestamp::now().to_string(),
             origin: origin.to_json()?,
         };
-        let engine = Engine::new(graph, checkpointer.clone());
+        let pauses = pauses_of.pauses(&graph)?;
+        let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
         let run = Run { globals, database: &database, checkpointer, engine, id, name };
         run.drive(Begin::Start(Box::new(info), input)).await
     })

@@ -3,6 +3,7 @@
 //! Start with [`main`], then read `execute`. Whatever `execute` and `resume` share is in `prepare`,
 //! which makes an engine, and `drive`, which runs it under the eyes of a person.
 
+mod approve;
 mod completions;
 mod doctor;
 mod execute;
@@ -30,10 +31,12 @@ mod names;
 mod origin;
 mod prepare;
 mod progress;
+mod questions;
 mod report;
 mod signals;
 mod summary;
 mod terminal;
+mod who;
 mod words;
 
 use std::process::ExitCode;
@@ -63,6 +66,10 @@ enum Command {
     Execute(execute::Args),
     /// Go on with a run from its last checkpoint; finished work is never done again
     Resume(resume::Args),
+    /// Answer a question of a run with yes, and go on
+    Approve(approve::ApproveArgs),
+    /// Answer a question of a run with no, and go on
+    Reject(approve::RejectArgs),
     /// Check workflows and report all findings at once
     Validate(validate::Args),
     /// Say what the code of a finding means, with an example of wrong and of right
@@ -107,6 +114,8 @@ impl Command {
         match self {
             Self::Execute(args) => execute::run(args, globals),
             Self::Resume(args) => resume::run(args, globals),
+            Self::Approve(args) => approve::approve(args, globals),
+            Self::Reject(args) => approve::reject(args, globals),
             Self::Validate(args) => validate::run(&args, globals),
             Self::Explain(args) => explain::run(&args, globals),
             Self::Plan(args) => plan::run(&args, globals),

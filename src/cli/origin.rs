@@ -1,6 +1,7 @@
 //! What a run was started with, saved with it so that another process can go on.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -10,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{database::Database, error::CliError, exit::Exit, prepare::Loaded};
-use crate::{checkpoint::RunInfo, graph::Limits, nodes::Cache};
+use crate::{
+    checkpoint::RunInfo, compile::CompiledGraph, diagnostic::did_you_mean,
+    engine::superstep::Pauses, graph::Limits, id::NodeName, nodes::Cache,
+};
 
 /// The version of the form in which origins are saved.
 const VERSION: u32 = 1;
@@ -67,6 +71,14 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "USD", value_parser = parse_dollars)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_cost: Option<f64>,
+    /// Rest before a step in which this node runs; can be given several times
+    #[arg(long, value_name = "NODE")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) pause_before: Vec<String>,
+    /// Rest after a step in which this node ran; can be given several times
+    #[arg(long, value_name = "NODE")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) pause_after: Vec<String>,
     /// Stop after this much time at work, as in `90s` or `1h 30m`
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,6 +134,14 @@ impl Origin {
         Self { options: given.over(self.options), ..self }
     }
 
+    /// The same without breakpoints.
+    #[must_use]
+    pub(super) fn without_pauses(mut self) -> Self {
+        self.options.pause_before.clear();
+        self.options.pause_after.clear();
+        self
+    }
+
     /// The form in which it is saved with the run.
     ///
     /// # Errors
@@ -142,7 +162,15 @@ impl RunOptions {
             (None, None) => (those.record, those.replay),
             given => given,
         };
+        let (pause_before, pause_after) =
+            if self.pause_before.is_empty() && self.pause_after.is_empty() {
+                (those.pause_before, those.pause_after)
+            } else {
+                (self.pause_before, self.pause_after)
+            };
         Self {
+            pause_before,
+            pause_after,
             model: self.model.or(those.model),
             record,
             replay,
@@ -173,6 +201,37 @@ impl RunOptions {
         let cache = Cache::new(database.results()?);
         let is_renewed = self.no_cache || self.record.is_some();
         Ok(Some(if is_renewed { cache.renewed() } else { cache }))
+    }
+
+    /// The breakpoints, in a graph that must have their nodes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every name that is no node, and the nearest one that is.
+    pub(super) fn pauses(&self, graph: &CompiledGraph) -> Result<Pauses, CliError> {
+        let nodes = &graph.graph().nodes;
+        let mut problems = Vec::new();
+        let mut read = |flag: &str, names: &[String]| -> BTreeSet<NodeName> {
+            let mut found = BTreeSet::new();
+            for name in names {
+                if let Some(node) = nodes.keys().find(|it| it.as_str() == name) {
+                    found.insert(node.clone());
+                    continue;
+                }
+                let near = did_you_mean(name, nodes.keys().map(NodeName::as_str));
+                let hint = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+                problems.push(format!("{flag} {name}: there is no such node{hint}"));
+            }
+            found
+        };
+        let before = read("--pause-before", &self.pause_before);
+        let after = read("--pause-after", &self.pause_after);
+        if problems.is_empty() {
+            return Ok(Pauses { before, after });
+        }
+        Err(CliError::usage("the workflow has no such place to pause; nothing was started")
+            .with_problems(problems)
+            .with_help("`graphrun graph` draws the nodes; a `parallel` is its branches"))
     }
 
     /// The limits of the workflow, replaced where the command line says so.

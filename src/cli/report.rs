@@ -5,11 +5,17 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{database::Database, error::CliError, exit::Exit, origin::Origin};
+use super::{
+    database::Database,
+    error::CliError,
+    exit::Exit,
+    origin::Origin,
+    questions::{AnswerLine, QuestionLine},
+};
 use crate::{
-    checkpoint::{Checkpointer, Outcome, SavedRun, TaskRecord},
+    checkpoint::{Checkpointer, Outcome, SavedRun, TaskRecord, asked_questions, open_questions},
     event::{Event, Report as TaskReport, Spent, Stamped, Status},
-    graph::{ErrorKind, Question},
+    graph::ErrorKind,
     id::{ChannelName, NodeName, RunId, TaskId},
 };
 
@@ -29,6 +35,9 @@ pub(super) struct RunReport {
     /// In the order in which updates were applied.
     pub(super) trace: Vec<TraceLine>,
     pub(super) questions: Vec<QuestionLine>,
+    /// What people have answered so far, oldest first; left out if nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) answers: Vec<AnswerLine>,
     pub(super) artifacts: Vec<String>,
     pub(super) resume: Option<String>,
     /// What each node that called models took; not part of the object.
@@ -49,17 +58,6 @@ pub(super) struct TraceLine {
     pub(super) ms: u64,
 }
 
-/// A question that waits for its answer.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct QuestionLine {
-    pub(super) key: String,
-    pub(super) node: NodeName,
-    pub(super) prompt: String,
-    pub(super) schema: Value,
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub(super) show: Value,
-}
-
 impl RunReport {
     /// Reads what was saved of a run.
     ///
@@ -72,9 +70,14 @@ impl RunReport {
         database: &Database,
     ) -> Result<Self, CliError> {
         let saved = checkpointer.load(run).await?;
-        let records = checkpointer.records(run).await?;
-        let events = checkpointer.events(run, 0).await?;
-        Ok(Self::new(saved, records, &events, database))
+        let journal = checkpointer.journal(run, 0, usize::MAX).await?;
+        let answers = asked_questions(&journal).into_iter().filter_map(AnswerLine::of).collect();
+        let (mut records, mut events) = (Vec::new(), Vec::new());
+        for logged in journal {
+            records.extend(logged.entry.records);
+            events.extend(logged.entry.events);
+        }
+        Ok(Self { answers, ..Self::new(saved, records, &events, database) })
     }
 
     fn new(
@@ -84,6 +87,7 @@ impl RunReport {
         database: &Database,
     ) -> Self {
         let SavedRun { summary, position, values, records: open, .. } = saved;
+        let questions = open_questions(&position, &open);
         // A task may have several records; among them the order stays.
         records.sort_by_key(|it| it.task);
         let origin = Origin::of(&summary.info).ok();
@@ -103,7 +107,8 @@ impl RunReport {
             state: state(&output, &private, values),
             spent: position.spent,
             trace: records.iter().filter_map(TraceLine::new).collect(),
-            questions: open_questions(&open).into_iter().map(QuestionLine::from).collect(),
+            questions: questions.into_iter().map(QuestionLine::from).collect(),
+            answers: Vec::new(),
             artifacts: artifacts(events),
             by_node: spent_by_node(events),
             failure: if is_failed { failure_kind(&open) } else { None },
@@ -142,13 +147,6 @@ impl TraceLine {
     }
 }
 
-impl From<(NodeName, Question)> for QuestionLine {
-    fn from((node, question): (NodeName, Question)) -> Self {
-        let Question { key, prompt, schema, show } = question;
-        Self { key, node, prompt, schema, show }
-    }
-}
-
 /// The keys of the contract, and no others that storage may keep.
 fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
@@ -161,25 +159,6 @@ fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Err
     let (usage, cost_usd) = (&spent.usage, spent.cost_usd);
     let (input_tokens, output_tokens) = (usage.input_tokens, usage.output_tokens);
     Usage { input_tokens, output_tokens, calls: usage.calls, cost_usd }.serialize(serializer)
-}
-
-/// The questions that wait for an answer, in task order.
-pub(super) fn open_questions(records: &[TaskRecord]) -> Vec<(NodeName, Question)> {
-    let mut open: BTreeMap<TaskId, (NodeName, Question)> = BTreeMap::new();
-    for record in records {
-        match &record.outcome {
-            Outcome::Asked { question } => {
-                open.insert(record.task, (record.node.clone(), question.clone()));
-            }
-            Outcome::Answered { .. }
-            | Outcome::Finished { .. }
-            | Outcome::Caught { .. }
-            | Outcome::Skipped { .. }
-            | Outcome::Failed { .. }
-            | Outcome::Retrying { .. } => drop(open.remove(&record.task)),
-        }
-    }
-    open.into_values().collect()
 }
 
 /// The kind of the failure that a step rests with: that of its first task whose last word it is.
@@ -404,21 +383,5 @@ mod tests {
         assert_eq!(state(&[], &[], values.clone()).len(), 1);
         assert!(state(&["b".to_owned()], &[], values.clone()).is_empty());
         assert!(state(&[], &["a".to_owned()], values).is_empty(), "unless it is private");
-    }
-
-    #[test]
-    fn an_answered_question_is_not_open() {
-        let answered = |key: &str| Outcome::Answered { key: key.into(), answer: Value::Null };
-        let record = |outcome| TaskRecord {
-            task: TaskId { step: crate::id::Step(1), index: 0 },
-            node: NodeName::parse("help").unwrap(),
-            attempt: 1,
-            ms: 0,
-            spent: Spent::default(),
-            outcome,
-        };
-        let asked = record(Outcome::Asked { question: Question::new("help", "Go on?") });
-        assert_eq!(open_questions(std::slice::from_ref(&asked)).len(), 1);
-        assert!(open_questions(&[asked, record(answered("help"))]).is_empty());
     }
 }

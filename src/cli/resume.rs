@@ -1,6 +1,8 @@
-//! `graphrun resume RUN`.
+//! `graphrun resume RUN`, and what `approve` and `reject` do once they know the answer.
 
 use std::collections::BTreeMap;
+
+use serde_json::Value;
 
 use super::{
     answer::{self, AnswerFlag},
@@ -11,18 +13,24 @@ use super::{
     globals::{Globals, Output},
     origin::{Origin, RunOptions},
     prepare,
-    report::open_questions,
     terminal::{columns, say},
+    who::who,
 };
-use crate::engine::Engine;
+use crate::{
+    checkpoint::{AskedQuestion, OpenQuestion, asked_questions, open_questions},
+    engine::{Answers, Engine},
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
     run: String,
-    /// The answer to an open question
+    /// The answer to an open question, by the key that `runs show` tells
     #[arg(long, value_name = "KEY=JSON")]
     answer: Vec<AnswerFlag>,
+    /// Go on to the end: drop the breakpoints that the run was started with
+    #[arg(long, conflicts_with_all = ["pause_before", "pause_after"])]
+    no_pause: bool,
     #[command(flatten)]
     options: RunOptions,
 }
@@ -30,17 +38,34 @@ pub(super) struct Args {
 /// Goes on with a run as it was started, save for what the flags say otherwise.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("resume", &[Output::Text, Output::Json, Output::Jsonl])?;
+    let Args { run, answer, no_pause, options } = args;
+    let answers = |open: &[OpenQuestion], asked: &[AskedQuestion]| {
+        if answer.is_empty() { Ok(BTreeMap::new()) } else { answer::read(&answer, open, asked) }
+    };
+    let wanted = |origin: Origin| {
+        let origin = if no_pause { origin.without_pauses() } else { origin };
+        origin.with_options(options)
+    };
+    go_on(&run, globals, wanted, answers)
+}
+
+/// Goes on with a run: `wanted` says how, and `answers` what to say to its questions, by those that
+/// are open and all that were asked.
+pub(super) fn go_on(
+    run: &str,
+    globals: &Globals,
+    wanted: impl FnOnce(Origin) -> Origin,
+    answers: impl FnOnce(&[OpenQuestion], &[AskedQuestion]) -> Result<BTreeMap<String, Value>, CliError>,
+) -> Result<Exit, CliError> {
     let database = globals.database()?;
-    let checkpointer = database.open_for(&args.run)?;
+    let checkpointer = database.open_for(run)?;
     block_on(async {
-        let info = checkpointer.find(&args.run).await?.info;
-        let origin = Origin::of(&info)?.with_options(args.options);
+        let info = checkpointer.find(run).await?.info;
+        let origin = wanted(Origin::of(&info)?);
         let saved = checkpointer.load(&info.id).await?;
-        let answers = if args.answer.is_empty() {
-            BTreeMap::new()
-        } else {
-            answer::read(&args.answer, &open_questions(&saved.records))?
-        };
+        let journal = checkpointer.journal(&info.id, 0, usize::MAX).await?;
+        let open = open_questions(&saved.position, &saved.records);
+        let by_name = answers(&open, &asked_questions(&journal))?;
         // A workflow that does not load any more is no wrong usage of `resume`.
         let broken = |error: CliError| {
             error.with_exit(Exit::NotResumable).with_help(
@@ -55,9 +80,10 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
             say(&text);
         }
-        let engine = Engine::new(graph, checkpointer.clone());
+        let pauses = origin.options.pauses(&graph)?;
+        let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
         let (id, name) = (info.id, info.name);
         let run = Run { globals, database: &database, checkpointer, engine, id, name };
-        run.drive(Begin::Resume(answers)).await
+        run.drive(Begin::Resume(Answers { by_name, by: Some(who()) })).await
     })
 }

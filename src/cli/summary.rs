@@ -11,6 +11,9 @@ use super::{
 };
 use crate::event::{Spent, Status};
 
+/// As much of a link as tells entries apart.
+const LINK_LENGTH: usize = 16;
+
 /// The most artifacts that are listed by name.
 const ARTIFACTS_MAX: usize = 20;
 
@@ -69,16 +72,36 @@ pub(super) fn draw_trace(report: &RunReport, paint: Paint) -> String {
     table(&rows)
 }
 
+/// What people have answered, and what proves the state they answered for.
+pub(super) fn draw_answers(report: &RunReport, paint: Paint) -> String {
+    if report.answers.is_empty() {
+        return String::new();
+    }
+    let head = ["ANSWERED", "BY", "AT", "FOR THE STATE OF"].map(|it| paint.faint(it)).to_vec();
+    let rows = report.answers.iter().map(|it| {
+        let by = it.by.as_deref().map_or_else(|| "?".to_owned(), clean);
+        let asked = it.asked.as_deref().and_then(|it| it.get(..LINK_LENGTH)).unwrap_or("?");
+        vec![clean(&it.key), by, it.at.clone(), asked.to_owned()]
+    });
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    format!("\n{}", table(&rows))
+}
+
 /// The questions a run waits for, each with the command that answers it.
 pub(super) fn draw_questions(report: &RunReport, paint: Paint) -> String {
     let mut lines = Vec::new();
     for question in &report.questions {
         let (node, prompt) = (&question.node, clean(&question.prompt));
         lines.push(format!("{} {node} asks: {prompt}\n", paint.loud("?")));
-        if let Some(command) = &report.resume {
+        if let Some(resume) = &report.resume {
             let answer = format!("{}={}", question.key, example(&question.schema));
-            let command = format!("{command} --answer {}", shell_word(&answer));
+            let command = format!("{resume} --answer {}", shell_word(&answer));
             lines.push(format!("  answer it with: {}\n", paint.command(&command)));
+            if let Some(deadline) = &question.deadline {
+                lines.push(format!(
+                    "  until {deadline}; then `{resume}` goes on without an answer\n"
+                ));
+            }
         }
     }
     lines.concat()

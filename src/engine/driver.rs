@@ -21,7 +21,7 @@ use super::{
     task::{self, Surroundings},
 };
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, RunInfo, Standing, TaskRecord},
+    checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, Standing, TaskRecord},
     event::{Event, EventSink, Report, Status},
     graph::RouteView,
     id::{NodeName, RunId, TaskId},
@@ -56,18 +56,22 @@ pub(super) struct Driver<'a> {
     reports: Reports,
     /// When the time of running tasks is over, once a stop was asked for.
     deadline: Option<Instant>,
+    /// When the time of the next open question is over.
+    alarm: Option<Instant>,
 }
 
 /// Everything that can wake the driver.
 enum Signal {
     /// Something happened to a task.
-    Task(superstep::Event),
+    Task(Box<superstep::Event>),
     /// A node said something.
     Report(TaskId, Report),
     /// Somebody asked the run to stop.
     Drain,
     /// The time that running tasks had is over.
     Now,
+    /// The time of an open question is over.
+    Late,
     /// Somebody else has the run.
     Lost,
 }
@@ -109,6 +113,7 @@ impl<'a> Driver<'a> {
         driver.log.add(Event::RunResumed { step: driver.machine.position().step });
         driver.entry.standing = Some(Standing { status: Status::Running, reason: None });
         driver.save().await?;
+        driver.set_alarm();
         Ok(driver)
     }
 
@@ -128,6 +133,7 @@ impl<'a> Driver<'a> {
             busy: BTreeMap::new(),
             reports: mpsc::channel(REPORTS_CAPACITY),
             deadline: None,
+            alarm: None,
         }
     }
 
@@ -137,7 +143,7 @@ impl<'a> Driver<'a> {
         while rest.is_none() {
             self.start_queued().await;
             rest = match self.next_signal().await {
-                Signal::Task(event) => self.take_all(event).await?,
+                Signal::Task(event) => self.take_all(*event).await?,
                 Signal::Report(task, report) => {
                     self.tell_report(task, report).await;
                     None
@@ -148,11 +154,32 @@ impl<'a> Driver<'a> {
                     self.interrupted_if_idle()
                 }
                 Signal::Now => self.stop_at_once().await?,
+                Signal::Late => self.expire().await?,
                 Signal::Lost => return Err(self.lost().await),
             };
         }
         let (status, reason) = rest.unwrap_or((Status::Interrupted, None));
         self.finish(status, reason).await
+    }
+
+    fn set_alarm(&mut self) {
+        let now = self.engine.clock.now();
+        let left = self.machine.next_deadline().map(|it| it.duration_since(now));
+        let left = left.map(|it| Duration::try_from(it).unwrap_or_default());
+        self.alarm = left.and_then(|it| Instant::now().checked_add(it));
+    }
+
+    /// Takes in that nobody has answered in time.
+    async fn expire(&mut self) -> Result<Option<Rest>, RunError> {
+        // The alarm was set for the next of them, by a clock that may differ from the one on the wall.
+        let now = self.engine.clock.now();
+        let now = self.machine.next_deadline().map_or(now, |it| it.max(now));
+        let mut actions = Vec::new();
+        for task in self.machine.expired(now) {
+            actions.extend(self.machine.apply(superstep::Event::Expired { task }));
+        }
+        self.set_alarm();
+        self.perform(actions).await
     }
 
     /// Drops the running tasks, and keeps what the others have done.
@@ -301,9 +328,10 @@ impl<'a> Driver<'a> {
                 () = self.stop.now.cancelled() => return Signal::Now,
                 () = self.stop.drain.cancelled(), if self.deadline.is_none() => return Signal::Drain,
                 () = until(self.deadline), if self.deadline.is_some() => return Signal::Now,
+                () = until(self.alarm), if self.alarm.is_some() => return Signal::Late,
                 Some((task, report)) = self.reports.1.recv() => return Signal::Report(task, report),
                 Some(ended) = self.tasks.join_next() => match ended {
-                    Ok(Some(event)) => return Signal::Task(event),
+                    Ok(Some(event)) => return Signal::Task(Box::new(event)),
                     Ok(None) => (),
                     Err(error) => assert!(error.is_cancelled(), "a watch does not panic"),
                 },
@@ -320,6 +348,9 @@ impl<'a> Driver<'a> {
         if self.entry.commit.is_some() {
             // It is of the step after.
             self.save().await?;
+        }
+        if matches!(record.outcome, Outcome::Asked { .. }) {
+            self.set_alarm();
         }
         self.log.add(event_of(&record));
         self.entry.records.push(record);

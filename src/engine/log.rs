@@ -86,6 +86,8 @@ pub(super) fn event_of(record: &TaskRecord) -> Event {
             let (key, prompt) = (question.key.clone(), question.prompt.clone());
             Event::QuestionAsked { task, node, key, prompt, schema: question.schema.clone() }
         }
-        Outcome::Answered { key, .. } => Event::QuestionAnswered { task, node, key: key.clone() },
+        Outcome::Answered { key, by, .. } => {
+            Event::QuestionAnswered { task, node, key: key.clone(), by: by.clone() }
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Start with [`superstep`], where everything is decided, then read `driver`, which does it.
 
+mod answers;
 mod budget;
 mod clock;
 mod driver;
@@ -10,21 +11,28 @@ mod log;
 pub mod superstep;
 mod task;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
-use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-pub use self::clock::Clock;
-use self::{driver::Driver, lease::Lease, superstep::Machine};
+pub use self::{
+    answers::{Answers, Closed},
+    clock::Clock,
+};
+use self::{
+    driver::Driver,
+    lease::Lease,
+    superstep::{Action, Event, Machine, Pauses, Terms},
+};
+pub use crate::checkpoint::OpenQuestion;
 use crate::{
     checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, RunInfo},
     compile::CompiledGraph,
     event::{EventSink, Status},
-    graph::{Limits, Question},
-    id::{NodeName, RunId, TaskId},
+    graph::Limits,
+    id::RunId,
     state::{NotFields, State, StateError, Update},
 };
 
@@ -40,6 +48,7 @@ pub struct Engine {
     graph: CompiledGraph,
     checkpointer: Arc<dyn Checkpointer>,
     limits: Limits,
+    pauses: Pauses,
     grace: Duration,
     lease: Duration,
     clock: Clock,
@@ -58,17 +67,6 @@ pub struct RunEnd {
     pub state: State,
     /// What it waits for.
     pub questions: Vec<OpenQuestion>,
-}
-
-/// A question that nobody has answered yet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenQuestion {
-    /// The task that waits.
-    pub task: TaskId,
-    /// Its node.
-    pub node: NodeName,
-    /// The question; its key is unique among the open ones.
-    pub question: Question,
 }
 
 /// A run could not be started or resumed, or not be saved.
@@ -105,6 +103,14 @@ pub enum RunError {
         /// The keys of the open questions.
         open: Vec<String>,
     },
+    /// An answer is for a question that takes none any more; nothing was changed.
+    #[error("the question `{name}` takes no answer any more: {closed}")]
+    Closed {
+        /// The name of the question.
+        name: String,
+        /// Why.
+        closed: Closed,
+    },
     /// The run has reached its end already.
     #[error("the run is {} already", .0.as_str())]
     NothingToDo(Status),
@@ -137,13 +143,22 @@ impl Engine {
     /// An engine with the limits of the graph.
     pub fn new(graph: CompiledGraph, checkpointer: Arc<dyn Checkpointer>) -> Self {
         let limits = graph.graph().limits.clone();
-        Self { graph, checkpointer, limits, grace: GRACE, lease: LEASE, clock: Clock::default() }
+        let (grace, lease, clock) = (GRACE, LEASE, Clock::default());
+        let pauses = Pauses::default();
+        Self { graph, checkpointer, limits, pauses, grace, lease, clock }
     }
 
     /// Puts other limits in the place of the graph's.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Sets breakpoints: the run rests there as paused, and [`Engine::resume`] goes on.
+    #[must_use]
+    pub fn with_pauses(mut self, pauses: Pauses) -> Self {
+        self.pauses = pauses;
         self
     }
 
@@ -208,13 +223,14 @@ impl Engine {
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
         let (machine, first, actions) =
-            Machine::start(self.graph.clone(), self.limits.clone(), info.id.clone(), &input)
+            Machine::start(self.graph.clone(), self.terms(), info.id.clone(), &input)
                 .map_err(RunError::Input)?;
         let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
         driver.drive(actions).await
     }
 
-    /// Goes on with a saved run. Finished tasks are not run again.
+    /// Goes on with a saved run. Finished tasks are not run again. A question whose time is over
+    /// fails its node as `timeout`, now.
     ///
     /// # Errors
     ///
@@ -227,14 +243,16 @@ impl Engine {
     pub async fn resume(
         &self,
         run: &RunId,
-        answers: BTreeMap<String, Value>,
+        answers: impl Into<Answers> + Send,
         events: EventSink,
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
         let saved = self.checkpointer.load(run).await?;
         // A process may have died between the last step and the word that it was the last.
+        let answers = answers.into();
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
+            self.matched(run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
         }
         let changed = |source| RunError::Changed { run: run.clone(), source };
@@ -242,38 +260,26 @@ impl Engine {
         let checkpoint = Checkpoint { position: saved.position, state };
         let (mut machine, mut actions) = Machine::restore(
             self.graph.clone(),
-            self.limits.clone(),
+            self.terms(),
             run.clone(),
             checkpoint,
             saved.records,
         )
         .map_err(changed)?;
-        for (task, key, answer) in matched(machine.open_questions(), answers)? {
-            // The rest that the machine asked for was for want of these answers.
-            actions.retain(|it| !matches!(it, superstep::Action::Rest { .. }));
-            actions.extend(machine.apply(superstep::Event::Answered { task, key, answer }));
+        let open = machine.open_questions();
+        let answered = self.matched(run, &open, answers).await?;
+        let late = machine.expired(self.clock.now()).into_iter();
+        for event in answered.into_iter().chain(late.map(|task| Event::Expired { task })) {
+            // The rest that the machine asked for was for want of this.
+            actions.retain(|it| !matches!(it, Action::Rest { .. }));
+            actions.extend(machine.apply(event));
         }
         let events = (events, saved.last_seq);
         let driver = Driver::go_on(self, machine, lease, events, stop).await?;
         driver.drive(actions).await
     }
-}
 
-/// Finds the question of each answer and checks it, before anything is changed.
-fn matched(
-    open: Vec<OpenQuestion>,
-    answers: BTreeMap<String, Value>,
-) -> Result<Vec<(TaskId, String, Value)>, RunError> {
-    let mut found = Vec::new();
-    for (key, answer) in answers {
-        let Some(asked) = open.iter().find(|it| it.question.key == key) else {
-            let open = open.into_iter().map(|it| it.question.key).collect();
-            return Err(RunError::UnknownQuestion { key, open });
-        };
-        if let Err(problems) = asked.question.check(&answer) {
-            return Err(RunError::WrongAnswer { key, problems });
-        }
-        found.push((asked.task, key, answer));
+    fn terms(&self) -> Terms {
+        Terms { limits: self.limits.clone(), pauses: self.pauses.clone() }
     }
-    Ok(found)
 }

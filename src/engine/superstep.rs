@@ -6,23 +6,30 @@
 
 mod fit;
 mod frontier;
+mod pause;
 mod protocol;
 mod settle;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use self::frontier::next_frontier;
+pub use self::pause::{Pauses, Terms};
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 pub(super) use self::settle::holds;
-use super::{OpenQuestion, budget};
+use super::budget;
 use crate::{
-    checkpoint::{Activation, Checkpoint, Commit, Outcome, Position, TaskRecord},
+    checkpoint::{
+        Activation, Checkpoint, Commit, OpenQuestion, Outcome, Position, TaskRecord, named,
+    },
     compile::CompiledGraph,
     event::{Spent, Status},
-    graph::{ErrorKind, Failure, Input, Limits, Question, Via},
+    graph::{ErrorKind, Failure, Input, Question, Via},
     id::{NodeName, RunId, TaskId},
     state::{State, StateError, Update},
 };
@@ -38,7 +45,7 @@ struct Took {
 #[derive(Clone, Debug)]
 pub struct Machine {
     graph: CompiledGraph,
-    limits: Limits,
+    terms: Terms,
     run: RunId,
     position: Position,
     state: Arc<State>,
@@ -57,6 +64,8 @@ struct TaskState {
     attempt: u32,
     took: Took,
     answers: BTreeMap<String, Value>,
+    /// The keys under which it has asked.
+    asked: Vec<String>,
     record: Option<TaskRecord>,
 }
 
@@ -85,6 +94,14 @@ impl TaskState {
     fn is_untouched(&self) -> bool {
         self.phase == Phase::Running && self.answers.is_empty()
     }
+
+    /// When the time of its question is over, if it waits for an answer and that has a time.
+    fn deadline(&self) -> Option<Timestamp> {
+        match &self.phase {
+            Phase::Waiting(question) => question.deadline,
+            _ => None,
+        }
+    }
 }
 
 impl Took {
@@ -102,7 +119,7 @@ impl Machine {
     /// Fails when the input does not fit the state.
     pub fn start(
         graph: CompiledGraph,
-        limits: Limits,
+        terms: impl Into<Terms>,
         run: RunId,
         input: &Update,
     ) -> Result<(Self, Commit, Vec<Action>), StateError> {
@@ -123,25 +140,26 @@ impl Machine {
         // A node that is named twice is reached once, as by two edges.
         position.frontier.dedup_by(|a, b| a.node == b.node);
         let commit = Commit { position: position.clone(), changes };
-        let mut machine = Self::at(graph, limits, run, Checkpoint { position, state });
-        let actions = machine.begin_step();
+        let mut machine = Self::at(graph, terms.into(), run, Checkpoint { position, state });
+        let actions = machine.pause(&[]).unwrap_or_else(|| machine.begin_step());
         Ok((machine, commit, actions))
     }
 
-    /// Takes a run up again where it was saved: gives what is still to be done.
+    /// Takes a run up again where it was saved: gives what is still to be done. What it stands
+    /// before is started, also where a breakpoint is: the run has rested there, or was to go on.
     ///
     /// # Errors
     ///
     /// Fails when what was saved does not fit the graph.
     pub fn restore(
         graph: CompiledGraph,
-        limits: Limits,
+        terms: impl Into<Terms>,
         run: RunId,
         checkpoint: Checkpoint,
         records: Vec<TaskRecord>,
     ) -> Result<(Self, Vec<Action>), RestoreError> {
         fit::check(&graph, &checkpoint.position, &records)?;
-        let mut machine = Self::at(graph, limits, run, checkpoint);
+        let mut machine = Self::at(graph, terms.into(), run, checkpoint);
         for record in records {
             let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;
             machine.recall(index, record);
@@ -169,9 +187,8 @@ impl Machine {
         let Some(index) = self.index(event.task()) else { return Vec::new() };
         let expected = match (&event, &self.tasks[index].phase) {
             (Event::Woke { .. }, phase) => matches!(phase, Phase::Sleeping { .. }),
-            (Event::Answered { key, .. }, Phase::Waiting(question)) => {
-                self.open_key(index, question) == *key
-            }
+            (Event::Expired { .. }, _) => self.tasks[index].deadline().is_some(),
+            (Event::Answered { key, .. }, Phase::Waiting(question)) => question.key == *key,
             (Event::Answered { .. }, _) => false,
             (
                 Event::Finished { attempt, .. }
@@ -196,7 +213,8 @@ impl Machine {
                 self.tasks[index].took.add(&attempt);
                 self.wait_for(index, question)
             }
-            Event::Answered { answer, .. } => self.answer(index, answer),
+            Event::Answered { answer, by, asked, .. } => self.answer(index, answer, by, asked),
+            Event::Expired { .. } => self.expire(index),
             Event::Woke { .. } => {
                 self.set_phase(index, Phase::Running);
                 vec![Action::Run(Box::new(self.task(index)))]
@@ -235,21 +253,38 @@ impl Machine {
             Phase::Waiting(question) => Some((index, question)),
             _ => None,
         });
+        let mut askers: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (index, task) in self.tasks.iter().enumerate() {
+            for key in &task.asked {
+                askers.entry(key).or_default().insert(index);
+            }
+        }
         asked
-            .map(|(index, question)| OpenQuestion {
-                task: self.id(index),
-                node: self.position.frontier[index].node.clone(),
-                question: Question { key: self.open_key(index, question), ..question.clone() },
+            .map(|(index, question)| {
+                let (key, node) = (question.key.as_str(), &self.position.frontier[index].node);
+                let is_known = self.position.asked.contains(key) || askers[key].len() > 1;
+                named(self.id(index), node, question, is_known)
             })
             .collect()
     }
 
-    fn at(graph: CompiledGraph, limits: Limits, run: RunId, checkpoint: Checkpoint) -> Self {
+    /// When the time of an open question is over next.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.tasks.iter().filter_map(TaskState::deadline).min()
+    }
+
+    /// The tasks whose questions nobody has answered in time.
+    pub fn expired(&self, now: Timestamp) -> Vec<TaskId> {
+        let is_over = |it: &usize| self.tasks[*it].deadline().is_some_and(|it| it <= now);
+        (0..self.tasks.len()).filter(is_over).map(|it| self.id(it)).collect()
+    }
+
+    fn at(graph: CompiledGraph, terms: Terms, run: RunId, checkpoint: Checkpoint) -> Self {
         let Checkpoint { position, state } = checkpoint;
         let tasks = vec![TaskState { attempt: 1, ..TaskState::default() }; position.frontier.len()];
         let (open, busy) = (tasks.len(), tasks.len());
         let visits = Arc::new(position.visits.clone());
-        Self { graph, limits, run, position, state: Arc::new(state), visits, tasks, open, busy }
+        Self { graph, terms, run, position, state: Arc::new(state), visits, tasks, open, busy }
     }
 
     fn id(&self, index: usize) -> TaskId {
@@ -273,19 +308,6 @@ impl Machine {
             visits: Arc::clone(&self.visits),
             state: Arc::clone(&self.state),
             answers: self.tasks[index].answers.clone(),
-        }
-    }
-
-    /// The key of a waiting question: its own, unless another open question has the same.
-    fn open_key(&self, index: usize, question: &Question) -> String {
-        let same = self
-            .tasks
-            .iter()
-            .filter(|it| matches!(&it.phase, Phase::Waiting(other) if other.key == question.key));
-        if same.count() > 1 {
-            format!("{}@{}", question.key, self.id(index))
-        } else {
-            question.key.clone()
         }
     }
 
@@ -324,9 +346,10 @@ impl Machine {
                 self.set_phase(index, Phase::Sleeping { wake: *wake, wait_ms: *wait_ms });
             }
             Outcome::Asked { question } => {
+                self.tasks[index].asked.push(question.key.clone());
                 self.set_phase(index, Phase::Waiting(question.clone()));
             }
-            Outcome::Answered { key, answer } => {
+            Outcome::Answered { key, answer, .. } => {
                 self.tasks[index].answers.insert(key.clone(), answer.clone());
                 self.set_phase(index, Phase::Running);
             }
@@ -349,7 +372,7 @@ impl Machine {
             return vec![Action::Rest { status, reason: failure }];
         }
         if self.position.limit.is_none()
-            && let Some(reason) = budget::reached(&self.limits, &self.position)
+            && let Some(reason) = budget::reached(&self.terms.limits, &self.position)
         {
             return vec![Action::Rest { status: Status::Limit, reason: Some(reason) }];
         }
@@ -381,8 +404,9 @@ impl Machine {
 
     /// Folds the records of the step, in task order, into the next checkpoint.
     fn commit(&mut self) -> Vec<Action> {
-        let records: Vec<TaskRecord> =
-            std::mem::take(&mut self.tasks).into_iter().filter_map(|it| it.record).collect();
+        let tasks = std::mem::take(&mut self.tasks);
+        let asked: Vec<String> = tasks.iter().flat_map(|it| it.asked.iter().cloned()).collect();
+        let records: Vec<TaskRecord> = tasks.into_iter().filter_map(|it| it.record).collect();
         assert_eq!(
             records.len(),
             self.position.frontier.len(),
@@ -404,7 +428,8 @@ impl Machine {
                 return vec![Action::Rest { status: Status::Failed, reason: Some(reason) }];
             }
         };
-        self.position = next_frontier(&self.graph, &self.limits, &self.position, &records);
+        self.position = next_frontier(&self.graph, &self.terms.limits, &self.position, &records);
+        self.position.asked.extend(asked);
         self.state = Arc::new(state);
         self.visits = Arc::new(self.position.visits.clone());
         self.tasks =
@@ -413,7 +438,7 @@ impl Machine {
 
         let commit = Commit { position: self.position.clone(), changes };
         let mut actions = vec![Action::Commit(commit)];
-        actions.extend(self.begin_step());
+        actions.extend(self.pause(&records).unwrap_or_else(|| self.begin_step()));
         actions
     }
 }

@@ -1,5 +1,6 @@
 //! A question to a person.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,6 +18,10 @@ pub struct Question {
     /// What the person should see to decide.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub show: Value,
+    /// When it is too late for an answer: the node fails as `timeout` then. Counted while the run
+    /// rests, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
 }
 
 impl Question {
@@ -27,7 +32,15 @@ impl Question {
             prompt: prompt.into(),
             schema: Value::Bool(true),
             show: Value::Null,
+            deadline: None,
         }
+    }
+
+    /// Says when it is too late for an answer.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Timestamp) -> Self {
+        self.deadline = Some(deadline);
+        self
     }
 
     /// Says what fits as an answer.

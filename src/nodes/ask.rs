@@ -1,6 +1,7 @@
 //! `ask`: a person answers, and the run waits, saved, until they do.
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::prompt_view;
@@ -41,6 +42,8 @@ impl Node for Ask {
         let prompt = self.0.prompt.render(&prompt_view(&ctx))?;
         let mut question =
             Question::new(ctx.node.as_str(), prompt.trim()).with_schema(self.schema(&ctx));
+        // Counted from now, and saved with the question: it goes on while nobody runs.
+        question.deadline = self.0.timeout.and_then(|it| Timestamp::now().checked_add(it).ok());
         if !show.is_empty() {
             question.show = Value::Object(show);
         }

@@ -245,6 +245,8 @@ pub struct AskNode {
     pub choices: Vec<String>,
     /// The field the answer is written to.
     pub writes: Option<ChannelName>,
+    /// How long the question waits for its answer.
+    pub timeout: Option<Duration>,
 }
 
 /// A node that computes fields of the state.

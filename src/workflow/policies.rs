@@ -57,11 +57,9 @@ impl Lowering<'_> {
         let asks = section.get("ask").is_some();
         let timeout = section.get("timeout").and_then(|it| self.read_timeout(it));
         let timeout = timeout.unwrap_or_default();
-        if let (Some(key), true) = (section.key("timeout"), asks) {
-            let message =
-                "this version sets people no deadline: a question waits until it is answered";
-            let place = self.report.place(&key.range);
-            self.report.push(Diagnostic::error("GR004", message).at(place, "not yet"));
+        if let (Some(key), true, true) = (section.key("timeout"), asks, timeout.idle.is_some()) {
+            let message = "a person is not idle: a question has a time in all";
+            self.report.bad_value(key, message, "write `timeout: 24h`");
         }
         let max_visits =
             section.get("max_visits").and_then(|it| self.report.count(it, "`max_visits`", 1));
@@ -84,7 +82,8 @@ impl Lowering<'_> {
         let catch = section.get("catch").map(|it| self.read_catch(it)).unwrap_or_default();
         Policies {
             retry: retry.unwrap_or_else(|| self.defaults.retry.clone()),
-            timeout: timeout.total.or(self.defaults.timeout).filter(|_| !asks),
+            // What nodes may take by default is no time for a person.
+            timeout: timeout.total.or(self.defaults.timeout.filter(|_| !asks)),
             idle_timeout: timeout.idle.or(self.defaults.idle_timeout).filter(|_| !asks),
             max_visits,
             limits,

@@ -3,6 +3,7 @@
 mod cache;
 mod cases;
 mod graph;
+mod people;
 mod plan;
 mod program;
 mod used;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use graphrun::{
-    checkpoint::{Entry, Outcome, Standing, TaskRecord},
+    checkpoint::{Entry, Link, Outcome, Standing, TaskRecord},
     event::Status,
     graph::{Hop, Target},
     state::{Change, ChangeKind, Update},
@@ -62,7 +62,12 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
             update: Update { clears, writes },
             hops: vec![Hop::To(Target::End)],
         }),
-        2 => any_value().prop_map(|answer| Outcome::Answered { key: "go_on".into(), answer }),
+        2 => (any_value(), any::<Option<[u8; 32]>>()).prop_map(|(answer, link)| Outcome::Answered {
+            key: "go_on".into(),
+            answer,
+            by: link.map(|_| "ann@desk".to_owned()),
+            asked: link.map(Link),
+        }),
         1 => select(vec![failed(), asked(), caught(), skipped()]),
     ]
 }

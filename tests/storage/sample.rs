@@ -168,6 +168,7 @@ pub(crate) fn position(step: u64) -> Position {
         spent: spent(),
         worked_ms: 1200 * step,
         took: [(node("ba"), NodeTook { spent: spent(), worked_ms: 7 })].into(),
+        asked: ["go_on".to_owned()].into(),
         limit: Some("tokens".into()),
         failure: None,
     }
@@ -229,7 +230,7 @@ pub(crate) fn asked() -> Outcome {
 }
 
 pub(crate) fn answered() -> Outcome {
-    Outcome::Answered { key: "go_on".into(), answer: Value::Null }
+    Outcome::Answered { key: "go_on".into(), answer: Value::Null, by: None, asked: None }
 }
 
 fn failure() -> Failure {

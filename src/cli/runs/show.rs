@@ -6,7 +6,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     report::RunReport,
-    summary::{draw_questions, draw_trace},
+    summary::{draw_answers, draw_questions, draw_trace},
     terminal::print_result,
 };
 
@@ -27,7 +27,8 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     if globals.output == Output::Text {
         let trace = draw_trace(&report, globals.stdout);
         let questions = draw_questions(&report, globals.stdout);
-        print_result(&format!("\n{trace}{questions}")).map_err(CliError::write)?;
+        let answers = draw_answers(&report, globals.stdout);
+        print_result(&format!("\n{trace}{answers}{questions}")).map_err(CliError::write)?;
     }
     Ok(Exit::Done)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    checkpoint::{Commit, TaskRecord},
+    checkpoint::{Commit, Link, TaskRecord},
     event::{Spent, Status},
     graph::{Command, Failure, Input, Question, Via},
     id::{NodeName, TaskId},
@@ -48,10 +48,19 @@ pub enum Event {
     Answered {
         /// The task.
         task: TaskId,
-        /// The key of the question.
+        /// The key that its node gave the question.
         key: String,
         /// The answer, checked against the question.
         answer: Value,
+        /// Who gave it, if they said so.
+        by: Option<String>,
+        /// The link of the entry that asked, if there is one.
+        asked: Option<Link>,
+    },
+    /// Nobody has answered its question in time.
+    Expired {
+        /// The task.
+        task: TaskId,
     },
     /// The wait before the next attempt is over.
     Woke {
@@ -151,6 +160,7 @@ impl Event {
             | Self::Failed { task, .. }
             | Self::Asked { task, .. }
             | Self::Answered { task, .. }
+            | Self::Expired { task }
             | Self::Woke { task } => *task,
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Action, Machine, Phase, TaskState, Took};
 use crate::{
-    checkpoint::{Activation, Outcome, TaskRecord},
+    checkpoint::{Activation, Link, Outcome, TaskRecord},
     graph::{
         Backoff, Command, Condition, Edge, ErrorKind, Failure, Goto, Hop, Input, Question, Route,
         RouteError, RouteView, Spread, Target,
@@ -81,12 +81,19 @@ impl Machine {
     pub(super) fn wait_for(&mut self, index: usize, question: Question) -> Vec<Action> {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
         self.set_phase(index, Phase::Waiting(question.clone()));
+        self.tasks[index].asked.push(question.key.clone());
         let record = record(task, node, &self.tasks[index], Outcome::Asked { question });
         self.then_go_on(record)
     }
 
     /// A person answered: the node runs again, and finds the answer.
-    pub(super) fn answer(&mut self, index: usize, answer: Value) -> Vec<Action> {
+    pub(super) fn answer(
+        &mut self,
+        index: usize,
+        answer: Value,
+        by: Option<String>,
+        asked: Option<Link>,
+    ) -> Vec<Action> {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
         let Phase::Waiting(Question { key, .. }) = &self.tasks[index].phase else {
             return Vec::new();
@@ -95,8 +102,15 @@ impl Machine {
         self.set_phase(index, Phase::Running);
         let state = &mut self.tasks[index];
         state.answers.insert(key.clone(), answer.clone());
-        let record = record(task, node, state, Outcome::Answered { key, answer });
+        let record = record(task, node, state, Outcome::Answered { key, answer, by, asked });
         vec![Action::Record(record), Action::Run(Box::new(self.task(index)))]
+    }
+
+    /// Nobody answered in time: that is the failure of the task.
+    pub(super) fn expire(&mut self, index: usize) -> Vec<Action> {
+        let Some(deadline) = self.tasks[index].deadline() else { return Vec::new() };
+        let message = format!("nobody answered by {deadline:.0}");
+        self.fail(index, Failure::new(ErrorKind::Timeout, message))
     }
 
     /// Runs a task of the step, or skips it if the condition of its node does not hold.

@@ -101,7 +101,8 @@ pub(super) struct Node {
     emits: Option<EventName>,
     /// Where failures lead.
     catch: Option<Catch>,
-    /// How long an attempt may take; in all, or without a word.
+    /// How long an attempt may take; in all, or without a word. For `ask`, how long the question
+    /// waits for its answer, also while no process runs. Too late is a failure of the kind `timeout`.
     timeout: Option<Either<Duration, Timeout>>,
     /// How often a call that failed is tried, as a number of tries in all.
     retry: Option<Either<Attempts, Retry>>,

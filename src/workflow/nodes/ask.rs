@@ -11,6 +11,7 @@ use crate::{
         prompt::LoadedPrompt,
         reader::{Word, Yaml},
         report::suggestion,
+        types::refuse_private,
         typing::{fits, values_of},
     },
 };
@@ -28,6 +29,9 @@ impl Lowering<'_> {
             self.check_prompt(prompt, name, bounded);
         }
         let show = section.get("show");
+        if let Some(show) = show {
+            refuse_private(&mut self.report, show, "`show`", &self.schema);
+        }
         let show = show.map(|it| self.report.channels(it, "`show`", &self.schema));
         let writes = section.get("writes").and_then(|it| self.report.word(it, "`writes`"));
         let writes = writes.and_then(|it| self.report.channel(&it, &self.schema));
@@ -41,6 +45,7 @@ impl Lowering<'_> {
             show: show.unwrap_or_default(),
             choices: choices.into_iter().map(|it| it.text).collect(),
             writes,
+            timeout: None,
         })
     }
 

@@ -75,8 +75,12 @@ impl Lowering<'_> {
         let when = section.get("when").filter(|_| !runs_others);
         let when = when.and_then(|it| self.read_when(name, it));
         self.given = when.as_ref().map(|it| it.presumed().to_vec()).unwrap_or_default();
-        let kind =
+        let mut kind =
             is_of_one_kind.then(|| self.read_kind(reading, section.has_or_means("max_visits")));
+        if let Some(Some(NodeKind::Ask(ask))) = &mut kind {
+            // It bounds the wait, which goes on while no process does.
+            ask.timeout = policies.timeout.take();
+        }
         let cache = self.read_cache(name, &section);
         (self.item, self.any_item, self.given) = (None, false, Vec::new());
         if is_of_one_kind || section.get("then").is_some() {

@@ -1,0 +1,213 @@
+//! The questions of a run: which are open, what each is called, and what became of the others.
+//!
+//! A question is called by its key as long as no other one of the run had that key. After that
+//! its task is part of the name (`help@7.0`), so that an answer never reaches a question it was not
+//! given to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Link, Logged, Outcome, Position, TaskRecord};
+use crate::{
+    event::Event,
+    graph::Question,
+    id::{NodeName, TaskId},
+};
+
+/// A question that nobody has answered yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenQuestion {
+    /// The task that waits.
+    pub task: TaskId,
+    /// Its node.
+    pub node: NodeName,
+    /// The question; its key is the name by which it is answered.
+    pub question: Question,
+}
+
+/// A question that was asked in a run, open or not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedQuestion {
+    /// The task that asked.
+    pub task: TaskId,
+    /// Its node.
+    pub node: NodeName,
+    /// The question, under the key that its node gave it.
+    pub question: Question,
+    /// The link of the entry that asked: it stands for all that had happened until then.
+    pub link: Link,
+    /// What became of it.
+    pub became: Became,
+}
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// It waits.
+    Open,
+    /// Somebody answered.
+    Answered {
+        /// Who, if they said so.
+        by: Option<String>,
+        /// When, in RFC 3339.
+        at: String,
+        /// The link that the answer names: of the entry that asked.
+        to: Option<Link>,
+    },
+    /// It is over without an answer, as its time was over or its task was settled otherwise.
+    Dropped {
+        /// When, in RFC 3339.
+        at: String,
+    },
+}
+
+impl OpenQuestion {
+    /// Whether this is what a text names: the name of the question, or the whole of it.
+    pub fn is_called(&self, text: &str) -> bool {
+        let (key, task) = (&self.question.key, format!("@{}", self.task));
+        text == key || (!key.ends_with(&task) && text.strip_suffix(&task) == Some(key.as_str()))
+    }
+}
+
+impl AskedQuestion {
+    /// The name that no other question of the run has.
+    pub fn full_name(&self) -> String {
+        full_name(&self.question.key, self.task)
+    }
+}
+
+/// The questions that wait for an answer, in task order: `records` are those of the step that
+/// follows the position, oldest first.
+pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQuestion> {
+    let mut askers: BTreeMap<&str, BTreeSet<TaskId>> = BTreeMap::new();
+    let mut open: BTreeMap<TaskId, (&NodeName, &Question)> = BTreeMap::new();
+    for record in records {
+        if let Outcome::Asked { question } = &record.outcome {
+            askers.entry(&question.key).or_default().insert(record.task);
+            open.insert(record.task, (&record.node, question));
+        } else {
+            open.remove(&record.task);
+        }
+    }
+    let open = open.into_iter().map(|(task, (node, question))| {
+        let key = question.key.as_str();
+        named(task, node, question, position.asked.contains(key) || askers[key].len() > 1)
+    });
+    open.collect()
+}
+
+/// An open question by its name: `is_known` says whether another one of the run had its key.
+pub(crate) fn named(
+    task: TaskId,
+    node: &NodeName,
+    question: &Question,
+    is_known: bool,
+) -> OpenQuestion {
+    let mut question = question.clone();
+    if is_known {
+        question.key = full_name(&question.key, task);
+    }
+    OpenQuestion { task, node: node.clone(), question }
+}
+
+/// Every question of a run, oldest first, by its whole journal.
+pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
+    let mut asked: Vec<AskedQuestion> = Vec::new();
+    for Logged { link, entry, .. } in journal {
+        for record in &entry.records {
+            let is_of_it = |it: &&mut AskedQuestion| it.task == record.task;
+            let open = asked.iter_mut().rev().find(is_of_it);
+            let open = open.filter(|it| it.became == Became::Open);
+            match (&record.outcome, open) {
+                (Outcome::Asked { question }, _) => asked.push(AskedQuestion {
+                    task: record.task,
+                    node: record.node.clone(),
+                    question: question.clone(),
+                    link: *link,
+                    became: Became::Open,
+                }),
+                (Outcome::Answered { by, asked, .. }, Some(open)) => {
+                    let at = told_at(entry.events.iter(), record.task);
+                    open.became = Became::Answered { by: by.clone(), at, to: *asked };
+                }
+                (_, Some(open)) => {
+                    open.became = Became::Dropped { at: told_at(entry.events.iter(), record.task) };
+                }
+                (_, None) => (),
+            }
+        }
+    }
+    asked
+}
+
+/// When the entry told of a task, or of anything if it did not.
+fn told_at<'a>(
+    mut events: impl Iterator<Item = &'a crate::event::Stamped> + Clone,
+    task: TaskId,
+) -> String {
+    let is_of_it = |event: &Event| match event {
+        Event::QuestionAnswered { task: it, .. }
+        | Event::TaskFinished { task: it, .. }
+        | Event::TaskFailed { task: it, .. } => *it == task,
+        _ => false,
+    };
+    let found = events.clone().find(|it| is_of_it(&it.event)).or_else(|| events.next());
+    found.map(|it| it.ts.clone()).unwrap_or_default()
+}
+
+fn full_name(key: &str, task: TaskId) -> String {
+    format!("{key}@{task}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{event::Spent, id::Step};
+
+    fn record(index: u32, outcome: Outcome) -> TaskRecord {
+        TaskRecord {
+            task: TaskId { step: Step(1), index },
+            node: NodeName::parse("help").unwrap(),
+            attempt: 1,
+            ms: 0,
+            spent: Spent::default(),
+            outcome,
+        }
+    }
+
+    fn asks(index: u32, key: &str) -> TaskRecord {
+        record(index, Outcome::Asked { question: Question::new(key, "Go on?") })
+    }
+
+    fn answered(index: u32, key: &str) -> TaskRecord {
+        let (key, answer) = (key.to_owned(), serde_json::Value::Null);
+        record(index, Outcome::Answered { key, answer, by: None, asked: None })
+    }
+
+    fn names(position: &Position, records: &[TaskRecord]) -> Vec<String> {
+        open_questions(position, records).into_iter().map(|it| it.question.key).collect()
+    }
+
+    #[test]
+    fn a_question_is_called_by_its_key_until_another_one_of_the_run_has_it() {
+        let new = Position::default();
+        assert_eq!(names(&new, &[asks(0, "help")]), ["help"]);
+        assert_eq!(names(&new, &[asks(0, "help"), answered(0, "help")]), [""; 0]);
+        let both = [asks(0, "help"), asks(1, "help")];
+        assert_eq!(names(&new, &both), ["help@1.0", "help@1.1"]);
+        // What is answered keeps its name for itself.
+        let rest = [asks(0, "help"), asks(1, "help"), answered(0, "help")];
+        assert_eq!(names(&new, &rest), ["help@1.1"]);
+        let later = Position { asked: ["help".to_owned()].into(), ..Position::default() };
+        assert_eq!(names(&later, &[asks(0, "help"), asks(1, "why")]), ["help@1.0", "why"]);
+    }
+
+    #[test]
+    fn the_whole_name_of_a_question_is_always_known() {
+        let open = open_questions(&Position::default(), &[asks(0, "help")]);
+        assert!(open[0].is_called("help") && open[0].is_called("help@1.0"));
+        assert!(!open[0].is_called("help@1.1") && !open[0].is_called("hel"));
+        let open = open_questions(&Position::default(), &[asks(0, "help"), asks(1, "help")]);
+        assert!(open[0].is_called("help@1.0"));
+        assert!(!open[0].is_called("help") && !open[0].is_called("help@1.0@1.0"));
+    }
+}

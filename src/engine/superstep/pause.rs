@@ -1,0 +1,73 @@
+//! Breakpoints: where somebody asked a run to rest.
+
+use std::collections::BTreeSet;
+
+use super::{Action, Machine};
+use crate::{
+    checkpoint::{Activation, Outcome, TaskRecord},
+    event::Status,
+    graph::{Limits, RouteView},
+    id::NodeName,
+};
+
+/// Where a run is to rest between two steps, whatever its graph says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    /// Before a step in which one of these runs. No task of that step is started.
+    #[doc(alias = "interrupt_before")]
+    pub before: BTreeSet<NodeName>,
+    /// After a step in which one of these ran. All of that step is saved.
+    #[doc(alias = "interrupt_after")]
+    pub after: BTreeSet<NodeName>,
+}
+
+/// How a run is driven, apart from its graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Terms {
+    /// The limits.
+    pub limits: Limits,
+    /// The breakpoints.
+    pub pauses: Pauses,
+}
+
+impl From<Limits> for Terms {
+    fn from(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+}
+
+impl Machine {
+    /// Rests before the step at hand if there is a breakpoint: `records` are those of the one before.
+    pub(super) fn pause(&self, records: &[TaskRecord]) -> Option<Vec<Action>> {
+        if self.position.frontier.is_empty() {
+            return None;
+        }
+        let Pauses { before, after } = &self.terms.pauses;
+        let ran = records.iter().filter(|it| match it.outcome {
+            Outcome::Finished { .. } | Outcome::Caught { .. } => after.contains(&it.node),
+            _ => false,
+        });
+        let next = self.position.frontier.iter();
+        let next = next.filter(|it| before.contains(&it.node) && self.is_to_run(it));
+        let ran: BTreeSet<&NodeName> = ran.map(|it| &it.node).collect();
+        let next: BTreeSet<&NodeName> = next.map(|it| &it.node).collect();
+        let words = |when: &str, nodes: BTreeSet<&NodeName>| {
+            let names: Vec<String> = nodes.into_iter().map(|it| format!("`{it}`")).collect();
+            (!names.is_empty()).then(|| format!("{when} {}", names.join(", ")))
+        };
+        let places: Vec<String> =
+            words("after", ran).into_iter().chain(words("before", next)).collect();
+        if places.is_empty() {
+            return None;
+        }
+        let reason = Some(format!("it was to pause {}", places.join(" and ")));
+        Some(vec![Action::Rest { status: Status::Paused, reason }])
+    }
+
+    /// Whether a task is not skipped. One whose condition cannot be decided fails, and so runs.
+    fn is_to_run(&self, Activation { node, input, .. }: &Activation) -> bool {
+        let view = RouteView { state: &self.state, visits: &self.visits, input };
+        let when = self.graph.node(node).and_then(|it| it.when.as_ref());
+        when.is_none_or(|it| !matches!(it.holds(&view), Ok(false)))
+    }
+}

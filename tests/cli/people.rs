@@ -1,0 +1,215 @@
+//! What people say to runs: answers, approvals, breakpoints.
+
+use std::process::{Child, Stdio};
+
+use super::*;
+
+/// Starts a workflow that comes to rest with exit 3, and gives back what it printed.
+fn paused(place: &Place, name: &str, more: &[&str]) -> Value {
+    let workflow = workflow(name);
+    let mut args = vec!["execute", &workflow, "-i", "brief=x", "--output", "json"];
+    args.extend(more);
+    let ended = place.run(args);
+    assert_eq!(ended.code, 3, "{ended}");
+    ended.json()
+}
+
+fn name(object: &Value) -> String {
+    object["name"].as_str().unwrap().to_owned()
+}
+
+/// The keys of the open questions.
+fn open(object: &Value) -> Vec<&str> {
+    object["questions"].as_array().unwrap().iter().map(|it| it["key"].as_str().unwrap()).collect()
+}
+
+fn show(place: &Place, run: &str) -> Value {
+    place.run(["runs", "show", run, "--output", "json"]).json()
+}
+
+#[test]
+fn g16_questions_are_answered_in_any_order_and_the_others_stay_open() {
+    let place = Place::new();
+    let asked = paused(&place, "approvals", &[]);
+    let run = name(&asked);
+    assert_eq!(open(&asked), ["legal", "money"]);
+
+    let which = place.run(["approve", &run]);
+    assert_eq!(which.code, 2, "{which}");
+    assert!(which.stderr.contains("2 questions are open; say which one"), "{which}");
+    assert!(which.stderr.contains("`legal`, `money`"), "{which}");
+
+    let comment = ["--comment", "too dear", "--output", "json"];
+    let rejected = place.run(["reject", &run, "money"].into_iter().chain(comment));
+    assert_eq!((rejected.code, open(&rejected.json())), (3, vec!["legal"]), "{rejected}");
+    let done = place.run(["approve", &run, "--output", "json"]);
+    assert_eq!(done.code, 0, "{done}");
+    let state =
+        json!({"legal": "approve", "money": {"verdict": "rejected", "comment": "too dear"}});
+    assert_eq!(done.json()["state"], state);
+}
+
+#[test]
+fn g16_a_late_or_second_answer_is_exit_6_and_says_who_was_first() {
+    let place = Place::new();
+    let run = name(&paused(&place, "approvals", &[]));
+    let first = place.run_with(["approve", &run, "legal"], [("USER", "ann")]);
+    assert_eq!(first.code, 3, "{first}");
+    for again in [
+        &["resume", &run, "--answer", "legal=reject"][..],
+        &["reject", &run, "legal"],
+        &["resume", &run, "--answer", "legal@1.0=reject"],
+    ] {
+        let refused = place.run(again);
+        assert_eq!((refused.code, refused.stdout.as_str()), (6, ""), "{refused}");
+        assert!(refused.stderr.contains("takes no answer any more: ann@"), "{refused}");
+    }
+    assert_eq!(open(&show(&place, &run)), ["money"], "the other one is open");
+
+    let done = place.run(["resume", &run, "--answer", "money={\"verdict\": \"approved\"}"]);
+    assert_eq!(done.code, 0, "{done}");
+    let after = place.run(["approve", &run, "legal"]);
+    assert!(after.code == 6 && after.stderr.contains("ann@"), "{after}");
+    assert_eq!(place.run(["approve", &run]).code, 6);
+}
+
+#[test]
+fn a_wrong_answer_is_exit_2_with_every_problem_and_the_question_stays_open() {
+    let place = Place::new();
+    let run = name(&paused(&place, "approvals", &[]));
+    let answers = ["--answer", "legal=perhaps", "--answer", "money=1", "--answer", "monye=1"];
+    let refused = place.run(["resume", &run].into_iter().chain(answers));
+    assert_eq!(refused.code, 2, "{refused}");
+    for part in ["`legal`: ", "`money`: ", "no open question `monye`; did you mean `money`?"] {
+        assert!(refused.stderr.contains(part), "{part}: {refused}");
+    }
+    let comment = place.run(["reject", &run, "legal", "--comment", "no"]);
+    assert!(comment.code == 2 && comment.stderr.contains("takes no comment"), "{comment}");
+    assert!(comment.stderr.contains("--answer"), "{comment}");
+    let nobody = place.run(["approve", &run, "nobody"]);
+    assert!(nobody.code == 2 && nobody.stderr.contains("`nobody` asks nothing"), "{nobody}");
+    assert_eq!(open(&show(&place, &run)), ["legal", "money"]);
+}
+
+#[test]
+fn g16_an_answer_to_the_last_visit_is_never_taken_for_this_one() {
+    let place = Place::new();
+    let asked = paused(&place, "again", &[]);
+    let run = name(&asked);
+    assert_eq!(open(&asked), ["help"]);
+    let again = place.run(["reject", &run, "--output", "json"]);
+    assert_eq!((again.code, open(&again.json())), (3, vec!["help@3.0"]), "{again}");
+
+    let stale = place.run(["resume", &run, "--answer", "help=true"]);
+    assert_eq!(stale.code, 6, "{stale}");
+    assert!(stale.stderr.contains("open: `help@3.0`"), "{stale}");
+    let done = place.run(["resume", &run, "--answer", "help@3.0=true", "--output", "json"]);
+    assert_eq!((done.code, &done.json()["state"]["log"]), (0, &json!([false, true])), "{done}");
+}
+
+#[test]
+fn g16_of_two_processes_with_the_same_answer_one_is_taken() {
+    for round in 0..20 {
+        let place = Place::new();
+        let run = name(&paused(&place, "again", &[]));
+        let submit = || -> Child {
+            let mut command = place.command(["resume", &run, "--answer", "help=false"]);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let ended = [submit(), submit()].map(|it| it.wait_with_output().unwrap());
+        let mut codes = [0, 1].map(|it: usize| ended[it].status.code().unwrap());
+        codes.sort_unstable();
+        let said = ended.map(|it| String::from_utf8(it.stderr).unwrap());
+        assert_eq!(codes, [3, 6], "round {round}: {said:?}");
+        let shown = show(&place, &run);
+        assert_eq!(shown["state"]["log"], json!([false]), "round {round}");
+        assert_eq!(shown["answers"].as_array().unwrap().len(), 1, "round {round}");
+        assert_eq!(open(&shown), ["help@3.0"], "round {round}");
+    }
+}
+
+#[test]
+fn g16_an_answer_names_the_entry_that_asked() {
+    let place = Place::new();
+    let run = name(&paused(&place, "again", &[]));
+    place.run_with(["reject", &run], [("USER", "ann")]);
+    let shown = show(&place, &run);
+    let answer = &shown["answers"][0];
+    assert_eq!(answer["key"], "help@1.0");
+    assert!(answer["by"].as_str().unwrap().starts_with("ann@"), "{answer}");
+    let link = answer["asked"].as_str().unwrap();
+    assert_eq!(link.len(), 64, "{answer}");
+    let text = place.run(["runs", "show", &run]);
+    assert!(text.stdout.contains("ann@") && text.stdout.contains(&link[..12]), "{text}");
+}
+
+#[test]
+fn a_question_that_nobody_answered_in_time_takes_the_way_for_lateness() {
+    let place = Place::new();
+    let asked = paused(&place, "late", &[]);
+    let run = name(&asked);
+    assert!(asked["questions"][0]["deadline"].is_string(), "{asked}");
+    for late in [&["resume", &run, "--answer", "help=go_on"][..], &["approve", &run]] {
+        let refused = place.run(late);
+        assert!(refused.code == 6 || refused.code == 2, "{refused}");
+        assert_eq!(open(&show(&place, &run)), ["help"], "{refused}");
+    }
+    let late = place.run(["resume", &run, "--answer", "help=go_on"]);
+    assert_eq!(late.code, 6, "{late}");
+    assert!(late.stderr.contains("its time was over at "), "{late}");
+
+    let done = place.run(["resume", &run, "--output", "json"]);
+    assert_eq!(
+        (done.code, &done.json()["state"]),
+        (0, &json!({"note": "nobody answered"})),
+        "{done}"
+    );
+    let after = place.run(["resume", &run, "--answer", "help=go_on"]);
+    assert!(after.code == 6 && after.stderr.contains("its time was over at "), "{after}");
+}
+
+/// What the run has written so far, and why it rests.
+fn log(object: &Value) -> (Vec<&str>, &str) {
+    let log = object["state"]["log"].as_array().unwrap();
+    let reason = object["reason"].as_str().unwrap_or_default();
+    (log.iter().map(|it| it.as_str().unwrap()).collect(), reason)
+}
+
+#[test]
+fn a_breakpoint_holds_at_every_visit_and_never_twice_at_one() {
+    let place = Place::new();
+    let first = paused(&place, "three_steps", &["--pause-before", "check"]);
+    assert_eq!(log(&first), (vec!["draft"], "it was to pause before `check`"));
+    let run = name(&first);
+    let second = place.run(["resume", &run, "--output", "json"]);
+    assert_eq!(second.code, 3, "{second}");
+    let expected = (vec!["draft", "check", "draft"], "it was to pause before `check`");
+    assert_eq!(log(&second.json()), expected);
+    let done = place.run(["resume", &run, "--output", "json"]);
+    let all = vec!["draft", "check", "draft", "check", "publish"];
+    assert_eq!((done.code, log(&done.json())), (0, (all, "")), "{done}");
+}
+
+#[test]
+fn a_breakpoint_after_a_node_keeps_what_it_did_and_flags_of_resume_replace_those_of_execute() {
+    let place = Place::new();
+    let first = paused(&place, "three_steps", &["--pause-after", "draft"]);
+    assert_eq!(log(&first), (vec!["draft"], "it was to pause after `draft`"));
+    let run = name(&first);
+    let args = ["resume", &run, "--pause-before", "publish", "--output", "json"];
+    let second = place.run(args).json();
+    let expected = (vec!["draft", "check", "draft", "check"], "it was to pause before `publish`");
+    assert_eq!(log(&second), expected);
+    let done = place.run(["resume", &run, "--no-pause", "--output", "json"]);
+    assert_eq!(done.code, 0, "{done}");
+}
+
+#[test]
+fn a_breakpoint_at_no_node_is_exit_2_and_starts_nothing() {
+    let place = Place::new();
+    let args = ["-i", "brief=x", "--pause-before", "chekc", "--pause-after", "nothing"];
+    let refused = place.run(["execute", &workflow("three_steps")].into_iter().chain(args));
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("did you mean `check`?"), "{refused}");
+    assert!(refused.stderr.contains("--pause-after nothing: there is no such node"), "{refused}");
+}

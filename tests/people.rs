@@ -1,0 +1,369 @@
+//! People and runs, through the public API: questions side by side, their time, breakpoints.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{Became, Checkpointer, Outcome, RunInfo, asked_questions},
+    compile::{CompiledGraph, compile},
+    engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Pauses},
+    event::{Event, EventSink, Status},
+    graph::{
+        Catch, Dispatch, ErrorKind, GraphBuilder, Node, NodeContext, NodeError, Policies, Question,
+        Target, node_fn,
+    },
+    id::{NodeName, RunId},
+    state::{State, Update},
+    storage::MemoryStorage,
+};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct Team {
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    notes: Vec<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+#[derive(Serialize, JsonSchema)]
+struct Noted {
+    notes: Vec<String>,
+}
+
+fn name(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+fn compiled(builder: GraphBuilder) -> CompiledGraph {
+    compile(builder.build()).unwrap().0
+}
+
+fn notes(state: &State) -> Vec<String> {
+    state.read::<Team>().unwrap().notes
+}
+
+/// Notes its name and what a person said.
+fn asks(patience: Option<Duration>) -> impl Node {
+    node_fn(move |_: Nothing, ctx: NodeContext| async move {
+        let mut question = Question::new("go", "Go on?").with_schema(json!({"type": "boolean"}));
+        question.deadline = patience.map(|it| Timestamp::now() + it);
+        let answer: bool = ctx.ask(question)?;
+        Ok::<_, NodeError>(Noted { notes: vec![format!("{} {answer}", ctx.node)] })
+    })
+}
+
+/// Notes its name after a while.
+fn works(time: Duration) -> impl Node {
+    node_fn(move |_: Nothing, ctx: NodeContext| async move {
+        sleep(time).await;
+        Ok::<_, NodeError>(Noted { notes: vec![ctx.node.to_string()] })
+    })
+}
+
+fn notes_its_name() -> impl Node {
+    works(Duration::ZERO)
+}
+
+fn late_to(node: &str) -> Policies {
+    let catch = vec![Catch { kind: Some(ErrorKind::Timeout), to: Target::Node(name(node)) }];
+    Policies { catch, ..Policies::default() }
+}
+
+/// A run and the place it is kept in.
+struct Place {
+    storage: Arc<MemoryStorage>,
+    engine: Engine,
+    run: RunId,
+}
+
+impl Place {
+    fn new(builder: GraphBuilder) -> Self {
+        Self::with_pauses(builder, Pauses::default())
+    }
+
+    fn with_pauses(builder: GraphBuilder, pauses: Pauses) -> Self {
+        let storage = Arc::new(MemoryStorage::default());
+        let engine = Engine::new(compiled(builder), Arc::clone(&storage) as Arc<dyn Checkpointer>);
+        Self { storage, engine: engine.with_pauses(pauses), run: RunId::parse("r").unwrap() }
+    }
+
+    async fn start(&self) -> RunEnd {
+        let info = RunInfo { id: self.run.clone(), ..RunInfo::new("people") };
+        let (input, events, stop) = (Update::default(), EventSink::default(), Stop::default());
+        self.engine.start(info, input, events, &stop).await.unwrap()
+    }
+
+    async fn answer(&self, answers: &[(&str, Value)]) -> Result<RunEnd, RunError> {
+        let answers = answers.iter().map(|(key, answer)| ((*key).to_owned(), answer.clone()));
+        let by_name: BTreeMap<String, Value> = answers.collect();
+        let answers = Answers { by_name, by: Some("ann".to_owned()) };
+        self.engine.resume(&self.run, answers, EventSink::default(), &Stop::default()).await
+    }
+
+    async fn records(&self) -> Vec<(String, &'static str)> {
+        let records = self.storage.records(&self.run).await.unwrap();
+        let word = |outcome: &Outcome| match outcome {
+            Outcome::Finished { .. } => "finished",
+            Outcome::Caught { .. } => "caught",
+            Outcome::Skipped { .. } => "skipped",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Retrying { .. } => "retrying",
+            Outcome::Asked { .. } => "asked",
+            Outcome::Answered { .. } => "answered",
+        };
+        records.iter().map(|it| (it.node.to_string(), word(&it.outcome))).collect()
+    }
+}
+
+fn keys(end: &RunEnd) -> Vec<&str> {
+    end.questions.iter().map(|it| it.question.key.as_str()).collect()
+}
+
+fn three_reviewers() -> GraphBuilder {
+    GraphBuilder::new::<Team>("map")
+        .node("plan", notes_its_name())
+        .node("review", asks(None))
+        .node("sum", notes_its_name())
+        .entry("plan")
+        .route("plan", ["review"], |_: &Nothing| {
+            let send = |it: u32| Dispatch { node: name("review"), input: json!(it) };
+            (0..3).map(send).collect::<Vec<_>>()
+        })
+        .join(["review"], "sum")
+}
+
+#[tokio::test]
+async fn g16_questions_of_one_node_are_told_apart_and_answered_one_by_one() {
+    let place = Place::new(three_reviewers());
+    let end = place.start().await;
+    assert_eq!((end.status, keys(&end)), (Status::Paused, vec!["go@2.0", "go@2.1", "go@2.2"]));
+
+    let Err(RunError::UnknownQuestion { open, .. }) = place.answer(&[("go", json!(true))]).await
+    else {
+        panic!("three questions have that key")
+    };
+    assert_eq!(open, ["go@2.0", "go@2.1", "go@2.2"]);
+
+    let end = place.answer(&[("go@2.1", json!(false))]).await.unwrap();
+    assert_eq!(keys(&end), ["go@2.0", "go@2.2"], "the others keep their names");
+    let Err(RunError::Closed { closed, .. }) = place.answer(&[("go@2.1", json!(true))]).await
+    else {
+        panic!("it was answered")
+    };
+    let Closed::Answered { by, at } = closed else { panic!("{closed:?}") };
+    assert!(by.as_deref() == Some("ann") && at.parse::<Timestamp>().is_ok());
+
+    let end = place.answer(&[("go@2.2", json!(true)), ("go@2.0", json!(true))]).await.unwrap();
+    let expected = ["plan", "review true", "review false", "review true", "sum"];
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, expected.map(str::to_owned).into()));
+}
+
+#[tokio::test]
+async fn g16_a_wrong_answer_changes_nothing_though_others_fit() {
+    let place = Place::new(three_reviewers());
+    place.start().await;
+    let before = place.storage.journal(&place.run, 0, 99).await.unwrap();
+    let both = [("go@2.0", json!(true)), ("go@2.1", json!("yes"))];
+    let Err(RunError::WrongAnswer { key, problems }) = place.answer(&both).await else {
+        panic!("a text is no bool")
+    };
+    assert_eq!((key.as_str(), problems.len()), ("go@2.1", 1));
+    assert_eq!(place.storage.journal(&place.run, 0, 99).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn g16_an_answer_is_bound_to_the_entry_that_asked() {
+    let place = Place::new(three_reviewers());
+    place.start().await;
+    place.answer(&[("go@2.1", json!(true))]).await.unwrap();
+    let journal = place.storage.journal(&place.run, 0, 99).await.unwrap();
+    let asked_in = |index: u32| {
+        let asks = |it: &&graphrun::checkpoint::Logged| {
+            let is_it = |it: &graphrun::checkpoint::TaskRecord| {
+                it.task.index == index && matches!(it.outcome, Outcome::Asked { .. })
+            };
+            it.entry.records.iter().any(is_it)
+        };
+        journal.iter().find(asks).unwrap().link
+    };
+    let asked = asked_questions(&journal);
+    let [open, answered, _] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!((&open.became, open.link), (&Became::Open, asked_in(0)));
+    let Became::Answered { by, to, .. } = &answered.became else { panic!("{answered:?}") };
+    assert_eq!((by.as_deref(), *to), (Some("ann"), Some(asked_in(1))));
+}
+
+#[tokio::test]
+async fn a_deadline_is_set_once_and_outlives_processes() {
+    let hour = Duration::from_secs(3600);
+    let place =
+        Place::new(GraphBuilder::new::<Team>("ask").node("help", asks(Some(hour))).entry("help"));
+    let deadline = place.start().await.questions[0].question.deadline.unwrap();
+    for _ in 0..2 {
+        let end = place.answer(&[]).await.unwrap();
+        assert_eq!(end.questions[0].question.deadline, Some(deadline));
+    }
+    let end = place.answer(&[("go", json!(true))]).await.unwrap();
+    assert_eq!(end.status, Status::Done);
+}
+
+#[tokio::test]
+async fn after_its_time_a_question_takes_no_answer_and_the_run_the_way_for_lateness() {
+    let asks_briefly = || asks(Some(Duration::from_millis(1)));
+    let place = Place::new(
+        GraphBuilder::new::<Team>("late")
+            .node_with("help", asks_briefly(), late_to("flush"))
+            .node("other", asks(None))
+            .node("flush", notes_its_name())
+            .entry("help")
+            .entry("other")
+            .then("help", "end"),
+    );
+    let end = place.start().await;
+    assert_eq!(keys(&end), ["go@1.0", "go@1.1"]);
+    sleep(Duration::from_millis(5)).await;
+    let late = place.answer(&[("go@1.0", json!(true))]).await.unwrap_err();
+    assert!(matches!(late, RunError::Closed { closed: Closed::Late { .. }, .. }), "{late:?}");
+
+    // The other question is untouched, and can be answered in the same breath.
+    let end = place.answer(&[("go@1.1", json!(true))]).await.unwrap();
+    assert_eq!(
+        (end.status, notes(&end.state)),
+        (Status::Done, vec!["other true".into(), "flush".into()])
+    );
+    let after = place.answer(&[("go@1.0", json!(true))]).await.unwrap_err();
+    assert!(matches!(after, RunError::Closed { closed: Closed::Late { .. }, .. }), "{after:?}");
+}
+
+#[tokio::test]
+async fn lateness_that_nothing_catches_fails_the_run_and_resume_asks_again() {
+    let visits = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&visits);
+    let help = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let counted = Arc::clone(&counted);
+        async move {
+            // The first time nobody has any; later there is plenty.
+            let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
+            let patience = Duration::from_millis(if first { 1 } else { 3_600_000 });
+            let question = Question::new("go", "Go on?").with_deadline(Timestamp::now() + patience);
+            let _: Value = ctx.ask(question)?;
+            Ok::<_, NodeError>(Noted { notes: vec!["helped".into()] })
+        }
+    });
+    let place = Place::new(GraphBuilder::new::<Team>("late").node("help", help).entry("help"));
+    place.start().await;
+    sleep(Duration::from_millis(5)).await;
+    let end = place.answer(&[]).await.unwrap();
+    let reason = end.reason.unwrap();
+    assert_eq!(end.status, Status::Failed);
+    assert!(reason.starts_with("`help` failed: nobody answered by "), "{reason}");
+    let end = place.answer(&[]).await.unwrap();
+    assert_eq!((end.status, keys(&end)), (Status::Paused, vec!["go"]));
+    let end = place.answer(&[("go", Value::Null)]).await.unwrap();
+    assert_eq!(end.status, Status::Done, "null is an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stays_takes_the_way_for_lateness_when_it_is_over() {
+    let place = Place::new(
+        GraphBuilder::new::<Team>("late")
+            .node_with("help", asks(Some(Duration::from_secs(60))), late_to("flush"))
+            .node("slow", works(Duration::from_secs(3600)))
+            .node("flush", notes_its_name())
+            .entry("help")
+            .entry("slow")
+            .then("help", "end"),
+    );
+    let mut sink = EventSink::default();
+    let mut told = sink.subscribe();
+    let info = RunInfo { id: place.run.clone(), ..RunInfo::new("late") };
+    let end = place.engine.start(info, Update::default(), sink, &Stop::default()).await.unwrap();
+    assert_eq!(
+        (end.status, notes(&end.state)),
+        (Status::Done, vec!["slow".into(), "flush".into()])
+    );
+    let mut ends = Vec::new();
+    while let Some(stamped) = told.recv().await {
+        match stamped.event {
+            Event::TaskFailed { node, kind, .. } => ends.push(format!("{node} {kind}")),
+            Event::TaskFinished { node, .. } => ends.push(node.to_string()),
+            _ => (),
+        }
+    }
+    assert_eq!(ends, ["help timeout", "slow", "flush"], "it did not wait for `slow`");
+}
+
+fn diamond() -> GraphBuilder {
+    GraphBuilder::new::<Team>("diamond")
+        .node("plan", notes_its_name())
+        .node("left", notes_its_name())
+        .node("right", notes_its_name())
+        .node("never", notes_its_name())
+        .node("sum", notes_its_name())
+        .entry("plan")
+        .when("never", "false", |_: &Team| false)
+        .then("plan", "left")
+        .then("plan", "right")
+        .then("plan", "never")
+        .join(["left", "right", "never"], "sum")
+}
+
+fn before(nodes: &[&str]) -> Pauses {
+    Pauses { before: nodes.iter().map(|it| name(it)).collect(), ..Pauses::default() }
+}
+
+fn after(nodes: &[&str]) -> Pauses {
+    Pauses { after: nodes.iter().map(|it| name(it)).collect(), ..Pauses::default() }
+}
+
+/// What was done, and why it rests, each time until the end.
+async fn rests(pauses: Pauses) -> Vec<(Vec<String>, String)> {
+    let place = Place::with_pauses(diamond(), pauses);
+    let mut end = place.start().await;
+    let mut rests = Vec::new();
+    while end.status == Status::Paused {
+        rests.push((notes(&end.state), end.reason.unwrap_or_default()));
+        end = place.answer(&[]).await.unwrap();
+    }
+    assert_eq!(end.status, Status::Done);
+    assert_eq!(notes(&end.state), ["plan", "left", "right", "sum"]);
+    rests
+}
+
+#[tokio::test]
+async fn a_breakpoint_stops_the_whole_step() {
+    let reason = "it was to pause before `left`".to_owned();
+    assert_eq!(rests(before(&["left"])).await, [(vec!["plan".to_owned()], reason)]);
+    let first = rests(before(&["plan"])).await;
+    assert_eq!(first, [(Vec::new(), "it was to pause before `plan`".to_owned())]);
+    let both = rests(after(&["right", "left"])).await;
+    let done = ["plan", "left", "right"].map(str::to_owned).to_vec();
+    assert_eq!(both, [(done, "it was to pause after `left`, `right`".to_owned())]);
+}
+
+#[tokio::test]
+async fn nodes_that_do_not_run_and_ends_are_no_breakpoints() {
+    assert_eq!(rests(before(&["never"])).await, []);
+    assert_eq!(rests(after(&["never"])).await, []);
+    assert_eq!(rests(after(&["sum"])).await, [], "nothing is left to pause before");
+}
+
+#[tokio::test]
+async fn nothing_of_a_step_behind_a_breakpoint_has_begun() {
+    let place = Place::with_pauses(diamond(), before(&["right"]));
+    place.start().await;
+    assert_eq!(place.records().await, [("plan".to_owned(), "finished")]);
+}
