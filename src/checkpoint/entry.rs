@@ -112,7 +112,7 @@ impl FromStr for Link {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut bytes = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        if text.len() != 64 || !text.bytes().all(|it| it.is_ascii_hexdigit()) {
             return Err(NoLink);
         }
         for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
@@ -137,5 +137,19 @@ impl<'de> Deserialize<'de> for Link {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Link({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_read_as_it_is_written_and_nothing_else_is() {
+        let link = Link(std::array::from_fn(|at| u8::try_from(at * 7).unwrap()));
+        assert_eq!(link.to_string().parse(), Ok(link));
+        for wrong in ["", "00", &"g".repeat(64), &"+1".repeat(32), &"é".repeat(32)] {
+            assert_eq!(wrong.parse::<Link>(), Err(NoLink), "{wrong}");
+        }
     }
 }

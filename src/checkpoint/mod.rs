@@ -93,6 +93,17 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         step: Step,
     ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError>;
 
+    /// The ids of all runs, the newest first. Nothing else of them is read, so that one that is
+    /// damaged does not hide the others.
+    async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
+        Ok(self.list().await?.into_iter().map(|it| it.info.id).collect())
+    }
+
+    /// Checks the place itself, as far as that takes more than reading every run in it.
+    async fn check(&self) -> Result<(), CheckpointError> {
+        Ok(())
+    }
+
     /// The events of a run after a number, oldest first.
     async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
         let mut found = Vec::new();

@@ -9,6 +9,7 @@ mod journal;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod proof;
 mod results;
 mod rules;
 #[cfg(feature = "sqlite")]
@@ -18,4 +19,8 @@ mod sqlite;
 pub use self::postgres::PostgresStorage;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStorage;
-pub use self::{memory::MemoryStorage, results::MemoryResults};
+pub use self::{
+    memory::MemoryStorage,
+    proof::{Proof, prove},
+    results::MemoryResults,
+};

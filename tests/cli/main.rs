@@ -3,6 +3,7 @@
 mod cache;
 mod cases;
 mod graph;
+mod history;
 mod people;
 mod plan;
 mod program;

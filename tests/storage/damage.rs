@@ -64,14 +64,14 @@ async fn verify(path: &Path) -> Result<(), CheckpointError> {
 }
 
 /// A folder with a database of these two runs.
-async fn saved() -> TempDir {
+pub(crate) async fn saved() -> TempDir {
     let folder = TempDir::new().unwrap();
     save(&folder.path().join("runs.db")).await;
     folder
 }
 
 /// A copy of a database that something else has changed.
-fn changed(saved: &TempDir, change: &str) -> (TempDir, SqliteStorage) {
+pub(crate) fn changed(saved: &TempDir, change: &str) -> (TempDir, SqliteStorage) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     fs::copy(saved.path().join("runs.db"), &path).unwrap();

@@ -3,7 +3,8 @@
 //! `contract` holds the promises of the trait, each kept by all storages, `entries` those about what
 //! is saved at a time, `journal` and `histories` those about what is read again, and `leases` those
 //! about who may write; `files` is about what a database file may be, `damage` about files that were
-//! changed by somebody else.
+//! changed by somebody else, and `proof`
+//! about what shows that nobody did.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,6 +15,7 @@ mod files;
 mod histories;
 mod journal;
 mod leases;
+mod proof;
 mod sample;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]

@@ -4,6 +4,7 @@ mod events;
 mod list;
 mod show;
 mod state;
+mod verify;
 
 use clap::Subcommand;
 
@@ -25,6 +26,8 @@ enum Command {
     State(state::Args),
     /// Print what happened in a run
     Events(events::Args),
+    /// Compute histories anew and find whatever was lost, changed or moved
+    Verify(verify::Args),
 }
 
 /// Does what the command line says.
@@ -35,6 +38,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             Command::Show(args) => show::run(&args, globals).await,
             Command::State(args) => state::run(&args, globals).await,
             Command::Events(args) => events::run(&args, globals).await,
+            Command::Verify(args) => verify::run(&args, globals).await,
         }
     })
 }

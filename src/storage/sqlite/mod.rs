@@ -229,6 +229,17 @@ impl Checkpointer for SqliteStorage {
         .await
     }
 
+    async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
+        self.read("list the runs".to_owned(), |database, _| {
+            Ok(Run::all(database)?.into_iter().map(|it| it.id).collect())
+        })
+        .await
+    }
+
+    async fn check(&self) -> Result<(), CheckpointError> {
+        self.verify().await
+    }
+
     async fn journal(
         &self,
         run: &RunId,

@@ -1,0 +1,159 @@
+//! `graphrun runs verify [RUN…]`.
+
+use std::error::Error;
+
+use serde::Serialize;
+
+use super::super::{
+    drive::to_json,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    terminal::{Paint, print_result},
+    words::{clean, count, table},
+};
+use crate::{
+    checkpoint::{CheckpointError, Checkpointer, Link},
+    storage::{Proof, prove},
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The names or ids of the runs; all of them if none is given
+    #[arg(value_name = "RUN")]
+    runs: Vec<String>,
+    /// A link that was noted down: fails unless the run still has the history up to there
+    #[arg(long, value_name = "LINK", requires = "runs")]
+    expect: Option<Link>,
+}
+
+/// What was found of one run.
+#[derive(Debug, Serialize)]
+struct Verdict {
+    run: String,
+    name: Option<String>,
+    intact: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<Link>,
+    /// The entry with the link that was expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+/// Computes the histories of runs anew, and says the link at the end of each.
+pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("runs verify", &[Output::Text, Output::Json])?;
+    if args.expect.is_some() && args.runs.len() > 1 {
+        return Err(CliError::usage("`--expect` is the link of one run, and several are named"));
+    }
+    let database = globals.database()?;
+    let checkpointer = match args.runs.first() {
+        Some(run) => Some(database.open_for(run)?),
+        None => database.open()?,
+    };
+    let mut verdicts = Vec::new();
+    if let Some(checkpointer) = &checkpointer {
+        checkpointer.check().await?;
+        let named = args.runs.clone();
+        let runs = if named.is_empty() {
+            checkpointer.ids().await?.iter().map(ToString::to_string).collect()
+        } else {
+            named
+        };
+        for run in runs {
+            verdicts.push(judge(checkpointer.as_ref(), &run, args.expect).await?);
+        }
+    }
+    let text = match globals.output {
+        Output::Json => to_json(&verdicts)?,
+        _ if verdicts.is_empty() => "no runs yet\n".to_owned(),
+        _ => draw(&verdicts, globals.stdout),
+    };
+    print_result(&text).map_err(CliError::write)?;
+    let is_intact = verdicts.iter().all(|it| it.intact);
+    Ok(if is_intact { Exit::Done } else { Exit::NotResumable })
+}
+
+/// Fails only when nothing can be said of the run.
+async fn judge(
+    checkpointer: &dyn Checkpointer,
+    run: &str,
+    expected: Option<Link>,
+) -> Result<Verdict, CliError> {
+    let proven = match checkpointer.find(run).await {
+        Ok(summary) => {
+            let proof = prove(checkpointer, &summary.info.id, expected).await;
+            proof.map(|it| (summary.info, it))
+        }
+        Err(error) => Err(error),
+    };
+    match proven {
+        Ok((info, proof)) => Ok(Verdict::of(info.id.to_string(), Some(info.name), proof, expected)),
+        Err(error @ CheckpointError::Damaged { .. }) => Ok(Verdict {
+            run: run.to_owned(),
+            name: None,
+            intact: false,
+            entries: None,
+            steps: None,
+            link: None,
+            expected_at: None,
+            problem: Some(told(&error)),
+        }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Verdict {
+    fn of(run: String, name: Option<String>, proof: Proof, expected: Option<Link>) -> Self {
+        let is_there = expected.is_none() || proof.expected_at.is_some();
+        let problem = "no entry has the link that is expected: the history was changed, or its end was cut off";
+        Self {
+            run,
+            name,
+            intact: is_there,
+            entries: Some(proof.entries),
+            steps: Some(proof.steps.0),
+            link: Some(proof.link),
+            expected_at: proof.expected_at,
+            problem: (!is_there).then(|| problem.to_owned()),
+        }
+    }
+}
+
+/// An error and its causes in one line.
+fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+fn draw(verdicts: &[Verdict], paint: Paint) -> String {
+    let rows = verdicts.iter().map(|it| {
+        let name = paint.strong(it.name.as_deref().unwrap_or(&it.run));
+        if let Some(problem) = &it.problem {
+            return vec![name, paint.bad("damaged"), clean(problem)];
+        }
+        let (entries, steps) = (it.entries.unwrap_or(0), it.steps.unwrap_or(0));
+        let mut said = format!("{}, {}", plural(entries), count(steps, "step"));
+        if let Some(at) = it.expected_at {
+            said = format!("{said}; entry {at} has the link that is expected");
+        }
+        let link = it.link.map(|it| it.to_string()).unwrap_or_default();
+        vec![name, paint.good("intact"), link, said]
+    });
+    table(&rows.collect::<Vec<_>>())
+}
+
+fn plural(entries: u64) -> String {
+    if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") }
+}
