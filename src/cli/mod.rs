@@ -20,6 +20,7 @@ mod validate;
 mod answer;
 mod database;
 mod diagnostics;
+mod difference;
 mod drive;
 mod error;
 mod exit;
@@ -33,7 +34,9 @@ mod prepare;
 mod progress;
 mod questions;
 mod report;
+mod run_at;
 mod signals;
+mod steps;
 mod summary;
 mod terminal;
 mod who;
@@ -183,6 +186,10 @@ mod tests {
             "graphrun schema",
             "graphrun schema state",
             "graphrun runs state x@last",
+            "graphrun runs diff",
+            "graphrun runs diff x@1 x@",
+            "graphrun runs verify x --expect abc",
+            "graphrun runs verify --expect 00",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
             assert!(error.use_stderr() && error.exit_code() == 2, "{line}");

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::program::Place;
+use crate::program::{Place, workflow};
 
 /// Changes the database behind the program's back.
 fn tamper(place: &Place, change: &str) {
@@ -39,4 +39,73 @@ fn g8_a_history_is_verified_by_its_link_and_a_damaged_one_is_named() {
     assert!(lines[1].contains("entry 2 of run") && lines[1].contains("checksum"), "{ended}");
     let ended = place.run(["runs", "verify", "nobody"]);
     assert_eq!(ended.code, 6, "{ended}");
+}
+
+#[test]
+fn the_steps_of_a_run_say_what_ran_and_what_it_changed() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    let ended = place.run(["runs", "history", &name, "--output", "json"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let steps = ended.json();
+    let told = |at: usize| {
+        let step = &steps[at];
+        let ran = step["tasks"].as_array().unwrap().iter().map(|it| it["node"].clone());
+        (
+            step["step"].clone(),
+            ran.collect::<Vec<_>>(),
+            step["changed"].clone(),
+            step["next"].clone(),
+        )
+    };
+    let set = |field: &str| json!([{"field": field, "how": "set"}]);
+    assert_eq!(told(0), (json!(0), vec![], set("brief"), json!(["first"])));
+    assert_eq!(told(1), (json!(1), vec![json!("first")], set("draft"), json!(["second"])));
+    assert_eq!(told(2), (json!(2), vec![json!("second")], set("answer"), json!([])));
+
+    let ended = place.run(["runs", "history", &name]);
+    let last = ended.stdout.lines().last().unwrap();
+    let words: Vec<&str> = last.split_whitespace().collect();
+    assert_eq!(words[0], "2", "{ended}");
+    assert_eq!(words[2..], ["second", "answer", "the", "end"], "{ended}");
+}
+
+#[test]
+fn a_diff_says_what_changed_from_what_to_what_and_who_wrote_it() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    let ended = place.run(["runs", "diff", &format!("{name}@0"), &format!("{name}@2")]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let lines: Vec<Vec<&str>> =
+        ended.stdout.lines().skip(1).map(|it| it.split_whitespace().collect()).collect();
+    assert_eq!(lines[1], ["answer", "—", "\"x\"", "second", "(step", "2)"], "{ended}");
+    assert_eq!(lines[2], ["draft", "—", "\"x\"", "first", "(step", "1)"], "{ended}");
+    assert_eq!(lines.len(), 3, "{ended}");
+
+    // Without a second step it is compared with the last one; nothing is between equal ones.
+    let short = place.run(["runs", "diff", &format!("{name}@1"), "--output", "json"]).json();
+    let id = short["from"]["run"].clone();
+    let writer = json!({"run": id, "step": 2, "node": "second", "task": {"step": 2, "index": 0}});
+    let change = json!({"field": "answer", "path": "answer", "new": "x", "writers": [writer]});
+    assert_eq!(short["changes"], json!([change]));
+    let none = place.run(["runs", "diff", &format!("{name}@2"), &name]);
+    assert!(none.stdout.ends_with("no difference\n"), "{none}");
+    assert_eq!(place.run(["runs", "diff", &format!("{name}@3")]).code, 2);
+}
+
+#[test]
+fn two_runs_are_compared_with_the_last_writers_of_each() {
+    let place = Place::new();
+    let one = place.execute("two_steps");
+    let args = ["execute", &workflow("two_steps"), "-i", "brief=y", "--output", "json"];
+    let other = place.run(args).json()["name"].as_str().unwrap().to_owned();
+    let diff = place.run(["runs", "diff", &one, &other]);
+    let line = diff.stdout.lines().find(|it| it.starts_with("answer")).unwrap();
+    for part in
+        ["\"x\"", "\"y\"", &format!("{one}: second (step 2)"), &format!("{other}: second (step 2)")]
+    {
+        assert!(line.contains(part), "{part}: {diff}");
+    }
+    let line = diff.stdout.lines().find(|it| it.starts_with("brief")).unwrap();
+    assert!(line.contains(&format!("{one}: the beginning")), "{diff}");
 }

@@ -1,6 +1,8 @@
 //! `graphrun runs …`: looks at runs. Looking changes nothing, and makes no database.
 
+mod diff;
 mod events;
+mod history;
 mod list;
 mod show;
 mod state;
@@ -24,6 +26,10 @@ enum Command {
     Show(show::Args),
     /// Print the state of a run, now or after a step
     State(state::Args),
+    /// Say what differs between two steps of a run, or of two runs, and who wrote it
+    Diff(diff::Args),
+    /// Print the steps of a run: what ran, what it changed and what came next
+    History(history::Args),
     /// Print what happened in a run
     Events(events::Args),
     /// Compute histories anew and find whatever was lost, changed or moved
@@ -37,6 +43,8 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             Command::List => list::run(globals).await,
             Command::Show(args) => show::run(&args, globals).await,
             Command::State(args) => state::run(&args, globals).await,
+            Command::Diff(args) => diff::run(&args, globals).await,
+            Command::History(args) => history::run(&args, globals).await,
             Command::Events(args) => events::run(&args, globals).await,
             Command::Verify(args) => verify::run(&args, globals).await,
         }

@@ -1,0 +1,73 @@
+//! `RUN@STEP` on the command line.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde_json::Value;
+
+use super::error::CliError;
+use crate::{
+    checkpoint::{Checkpointer, Position, RunInfo},
+    id::{ChannelName, Step},
+};
+
+/// A run, and a step of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RunAt {
+    /// The name or the id of the run.
+    pub(super) run: String,
+    /// The step, unless it is the last one; zero is what the run began with.
+    pub(super) step: Option<Step>,
+}
+
+/// A run as it was after a step.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) info: RunInfo,
+    pub(super) position: Position,
+    pub(super) values: BTreeMap<ChannelName, Value>,
+}
+
+impl RunAt {
+    /// Reads it out of the database.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such run or step, or it cannot be read.
+    pub(super) async fn find(&self, checkpointer: &dyn Checkpointer) -> Result<Found, CliError> {
+        let summary = checkpointer.find(&self.run).await?;
+        let (info, step) = (summary.info, self.step.unwrap_or(summary.step));
+        let (position, values) = checkpointer.checkpoint_at(&info.id, step).await?;
+        Ok(Found { info, position, values })
+    }
+}
+
+impl FromStr for RunAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some((run, step)) = text.split_once('@') else {
+            return Ok(Self { run: text.to_owned(), step: None });
+        };
+        let step = step.parse().map_err(|_| format!("`{step}` is not the number of a step"))?;
+        Ok(Self { run: run.to_owned(), step: Some(Step(step)) })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.info.name, self.position.step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_can_be_looked_at_after_each_of_its_steps() {
+        let at = |text: &str| text.parse::<RunAt>().map(|it| (it.run, it.step.map(|it| it.0)));
+        assert_eq!(at("calm-otter").unwrap(), ("calm-otter".into(), None));
+        assert_eq!(at("calm-otter@0").unwrap(), ("calm-otter".into(), Some(0)));
+        assert!(at("calm-otter@").is_err() && at("calm-otter@-1").is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! `graphrun runs diff RUN@A [RUN@B]`.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::{
+    difference::{Difference, differences},
+    drive::to_json,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    run_at::{Found, RunAt},
+    steps::{HistoryStep, Writer, steps},
+    terminal::{Paint, print_result},
+    words::{clean, table},
+};
+use crate::{
+    checkpoint::Checkpointer,
+    id::{RunId, Step},
+};
+
+/// The longest value in a line, in characters.
+const CHARACTERS_MAX: usize = 60;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to compare: a run, and the step if not the last
+    #[arg(value_name = "RUN[@STEP]")]
+    from: RunAt,
+    /// What to compare it with, of this run or another one; without it, the last step of this one
+    #[arg(value_name = "RUN[@STEP]")]
+    to: Option<RunAt>,
+}
+
+/// What differs between two states, as a program reads it.
+#[derive(Debug, Serialize)]
+struct Diff {
+    from: Side,
+    to: Side,
+    changes: Vec<Change>,
+}
+
+#[derive(Debug, Serialize)]
+struct Side {
+    run: RunId,
+    name: String,
+    step: Step,
+}
+
+#[derive(Debug, Serialize)]
+struct Change {
+    #[serde(flatten)]
+    difference: Difference,
+    /// Of one run: who wrote the field in between. Of two runs: who wrote it last in each.
+    writers: Vec<RunWriter>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct RunWriter {
+    run: RunId,
+    #[serde(flatten)]
+    writer: Writer,
+    #[serde(skip)]
+    name: Option<String>,
+}
+
+/// Says what differs, from what to what, and who wrote it.
+pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("runs diff", &[Output::Text, Output::Json])?;
+    let checkpointer = globals.database()?.open_for(&args.from.run)?;
+    let checkpointer = checkpointer.as_ref();
+    let from = args.from.find(checkpointer).await?;
+    let last = RunAt { run: args.from.run.clone(), step: None };
+    let to = args.to.as_ref().unwrap_or(&last).find(checkpointer).await?;
+    let diff = Diff::of(checkpointer, &from, &to).await?;
+    let text = match globals.output {
+        Output::Json => to_json(&diff)?,
+        _ => format!(
+            "{}\n{}",
+            globals.stdout.strong(&format!("{from} → {to}")),
+            diff.draw(globals.stdout)
+        ),
+    };
+    print_result(&text).map_err(CliError::write)?;
+    Ok(Exit::Done)
+}
+
+impl Diff {
+    async fn of(
+        checkpointer: &dyn Checkpointer,
+        from: &Found,
+        to: &Found,
+    ) -> Result<Self, CliError> {
+        let read =
+            async |it: &Found| checkpointer.journal(&it.info.id, 0, usize::MAX).await.map(steps);
+        let is_one = from.info.id == to.info.id;
+        let (before, after) = (read(from).await?, read(to).await?);
+        let writers = |field: &str| {
+            if is_one {
+                return between(field, &after, (from, to));
+            }
+            let sides = [(from, &before), (to, &after)];
+            sides.into_iter().filter_map(|(side, steps)| last(field, steps, side)).collect()
+        };
+        let changes = differences(&from.values, &to.values).into_iter();
+        let changes = changes.map(|it| Change { writers: writers(&it.field), difference: it });
+        Ok(Self { from: Side::of(from), to: Side::of(to), changes: changes.collect() })
+    }
+
+    fn draw(&self, paint: Paint) -> String {
+        if self.changes.is_empty() {
+            return "no difference\n".to_owned();
+        }
+        let mut rows =
+            vec![["FIELD", "WAS", "IS", "WRITTEN BY"].map(|it| paint.faint(it)).to_vec()];
+        rows.extend(self.changes.iter().map(|it| {
+            let Difference { path, old, new, .. } = &it.difference;
+            let writers: Vec<String> = it.writers.iter().map(RunWriter::told).collect();
+            vec![
+                paint.strong(&clean(path)),
+                short(old.as_ref()),
+                short(new.as_ref()),
+                writers.join(", "),
+            ]
+        }));
+        table(&rows)
+    }
+}
+
+impl Side {
+    fn of(found: &Found) -> Self {
+        let (run, name) = (found.info.id.clone(), found.info.name.clone());
+        Self { run, name, step: found.position.step }
+    }
+}
+
+impl RunWriter {
+    fn told(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{name}: {}", self.writer.told()),
+            None => self.writer.told(),
+        }
+    }
+}
+
+/// Who wrote a field between two steps of one run, in whichever order they are given.
+fn between(field: &str, steps: &[HistoryStep], (from, to): (&Found, &Found)) -> Vec<RunWriter> {
+    let (a, b) = (from.position.step, to.position.step);
+    let within = steps.iter().filter(|it| it.step > a.min(b) && it.step <= a.max(b));
+    let writers = within.flat_map(|it| it.writers(field));
+    writers.map(|writer| RunWriter { run: from.info.id.clone(), writer, name: None }).collect()
+}
+
+/// Who wrote a field last, up to the step of this side.
+fn last(field: &str, steps: &[HistoryStep], side: &Found) -> Option<RunWriter> {
+    let until = steps.iter().filter(|it| it.step <= side.position.step);
+    let writer = until.flat_map(|it| it.writers(field)).last()?;
+    Some(RunWriter { run: side.info.id.clone(), writer, name: Some(side.info.name.clone()) })
+}
+
+/// A value in a line; of a long one its beginning.
+fn short(value: Option<&Value>) -> String {
+    let Some(value) = value else { return "—".to_owned() };
+    let text = clean(&value.to_string());
+    if text.chars().count() <= CHARACTERS_MAX {
+        return text;
+    }
+    text.chars().take(CHARACTERS_MAX - 1).chain(['…']).collect()
+}

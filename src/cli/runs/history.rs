@@ -1,0 +1,59 @@
+//! `graphrun runs history RUN`.
+
+use super::super::{
+    drive::to_json,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    steps::{HistoryStep, HistoryTask, steps},
+    terminal::{Paint, print_result},
+    words::table,
+};
+use crate::id::NodeName;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The name or the id of the run
+    run: String,
+}
+
+/// Prints a line for each step: what ran in it, what it changed, and what came next.
+pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("runs history", &[Output::Text, Output::Json])?;
+    let checkpointer = globals.database()?.open_for(&args.run)?;
+    let id = checkpointer.find(&args.run).await?.info.id;
+    let steps = steps(checkpointer.journal(&id, 0, usize::MAX).await?);
+    let text = match globals.output {
+        Output::Json => to_json(&steps)?,
+        _ => draw(&steps, globals.stdout),
+    };
+    print_result(&text).map_err(CliError::write)?;
+    Ok(Exit::Done)
+}
+
+fn draw(steps: &[HistoryStep], paint: Paint) -> String {
+    let mut rows =
+        vec![["STEP", "TIME", "RAN", "CHANGED", "NEXT"].map(|it| paint.faint(it)).to_vec()];
+    rows.extend(steps.iter().map(|it| {
+        let time = it.ts.as_deref().and_then(|ts| ts.get(11..19)).unwrap_or_default();
+        let ran: Vec<String> = it.tasks.iter().map(told).collect();
+        let changed: Vec<&str> = it.changed.iter().map(|it| it.field.as_str()).collect();
+        let mut next: Vec<&str> = it.next.iter().map(NodeName::as_str).collect();
+        next.dedup();
+        vec![
+            paint.strong(&it.step.to_string()),
+            time.to_owned(),
+            if ran.is_empty() { "—".to_owned() } else { ran.join(", ") },
+            if changed.is_empty() { "—".to_owned() } else { changed.join(", ") },
+            if next.is_empty() { "the end".to_owned() } else { next.join(", ") },
+        ]
+    }));
+    table(&rows)
+}
+
+fn told(task: &HistoryTask) -> String {
+    match task.outcome {
+        "finished" => task.node.to_string(),
+        outcome => format!("{} ({outcome})", task.node),
+    }
+}

@@ -1,0 +1,130 @@
+//! The steps of a run, made from its journal: what ran, who changed what, and what came next.
+
+use serde::Serialize;
+
+use crate::{
+    checkpoint::{Link, Logged, Outcome, TaskRecord},
+    id::{NodeName, Step, TaskId},
+    state::ChangeKind,
+};
+
+/// A step that was committed.
+#[derive(Debug, Serialize)]
+pub(super) struct HistoryStep {
+    pub(super) step: Step,
+    /// The entry that committed it, and what proves it.
+    pub(super) entry: u64,
+    pub(super) link: Link,
+    /// When it was committed.
+    pub(super) ts: Option<String>,
+    pub(super) tasks: Vec<HistoryTask>,
+    pub(super) changed: Vec<ChangedField>,
+    /// What was to run after it.
+    pub(super) next: Vec<NodeName>,
+}
+
+/// A task whose result is part of a step.
+#[derive(Debug, Serialize)]
+pub(super) struct HistoryTask {
+    pub(super) task: TaskId,
+    pub(super) node: NodeName,
+    pub(super) attempt: u32,
+    pub(super) outcome: &'static str,
+    pub(super) wrote: Vec<String>,
+}
+
+/// A field that a step changed.
+#[derive(Debug, Serialize)]
+pub(super) struct ChangedField {
+    pub(super) field: String,
+    /// `set`, `appended` or `cleared`.
+    pub(super) how: &'static str,
+}
+
+/// Who wrote a field in a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Writer {
+    pub(super) step: Step,
+    /// The node; none for what the run began with, and for what somebody changed by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<NodeName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task: Option<TaskId>,
+}
+
+/// Reads the committed steps of a journal, the first one included.
+pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
+    let (mut steps, mut tasks) = (Vec::new(), Vec::new());
+    for Logged { number, link, entry } in journal {
+        tasks.extend(entry.records.iter().filter_map(HistoryTask::of));
+        let Some(commit) = entry.commit else { continue };
+        let mut tasks = std::mem::take(&mut tasks);
+        tasks.sort_by_key(|it| it.task);
+        let changed = commit.changes.iter().map(|it| ChangedField {
+            field: it.channel.to_string(),
+            how: match it.kind {
+                ChangeKind::Set(_) => "set",
+                ChangeKind::Appended(_) => "appended",
+                ChangeKind::Cleared => "cleared",
+            },
+        });
+        steps.push(HistoryStep {
+            step: commit.position.step,
+            entry: number,
+            link,
+            ts: entry.events.last().map(|it| it.ts.clone()),
+            tasks,
+            changed: changed.collect(),
+            next: commit.position.frontier.into_iter().map(|it| it.node).collect(),
+        });
+    }
+    steps
+}
+
+impl HistoryTask {
+    /// What the step takes in of a record; nothing of a task that failed and ran again, or asked.
+    fn of(record: &TaskRecord) -> Option<Self> {
+        let (outcome, wrote) = match &record.outcome {
+            Outcome::Finished { update, .. } => {
+                let written = update.writes.iter().map(|(name, _)| name);
+                let mut wrote: Vec<String> =
+                    update.clears.iter().chain(written).map(ToString::to_string).collect();
+                wrote.dedup();
+                ("finished", wrote)
+            }
+            Outcome::Caught { .. } => ("caught", Vec::new()),
+            Outcome::Skipped { .. } => ("skipped", Vec::new()),
+            _ => return None,
+        };
+        let (task, node, attempt) = (record.task, record.node.clone(), record.attempt);
+        Some(Self { task, node, attempt, outcome, wrote })
+    }
+}
+
+impl HistoryStep {
+    /// Who wrote a field in this step: the tasks in the order of their updates, or nobody's task if
+    /// it changed without one.
+    pub(super) fn writers(&self, field: &str) -> Vec<Writer> {
+        let mut writers: Vec<Writer> = self
+            .tasks
+            .iter()
+            .filter(|it| it.wrote.iter().any(|it| it == field))
+            .map(|it| Writer { step: self.step, node: Some(it.node.clone()), task: Some(it.task) })
+            .collect();
+        if writers.is_empty() && self.changed.iter().any(|it| it.field == field) {
+            writers.push(Writer { step: self.step, node: None, task: None });
+        }
+        writers
+    }
+}
+
+impl Writer {
+    /// The writer in a line for people.
+    pub(super) fn told(&self) -> String {
+        match &self.node {
+            Some(node) => format!("{node} (step {})", self.step),
+            None if self.step == Step(0) => "the beginning".to_owned(),
+            None => format!("by hand (step {})", self.step),
+        }
+    }
+}
