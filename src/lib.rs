@@ -51,6 +51,7 @@
 pub mod id;
 
 pub mod diagnostic;
+pub mod fault;
 
 pub mod state;
 

@@ -5,9 +5,10 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
-use super::{Commit, TaskRecord};
+use super::{Commit, Outcome, TaskRecord};
 use crate::{
     event::{Stamped, Status},
+    fault::Point,
     id::RunId,
 };
 
@@ -63,6 +64,28 @@ impl Entry {
             && self.commit.is_none()
             && self.standing.is_none()
             && self.events.is_empty()
+    }
+
+    /// The points within the transaction that adds it.
+    pub(crate) fn points_in_transaction(&self) -> impl Iterator<Item = Point> {
+        self.points([
+            Point::ApprovalInTransaction,
+            Point::TaskInTransaction,
+            Point::BarrierInTransaction,
+        ])
+    }
+
+    /// The points once it is durable.
+    pub(crate) fn points_after_commit(&self) -> impl Iterator<Item = Point> {
+        self.points([Point::ApprovalAfterCommit, Point::TaskAfterCommit, Point::BarrierAfterCommit])
+    }
+
+    fn points(&self, [approval, task, barrier]: [Point; 3]) -> impl Iterator<Item = Point> {
+        let is_answer = |it: &TaskRecord| matches!(it.outcome, Outcome::Answered { .. });
+        let approves = self.records.iter().any(is_answer);
+        let tasks = !self.records.iter().all(is_answer);
+        let points = [(approval, approves), (task, tasks), (barrier, self.commit.is_some())];
+        points.into_iter().filter_map(|(point, is_hit)| is_hit.then_some(point))
     }
 
     /// What saving it is called, such as "save step 3 of run `R1`".

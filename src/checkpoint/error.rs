@@ -5,7 +5,10 @@ use std::error::Error;
 use thiserror::Error;
 
 use super::Holder;
-use crate::id::{RunId, Step};
+use crate::{
+    fault::Injected,
+    id::{RunId, Step},
+};
 
 /// A run could not be saved or loaded. It rests where its last record is.
 #[derive(Debug, Error)]
@@ -66,4 +69,11 @@ pub enum CheckpointError {
         /// The failure.
         source: Box<dyn Error + Send + Sync>,
     },
+}
+
+impl CheckpointError {
+    /// The error of a point that a test told to fail.
+    pub(crate) fn injected(source: Injected) -> Self {
+        Self::Storage { action: "go on".to_owned(), source: source.into() }
+    }
 }

@@ -24,6 +24,8 @@ mod difference;
 mod drive;
 mod error;
 mod exit;
+#[cfg(feature = "failpoints")]
+mod faults;
 mod globals;
 mod input;
 mod log;
@@ -106,7 +108,7 @@ pub fn main() -> ExitCode {
         }
     };
     let globals = Globals::new(cli.globals, Surroundings::look());
-    match log::start().and_then(|()| cli.command.run(&globals)) {
+    match begin().and_then(|()| cli.command.run(&globals)) {
         Ok(exit) => exit.into(),
         Err(error) => report(&error, globals.stderr).into(),
     }
@@ -131,6 +133,13 @@ impl Command {
             Self::Completions(args) => completions::run(&args, globals),
         }
     }
+}
+
+/// Does what the environment asks for, whatever the command.
+fn begin() -> Result<(), CliError> {
+    #[cfg(feature = "failpoints")]
+    faults::plan()?;
+    log::start()
 }
 
 /// Prints an error and gives back the exit code it stands for.

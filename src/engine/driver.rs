@@ -23,6 +23,7 @@ use super::{
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, Standing, TaskRecord},
     event::{Event, EventSink, Report, Status},
+    fault::{self, Point},
     graph::RouteView,
     id::{NodeName, RunId, TaskId},
 };
@@ -96,7 +97,8 @@ impl<'a> Driver<'a> {
         log.add(Event::RunStarted { name, workflow });
         let first = Entry { events: log.unsaved(), ..Entry::from(first) };
         let lease = Lease::create(&engine.checkpointer, info, &first, engine.lease).await?;
-        log.publish().await;
+        fault::hit(Point::AcceptAfterCommit).map_err(CheckpointError::injected)?;
+        log.publish().await?;
         Ok(Self::new(engine, machine, lease, log, stop))
     }
 
@@ -149,6 +151,7 @@ impl<'a> Driver<'a> {
                     None
                 }
                 Signal::Drain => {
+                    fault::hit(Point::ShutdownDrain).map_err(CheckpointError::injected)?;
                     self.deadline = Some(Instant::now() + self.engine.grace);
                     self.queue.clear();
                     self.interrupted_if_idle()
@@ -394,7 +397,8 @@ impl<'a> Driver<'a> {
         }
         let entry = Entry { events: self.log.unsaved(), ..std::mem::take(&mut self.entry) };
         self.engine.checkpointer.append(self.lease.hold(), &entry).await?;
-        self.log.publish().await;
+        fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
+        self.log.publish().await?;
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, Claim, Entry, Hold, Presence, RunInfo},
+    fault::{self, Point},
     id::RunId,
 };
 
@@ -152,7 +153,11 @@ impl Beat {
             if Instant::now() < next {
                 continue;
             }
-            match wait_for(self.storage.renew(&self.hold, self.ttl)) {
+            let renewal = async {
+                fault::hit(Point::LeaseRenew).map_err(CheckpointError::injected)?;
+                self.storage.renew(&self.hold, self.ttl).await
+            };
+            match wait_for(renewal) {
                 Some(Ok(())) => renewed = Instant::now(),
                 Some(Err(CheckpointError::Overtaken { .. } | CheckpointError::UnknownRun(_))) => {
                     self.shared.lost.cancel();

@@ -2,8 +2,9 @@
 
 use super::Clock;
 use crate::{
-    checkpoint::{Outcome, TaskRecord},
+    checkpoint::{CheckpointError, Outcome, TaskRecord},
     event::{EVENT_VERSION, Event, EventSink, Stamped},
+    fault::{self, Point},
     id::RunId,
 };
 
@@ -48,12 +49,14 @@ impl Log {
     }
 
     /// Tells the events that are saved now, less those that were told before.
-    pub(super) async fn publish(&mut self) {
+    pub(super) async fn publish(&mut self) -> Result<(), CheckpointError> {
         for stamped in &self.unsaved[self.told..] {
+            fault::hit(Point::EventPublish).map_err(CheckpointError::injected)?;
             self.sink.send(stamped).await;
         }
         self.unsaved.clear();
         self.told = 0;
+        Ok(())
     }
 }
 

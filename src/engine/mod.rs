@@ -31,6 +31,7 @@ use crate::{
     checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, RunInfo},
     compile::CompiledGraph,
     event::{EventSink, Status},
+    fault::{self, Point},
     graph::Limits,
     id::RunId,
     state::{NotFields, State, StateError, Update},
@@ -248,6 +249,7 @@ impl Engine {
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
         let saved = self.checkpointer.load(run).await?;
         // A process may have died between the last step and the word that it was the last.
         let answers = answers.into();

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     event::Report,
+    fault::{self, Point},
     graph::{Command, ErrorKind, Failure, NodeContext, NodeError, NodeSpec, Reporter},
     id::{RunId, TaskId},
     state::panic_text,
@@ -91,7 +92,7 @@ pub(super) fn attempt(
         reporter,
     };
     // Within a future of ours, so that a node that panics before it makes its own is caught, too.
-    (async move { spec.node.run(ctx).await }, watch)
+    (async move { run(&spec, ctx).await }, watch)
 }
 
 impl Watch {
@@ -176,4 +177,13 @@ fn panicked(error: JoinError) -> Option<Failure> {
     let panic = error.try_into_panic().ok()?;
     let message = format!("the node panicked: {}", panic_text(panic.as_ref()));
     Some(Failure::new(ErrorKind::Panic, message))
+}
+
+/// Runs the node between two points at which tests may end everything.
+async fn run(spec: &NodeSpec, ctx: NodeContext) -> Result<Command, NodeError> {
+    let injected = |it: fault::Injected| NodeError::transient(it.to_string());
+    fault::hit(Point::TaskBeforeRun).map_err(injected)?;
+    let command = spec.node.run(ctx).await?;
+    fault::hit(Point::TaskAfterRun).map_err(injected)?;
+    Ok(command)
 }

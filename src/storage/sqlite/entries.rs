@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     checkpoint::{Entry, Hold, Link},
+    fault::hit_each,
     id::{RunId, Step, TaskId},
     storage::{
         journal::{Codec, Reader, Row, Span, damaged, encode},
@@ -55,6 +56,7 @@ impl Run {
         let open = Reader::trusted(&self.id, open);
         let row = encode(codec, &self.id, entry, (&next, link), &open)?;
         self.insert_row(database, &row)?;
+        hit_each(entry.points_in_transaction())?;
         if entry.commit.is_some() {
             if has_open {
                 database

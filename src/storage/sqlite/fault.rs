@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
-use crate::{checkpoint::CheckpointError, storage::rules::Refusal};
+use crate::{checkpoint::CheckpointError, fault::Injected, storage::rules::Refusal};
 
 /// Why a transaction came to nothing.
 #[derive(Debug, Error)]
@@ -20,6 +20,8 @@ pub(super) enum Fault {
     Unwritable(serde_json::Error),
     #[error(transparent)]
     Known(#[from] CheckpointError),
+    #[error(transparent)]
+    Injected(#[from] Injected),
 }
 
 /// The database is in use by others for longer than anyone should use it.
@@ -35,6 +37,7 @@ impl Fault {
     pub(super) fn explain(self, path: &Path, action: String) -> CheckpointError {
         match self {
             Self::Known(error) => error,
+            Self::Injected(source) => CheckpointError::Storage { action, source: source.into() },
             Self::Refused(refusal) => refusal.explain(action),
             Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },
             Self::Damaged(how) => damaged(path, &how),

@@ -30,6 +30,7 @@ use crate::{
         CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Position, RunInfo, RunSummary,
         SavedRun,
     },
+    fault::{self as faults, Point},
     id::{ChannelName, RunId, Step},
 };
 
@@ -161,7 +162,9 @@ impl Checkpointer for SqliteStorage {
         self.write(action, move |database, codec| {
             let run = Run::insert(database, &info, &json)?;
             let (head, link) = run.append_first(database, codec, &first, &json)?;
-            run.begin(database, &head, link, &claim)
+            let hold = run.begin(database, &head, link, &claim)?;
+            faults::hit(Point::AcceptBeforeCommit)?;
+            Ok(hold)
         })
         .await
     }

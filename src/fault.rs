@@ -1,0 +1,254 @@
+//! Faults on purpose: named points at which a process dies, fails, panics or waits when a test says so.
+//!
+//! Without the feature `failpoints` a point is nothing at all, and nothing can be planned.
+
+use thiserror::Error;
+
+#[cfg(feature = "failpoints")]
+pub use self::plan::{PlanError, plan};
+
+/// A point in the life of a run at which everything may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// A new run is written, and not committed.
+    AcceptBeforeCommit,
+    /// A new run is durable, and nobody was told.
+    AcceptAfterCommit,
+    /// A saved run was taken in hand, and nothing of it was read.
+    AcquireAfter,
+    /// An attempt is about to run its node.
+    TaskBeforeRun,
+    /// A node has done its work, and nobody knows.
+    TaskAfterRun,
+    /// What became of a task is written, and not committed.
+    TaskInTransaction,
+    /// What became of a task is durable, and nothing follows from it yet.
+    TaskAfterCommit,
+    /// A step is written, and not committed.
+    BarrierInTransaction,
+    /// A step is durable, and the next one has not begun.
+    BarrierAfterCommit,
+    /// Something durable is about to be told.
+    EventPublish,
+    /// An answer is written, and not committed.
+    ApprovalInTransaction,
+    /// An answer is durable, and nothing follows from it yet.
+    ApprovalAfterCommit,
+    /// A lease is about to be renewed.
+    LeaseRenew,
+    /// A stop was asked for, and running nodes are about to be waited for.
+    ShutdownDrain,
+}
+
+/// The failure of a point that was told to fail.
+#[derive(Debug, Error)]
+#[error("a fault was injected at `{0}`")]
+pub struct Injected(&'static str);
+
+impl Point {
+    /// Every point.
+    pub const ALL: [Self; 14] = [
+        Self::AcceptBeforeCommit,
+        Self::AcceptAfterCommit,
+        Self::AcquireAfter,
+        Self::TaskBeforeRun,
+        Self::TaskAfterRun,
+        Self::TaskInTransaction,
+        Self::TaskAfterCommit,
+        Self::BarrierInTransaction,
+        Self::BarrierAfterCommit,
+        Self::EventPublish,
+        Self::ApprovalInTransaction,
+        Self::ApprovalAfterCommit,
+        Self::LeaseRenew,
+        Self::ShutdownDrain,
+    ];
+
+    /// Its name in a plan.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AcceptBeforeCommit => "accept.before_commit",
+            Self::AcceptAfterCommit => "accept.after_commit",
+            Self::AcquireAfter => "acquire.after",
+            Self::TaskBeforeRun => "task.before_run",
+            Self::TaskAfterRun => "task.after_run",
+            Self::TaskInTransaction => "task.in_tx",
+            Self::TaskAfterCommit => "task.after_commit",
+            Self::BarrierInTransaction => "barrier.in_tx",
+            Self::BarrierAfterCommit => "barrier.after_commit",
+            Self::EventPublish => "event.publish",
+            Self::ApprovalInTransaction => "approval.in_tx",
+            Self::ApprovalAfterCommit => "approval.after_commit",
+            Self::LeaseRenew => "lease.renew",
+            Self::ShutdownDrain => "shutdown.drain",
+        }
+    }
+}
+
+/// Does at a point what the plan says of it, if there is one.
+#[cfg(feature = "failpoints")]
+pub(crate) fn hit(point: Point) -> Result<(), Injected> {
+    plan::hit(point)
+}
+
+/// Does nothing: nothing can be planned.
+#[cfg(not(feature = "failpoints"))]
+#[expect(clippy::unnecessary_wraps, reason = "with the feature it may fail")]
+pub(crate) fn hit(_: Point) -> Result<(), Injected> {
+    Ok(())
+}
+
+/// Does at several points, one after the other, what the plan says of them.
+pub(crate) fn hit_each(points: impl IntoIterator<Item = Point>) -> Result<(), Injected> {
+    points.into_iter().try_for_each(hit)
+}
+
+#[cfg(feature = "failpoints")]
+mod plan {
+    use std::{
+        sync::{
+            OnceLock,
+            atomic::{AtomicU32, Ordering},
+        },
+        thread,
+        time::Duration,
+    };
+
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
+    };
+    use thiserror::Error;
+
+    use super::{Injected, Point};
+
+    /// A plan that cannot be followed.
+    #[derive(Debug, Error)]
+    pub enum PlanError {
+        /// A part of it cannot be read.
+        #[error(
+            "`{0}` is no fault; write POINT=ACTION or POINT=ACTION@NTH, with `abort`, `panic`, `err`, \
+             `pause` or `sleep(MS)`"
+        )]
+        Unreadable(String),
+        /// A part of it is about a point that there is not.
+        #[error("there is no point `{0}`")]
+        UnknownPoint(String),
+        /// This process has a plan.
+        #[error("this process has a plan already")]
+        Planned,
+    }
+
+    static PLAN: OnceLock<Vec<Fault>> = OnceLock::new();
+
+    struct Fault {
+        point: Point,
+        action: Action,
+        /// Which hit it is about; none means each.
+        nth: Option<u32>,
+        hits: AtomicU32,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Action {
+        /// The process is killed, as by `kill -9`.
+        Abort,
+        Panic,
+        Fail,
+        /// The thread waits that long.
+        Sleep(Duration),
+        /// The thread waits for ever.
+        Pause,
+    }
+
+    /// Says which faults happen in this process, such as `task.in_tx=abort@3,lease.renew=err`.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be read, or there is a plan already.
+    pub fn plan(text: &str) -> Result<(), PlanError> {
+        let faults = text.split(',').map(Fault::parse).collect::<Result<Vec<_>, _>>()?;
+        PLAN.set(faults).map_err(|_| PlanError::Planned)
+    }
+
+    pub(super) fn hit(point: Point) -> Result<(), Injected> {
+        for fault in PLAN.get().into_iter().flatten().filter(|it| it.point == point) {
+            let hits = fault.hits.fetch_add(1, Ordering::SeqCst) + 1;
+            if fault.nth.is_none_or(|nth| nth == hits) {
+                fault.action.perform(point)?;
+            }
+        }
+        Ok(())
+    }
+
+    impl Fault {
+        fn parse(text: &str) -> Result<Self, PlanError> {
+            let unreadable = || PlanError::Unreadable(text.to_owned());
+            let (point, action) = text.split_once('=').ok_or_else(unreadable)?;
+            let (action, nth) = match action.split_once('@') {
+                Some((action, nth)) => (action, Some(nth.parse().map_err(|_| unreadable())?)),
+                None => (action, None),
+            };
+            let point = Point::ALL
+                .into_iter()
+                .find(|it| it.name() == point)
+                .ok_or_else(|| PlanError::UnknownPoint(point.to_owned()))?;
+            let action = Action::parse(action).ok_or_else(unreadable)?;
+            Ok(Self { point, action, nth, hits: AtomicU32::new(0) })
+        }
+    }
+
+    impl Action {
+        fn parse(text: &str) -> Option<Self> {
+            Some(match text {
+                "abort" => Self::Abort,
+                "panic" => Self::Panic,
+                "err" => Self::Fail,
+                "pause" => Self::Pause,
+                _ => {
+                    let ms = text.strip_prefix("sleep(")?.strip_suffix(')')?;
+                    Self::Sleep(Duration::from_millis(ms.parse().ok()?))
+                }
+            })
+        }
+
+        fn perform(self, point: Point) -> Result<(), Injected> {
+            match self {
+                Self::Abort => {
+                    // It ends this process before it returns; whether it could be sent changes nothing.
+                    let _ = kill(Pid::this(), Signal::SIGKILL);
+                    Ok(())
+                }
+                Self::Panic => panic!("a fault was injected at `{}`", point.name()),
+                Self::Fail => Err(Injected(point.name())),
+                Self::Sleep(length) => {
+                    thread::sleep(length);
+                    Ok(())
+                }
+                Self::Pause => loop {
+                    thread::park();
+                },
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_plan_is_read_or_refused_with_the_part_that_is_wrong() {
+            for point in Point::ALL {
+                let fault = Fault::parse(&format!("{}=sleep(5)@3", point.name())).unwrap();
+                let sleep = Action::Sleep(Duration::from_millis(5));
+                assert_eq!((fault.point, fault.action, fault.nth), (point, sleep, Some(3)));
+            }
+            assert_eq!(Fault::parse("lease.renew=err").unwrap().nth, None);
+            for wrong in ["task.in_tx", "task.in_tx=die", "task.in_tx=abort@x", "here=abort"] {
+                let error = Fault::parse(wrong).err().unwrap().to_string();
+                let part = wrong.strip_suffix("=abort").unwrap_or(wrong);
+                assert!(error.contains(&format!("`{part}`")), "{error}");
+            }
+        }
+    }
+}
