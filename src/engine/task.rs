@@ -92,7 +92,7 @@ pub(super) fn attempt(
         reporter,
     };
     // Within a future of ours, so that a node that panics before it makes its own is caught, too.
-    (async move { run(&spec, ctx).await }, watch)
+    (async move { run_node(&spec, ctx).await }, watch)
 }
 
 impl Watch {
@@ -180,7 +180,7 @@ fn panicked(error: JoinError) -> Option<Failure> {
 }
 
 /// Runs the node between two points at which tests may end everything.
-async fn run(spec: &NodeSpec, ctx: NodeContext) -> Result<Command, NodeError> {
+async fn run_node(spec: &NodeSpec, ctx: NodeContext) -> Result<Command, NodeError> {
     let injected = |it: fault::Injected| NodeError::transient(it.to_string());
     fault::hit(Point::TaskBeforeRun).map_err(injected)?;
     let command = spec.node.run(ctx).await?;

@@ -1,0 +1,165 @@
+//! This program as a process that runs a workflow: started by a test, told by a variable what to do.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    error::Error,
+    path::PathBuf,
+    process::{self, Command, Stdio},
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{CheckpointError, RunInfo},
+    engine::{Engine, RunEnd, RunError, Stop},
+    event::{Event, EventSink, Status},
+    fault,
+    id::RunId,
+    state::Update,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::runtime;
+
+use crate::{place::Database, shapes};
+
+/// The variable that says what a child is to do.
+const ORDER: &str = "GRAPHRUN_TEST_ORDER";
+
+/// The id of the run in each database.
+pub(crate) const RUN: &str = "run-1";
+
+/// What a child is to do: bring a run to its end, wherever it stands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) shape: String,
+    pub(crate) database: Database,
+    pub(crate) ledger: PathBuf,
+    /// The faults to plan.
+    pub(crate) faults: Option<String>,
+    /// How long each node takes.
+    pub(crate) takes: Duration,
+    pub(crate) lease: Duration,
+    /// Asks the run to stop when so many tasks have begun.
+    pub(crate) stop_after: Option<usize>,
+    /// Has one thread for everything, nodes and driver, and no other.
+    pub(crate) one_thread: bool,
+}
+
+impl Order {
+    /// This program as a child, not started yet.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env::current_exe().expect("this program has a path"));
+        command
+            .args(["--exact", "child::a_child_does_what_it_is_told", "--nocapture"])
+            .env(ORDER, serde_json::to_string(self).expect("an order is plain data"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+/// Is nothing unless another test of this program has started it.
+#[test]
+#[expect(clippy::exit, reason = "it is the end of a process of its own")]
+fn a_child_does_what_it_is_told() {
+    let Ok(order) = env::var(ORDER) else { return };
+    let order: Order = serde_json::from_str(&order).unwrap();
+    if let Some(faults) = &order.faults {
+        fault::plan(faults).unwrap();
+    }
+    let mut builder = if order.one_thread {
+        runtime::Builder::new_current_thread()
+    } else {
+        runtime::Builder::new_multi_thread()
+    };
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    process::exit(match runtime.block_on(obey(&order)) {
+        Ok(status) if status == Status::Done => 0,
+        Ok(status) => {
+            eprintln!("it is {}", status.as_str());
+            4
+        }
+        Err(error) => {
+            let mut next: Option<&dyn Error> = Some(&error);
+            while let Some(error) = next {
+                eprintln!("{error}");
+                next = error.source();
+            }
+            match error {
+                RunError::Checkpoint(
+                    CheckpointError::Owned { .. } | CheckpointError::Overtaken { .. },
+                ) => 6,
+                _ => 5,
+            }
+        }
+    });
+}
+
+/// Starts the run, or goes on with it, and answers every question.
+async fn obey(order: &Order) -> Result<Status, RunError> {
+    let storage = order.database.create().await?;
+    let graph = shapes::graph(&order.shape, &order.ledger, order.takes);
+    let engine = Engine::new(graph, storage.clone()).with_lease(order.lease);
+    let run = RunId::parse(RUN).unwrap();
+    let mut end = match storage.find(RUN).await {
+        Err(CheckpointError::UnknownRun(_)) => {
+            let info = RunInfo {
+                id: run.clone(),
+                name: RUN.to_owned(),
+                workflow: order.shape.clone(),
+                created: "2026-01-01T00:00:00Z".to_owned(),
+                origin: Value::Null,
+            };
+            let (stop, sink) = watched(order.stop_after);
+            engine.start(info, Update::default(), sink, &stop).await?
+        }
+        found => {
+            found?;
+            match resume(&engine, &run, BTreeMap::new()).await {
+                // It died between the end of the run and its own.
+                Err(RunError::NothingToDo(status)) => return Ok(status),
+                end => end?,
+            }
+        }
+    };
+    loop {
+        end = match end.status {
+            Status::Paused => {
+                let answer =
+                    |key: &str| if key == "boss" { json!("yes") } else { json!("well done") };
+                let open = end.questions.iter().map(|it| it.question.key.clone());
+                resume(&engine, &run, open.map(|it| (it.clone(), answer(&it))).collect()).await?
+            }
+            Status::Interrupted => resume(&engine, &run, BTreeMap::new()).await?,
+            status => return Ok(status),
+        };
+    }
+}
+
+async fn resume(
+    engine: &Engine,
+    run: &RunId,
+    answers: BTreeMap<String, Value>,
+) -> Result<RunEnd, RunError> {
+    engine.resume(run, answers, EventSink::default(), &Stop::default()).await
+}
+
+/// Asks for a stop when so many tasks have begun.
+fn watched(stop_after: Option<usize>) -> (Stop, EventSink) {
+    let (stop, mut sink) = (Stop::default(), EventSink::default());
+    if let Some(count) = stop_after {
+        let (mut events, stop) = (sink.subscribe(), stop.clone());
+        tokio::spawn(async move {
+            let mut begun = 0;
+            while let Some(event) = events.recv().await {
+                begun += usize::from(matches!(event.event, Event::TaskStarted { .. }));
+                if begun == count {
+                    stop.drain();
+                }
+            }
+        });
+    }
+    (stop, sink)
+}

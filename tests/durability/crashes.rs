@@ -1,0 +1,152 @@
+//! A process is killed at every point, each time it comes there, and another one goes on.
+//!
+//! G1: what was recorded is not done again. G2: what was at work is done again, and nothing more often than once a
+//! crash. G3: the run ends as one that nobody disturbed, to the byte.
+
+use std::{
+    collections::BTreeSet, os::unix::process::ExitStatusExt as _, process::Output, time::Duration,
+};
+
+use graphrun::fault::Point;
+use nix::sys::signal::Signal;
+
+use crate::{
+    child::Order,
+    ledger::Ledger,
+    place::{Backend, Left, Place},
+    shapes::Shape,
+};
+
+/// How often the same point is hit at most: the later hits of long runs are like the earlier ones.
+const HITS_MAX: u32 = 5;
+
+const SHAPES: [Shape; 8] = [
+    Shape("linear"),
+    Shape("conditional"),
+    Shape("rounds"),
+    Shape("joined"),
+    Shape("used"),
+    Shape("retried"),
+    Shape("approved"),
+    Shape("mapped"),
+];
+
+macro_rules! kills {
+    ($($name:ident: $shape:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            survives(Shape($shape), Backend::Sqlite);
+        }
+    )*};
+}
+
+kills! {
+    g1_g2_g3_a_linear_run_survives_a_kill_at_every_point: "linear";
+    g1_g2_g3_a_run_with_decisions_survives_a_kill_at_every_point: "conditional";
+    g1_g2_g3_a_loop_survives_a_kill_at_every_point: "rounds";
+    g1_g2_g3_a_fan_out_and_its_join_survive_a_kill_at_every_point: "joined";
+    g1_g2_g3_a_used_workflow_survives_a_kill_at_every_point: "used";
+    g1_g2_g3_retries_survive_a_kill_at_every_point: "retried";
+    g1_g2_g3_approvals_survive_a_kill_at_every_point: "approved";
+    g1_g2_g3_a_map_survives_a_kill_at_every_point: "mapped";
+}
+
+/// What a run does that nobody disturbs.
+struct Calm {
+    left: Left,
+    begun: Ledger,
+}
+
+/// Kills the shape at every point.
+fn survives(shape: Shape, backend: Backend) {
+    assert!(SHAPES.contains(&shape));
+    let calm = Calm::of(shape, backend);
+    let mut reached = BTreeSet::new();
+    let mut kills = 0;
+    for point in Point::ALL {
+        for nth in 1..=HITS_MAX {
+            if !kill(shape, backend, (point, nth), &calm) {
+                break;
+            }
+            reached.insert(point.name());
+            kills += 1;
+        }
+    }
+    let asks = shape == Shape("approved");
+    let of_answers =
+        |it: &Point| matches!(it, Point::ApprovalInTransaction | Point::ApprovalAfterCommit);
+    let expected = Point::ALL.into_iter().filter(|it| asks || !of_answers(it));
+    assert_eq!(reached, expected.map(Point::name).collect(), "points at which it was killed");
+    println!("{}: {kills} kills", shape.0);
+}
+
+/// Kills a run once and lets another process go on. Gives back whether it came to that point.
+fn kill(shape: Shape, backend: Backend, (point, nth): (Point, u32), calm: &Calm) -> bool {
+    let at = format!("{} at {}, hit {nth}", shape.0, point.name());
+    let place = Place::new(backend);
+    let mut crashes = 0;
+    if point == Point::AcquireAfter {
+        // Somebody must have left it behind.
+        let first = planned(place.order(shape.0), Point::TaskAfterRun, 1);
+        assert!(was_killed(&place.run(&first)), "{at}");
+        crashes += 1;
+    }
+    let output = place.run(&planned(place.order(shape.0), point, nth));
+    if !was_killed(&output) {
+        assert_eq!(output.status.code(), Some(0), "{at}: {}", said(&output));
+        assert_eq!(place.left().expect(&at), calm.left, "{at}, which it never came to");
+        return false;
+    }
+    crashes += 1;
+    let (before, begun) = (place.left(), place.ledger());
+
+    let output = place.run(&place.order(shape.0));
+    assert_eq!(output.status.code(), Some(0), "{at}: {}", said(&output));
+    let (after, ledger) = (place.left().expect(&at), place.ledger());
+    assert_eq!(after, calm.left, "{at}");
+    for task in before.iter().flat_map(|it| &it.finished) {
+        assert_eq!(ledger.begun_of(task), begun.begun_of(task), "{at}: {task} ran again");
+    }
+    calm.compare(&ledger, crashes, &at);
+    true
+}
+
+/// The same with a process that dies at that point, and that comes to it.
+fn planned(order: Order, point: Point, nth: u32) -> Order {
+    let faults = Some(format!("{}=abort@{nth}", point.name()));
+    let order = Order { faults, ..order };
+    let ms = Duration::from_millis;
+    match point {
+        Point::LeaseRenew => Order { takes: ms(60), lease: ms(60), ..order },
+        Point::ShutdownDrain => Order { takes: ms(5), stop_after: Some(1), ..order },
+        _ => order,
+    }
+}
+
+impl Calm {
+    fn of(shape: Shape, backend: Backend) -> Self {
+        let place = Place::new(backend);
+        let output = place.run(&place.order(shape.0));
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let calm = Self { left: place.left().unwrap(), begun: place.ledger() };
+        assert!(calm.begun.begun().values().all(|&it| it == 1), "{:?}", calm.begun);
+        calm
+    }
+
+    /// Compares what nodes did with what they usually do.
+    fn compare(&self, ledger: &Ledger, crashes: usize, at: &str) {
+        let (usual, begun) = (self.begun.begun(), ledger.begun());
+        assert!(begun.keys().eq(usual.keys()), "{at}: {begun:?} and not {usual:?}");
+        for (attempt, count) in begun {
+            assert!(count <= 1 + crashes, "{at}: {attempt:?} was begun {count} times");
+        }
+    }
+}
+
+fn was_killed(output: &Output) -> bool {
+    output.status.signal() == Some(Signal::SIGKILL as i32)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

@@ -1,0 +1,84 @@
+//! The workflows of these tests, and their nodes.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use graphrun::{
+    compile::{CompiledGraph, compile},
+    graph::{Node, NodeContext, NodeError, node_fn},
+    nodes::{Services, factory, registry},
+    workflow::load,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ledger;
+
+/// A workflow in `shapes/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape(pub(crate) &'static str);
+
+/// How often `flaky` fails before it does its work.
+const FAILURES: u32 = 2;
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+#[derive(Serialize, JsonSchema)]
+struct Noted {
+    notes: Vec<String>,
+}
+
+/// The workflow, with nodes that write into this ledger and take that long.
+pub(crate) fn graph(shape: &str, ledger: &Path, takes: Duration) -> CompiledGraph {
+    let registry = registry()
+        .node("work", node(ledger, takes, 0))
+        .node("flaky", node(ledger, takes, FAILURES))
+        .node("blocks", blocks(ledger, takes));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/durability/shapes");
+    let path = folder.join(format!("{shape}.yaml"));
+    let (workflow, _) = load(&path, &registry).unwrap_or_else(|it| panic!("{shape}: {it:?}"));
+    let factory = factory(Services::offline(), registry);
+    let compiled = compile(workflow.into_graph(&factory));
+    compiled.unwrap_or_else(|it| panic!("{shape}: {it:?}")).0
+}
+
+/// A node that notes which task it was, and of which item.
+fn node(ledger: &Path, takes: Duration, failures: u32) -> Arc<dyn Node> {
+    let ledger = ledger.to_owned();
+    Arc::new(node_fn(move |_: Nothing, ctx: NodeContext| {
+        let ledger = ledger.clone();
+        async move {
+            ledger::write(&ledger, "begin", &ctx);
+            tokio::time::sleep(takes).await;
+            if ctx.attempt <= failures {
+                return Err(NodeError::transient(format!("attempt {} fails", ctx.attempt)));
+            }
+            ledger::write(&ledger, "end", &ctx);
+            noted(&ctx)
+        }
+    }))
+}
+
+/// A node that keeps its thread for itself.
+fn blocks(ledger: &Path, takes: Duration) -> Arc<dyn Node> {
+    let ledger: PathBuf = ledger.to_owned();
+    Arc::new(node_fn(move |_: Nothing, ctx: NodeContext| {
+        let ledger = ledger.clone();
+        async move {
+            ledger::write(&ledger, "begin", &ctx);
+            std::thread::sleep(takes);
+            ledger::write(&ledger, "end", &ctx);
+            noted(&ctx)
+        }
+    }))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it is what node functions end with")]
+fn noted(ctx: &NodeContext) -> Result<Noted, NodeError> {
+    let item = ctx.input.item().map(ToString::to_string).unwrap_or_default();
+    Ok(Noted { notes: vec![format!("{} {} {item}", ctx.node, ctx.task)] })
+}
