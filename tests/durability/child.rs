@@ -5,7 +5,7 @@ use std::{
     env,
     error::Error,
     path::PathBuf,
-    process::{self, Command, Stdio},
+    process::{self, Command, Output, Stdio},
     time::Duration,
 };
 
@@ -47,6 +47,11 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// Has a child do it, and waits for its end.
+    pub(crate) fn run(&self) -> Output {
+        self.command().output().expect("this program can be started")
+    }
+
     /// This program as a child, not started yet.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env::current_exe().expect("this program has a path"));
@@ -76,7 +81,7 @@ fn a_child_does_what_it_is_told() {
     };
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
     process::exit(match runtime.block_on(obey(&order)) {
-        Ok(status) if status == Status::Done => 0,
+        Ok(Status::Done) => 0,
         Ok(status) => {
             eprintln!("it is {}", status.as_str());
             4
@@ -99,7 +104,7 @@ fn a_child_does_what_it_is_told() {
 
 /// Starts the run, or goes on with it, and answers every question.
 async fn obey(order: &Order) -> Result<Status, RunError> {
-    let storage = order.database.create().await?;
+    let storage = order.database.create()?;
     let graph = shapes::graph(&order.shape, &order.ledger, order.takes);
     let engine = Engine::new(graph, storage.clone()).with_lease(order.lease);
     let run = RunId::parse(RUN).unwrap();

@@ -7,4 +7,6 @@ mod child;
 mod crashes;
 mod ledger;
 mod place;
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod shapes;

@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Output,
     sync::Arc,
     time::Duration,
 };
@@ -12,7 +11,7 @@ use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, TaskRecord},
     event::Status,
     id::RunId,
-    storage::SqliteStorage,
+    storage::{PostgresStorage, SqliteStorage},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,18 +21,21 @@ use tokio::runtime;
 use crate::{
     child::{Order, RUN},
     ledger::Ledger,
+    postgres::Schema,
 };
 
 /// A database of one test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Database {
     Sqlite(PathBuf),
+    Postgres(String),
 }
 
 /// Which kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     Sqlite,
+    Postgres,
 }
 
 /// A database with a ledger, of one run.
@@ -41,6 +43,8 @@ pub(crate) enum Backend {
 pub(crate) struct Place {
     pub(crate) folder: TempDir,
     pub(crate) database: Database,
+    /// Removed when this is.
+    _schema: Option<Schema>,
 }
 
 /// What is left of a run, without times.
@@ -56,9 +60,11 @@ pub(crate) struct Left {
 }
 
 impl Database {
-    pub(crate) async fn create(&self) -> Result<Arc<dyn Checkpointer>, CheckpointError> {
+    /// Opens it, and makes it if it is not there.
+    pub(crate) fn create(&self) -> Result<Arc<dyn Checkpointer>, CheckpointError> {
         match self {
             Self::Sqlite(path) => Ok(Arc::new(SqliteStorage::open(path)?)),
+            Self::Postgres(url) => Ok(Arc::new(PostgresStorage::open(url)?)),
         }
     }
 }
@@ -66,10 +72,12 @@ impl Database {
 impl Place {
     pub(crate) fn new(backend: Backend) -> Self {
         let folder = TempDir::new().unwrap();
-        let database = match backend {
-            Backend::Sqlite => Database::Sqlite(folder.path().join("runs.db")),
+        let schema = (backend == Backend::Postgres).then(Schema::new);
+        let database = match &schema {
+            None => Database::Sqlite(folder.path().join("runs.db")),
+            Some(schema) => Database::Postgres(schema.url()),
         };
-        Self { folder, database }
+        Self { folder, database, _schema: schema }
     }
 
     pub(crate) fn order(&self, shape: &str) -> Order {
@@ -83,11 +91,6 @@ impl Place {
             stop_after: None,
             one_thread: false,
         }
-    }
-
-    /// Runs a child to its end.
-    pub(crate) fn run(&self, order: &Order) -> Output {
-        order.command().output().unwrap()
     }
 
     pub(crate) fn ledger(&self) -> Ledger {
@@ -104,6 +107,7 @@ impl Place {
                 let folder = path.parent().expect("it is in a folder");
                 Arc::new(SqliteStorage::open_existing(copy(folder, copies.path())?).ok()?)
             }
+            Database::Postgres(url) => Arc::new(PostgresStorage::open_existing(url).unwrap()?),
         };
         let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(Left::read(storage.as_ref()))

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Claim, Entry, Hold, Link, RunInfo},
+    fault::{self, Point},
     id::RunId,
     storage::{
         journal::{Reader, encode},
@@ -118,6 +119,7 @@ impl Work for Create {
         let lease = Lease::next(0, claim, now)?;
         run.insert_row(session, &row).await?;
         run.begin(session, &head, row.link, &lease).await?;
+        fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
         Ok(Hold { run: run.id, fence: lease.fence })
     }
 }
@@ -244,6 +246,7 @@ impl Work for Append {
             run.put(session, &next, committed, row.link, &lease),
         )
         .await?;
+        fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
         *self.sent() = Some((row.number, row.link));
         Ok(())
     }
