@@ -8,7 +8,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Outcome, TaskRecord},
+    checkpoint::{CheckpointError, Checkpointer, TaskRecord},
     event::Status,
     id::RunId,
     storage::{PostgresStorage, SqliteStorage},
@@ -154,14 +154,12 @@ impl Left {
     }
 }
 
-/// A record as JSON without the times in it.
+/// A record as JSON without times, and without links, as those are of entries with times.
 fn timeless(record: &TaskRecord) -> String {
     let mut json = serde_json::to_value(record).unwrap();
     json["ms"] = json!(0);
-    if let (Outcome::Retrying { .. }, Value::Object(outcome)) =
-        (&record.outcome, &mut json["outcome"])
-    {
-        outcome.remove("wake");
+    if let Value::Object(outcome) = &mut json["outcome"] {
+        outcome.retain(|key, _| !matches!(key.as_str(), "wake" | "asked"));
     }
     json.to_string()
 }
