@@ -72,8 +72,19 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
     /// The run with that id or name.
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError>;
 
+    /// Runs, the newest first: at most so many, and only those accepted before one, if one is given.
+    ///
+    /// It reads these and no others.
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, CheckpointError>;
+
     /// All runs, the newest first.
-    async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError>;
+    async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
+        self.page(None, usize::MAX).await
+    }
 
     /// Entries of a run after a number, oldest first, at most so many.
     async fn journal(

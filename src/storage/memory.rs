@@ -167,8 +167,20 @@ impl Checkpointer for MemoryStorage {
         }
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
-        Ok(self.runs().iter().rev().map(Run::summary).collect())
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, CheckpointError> {
+        let runs = self.runs();
+        let end = match before {
+            None => runs.len(),
+            Some(id) => {
+                let at = runs.iter().position(|it| it.info.id == *id);
+                at.ok_or_else(|| CheckpointError::UnknownRun(id.to_string()))?
+            }
+        };
+        Ok(runs[..end].iter().rev().take(limit).map(Run::summary).collect())
     }
 
     async fn journal(

@@ -137,9 +137,9 @@ fn an_unknown_run_is_exit_6_with_and_without_a_database() {
 #[test]
 fn a_database_that_is_none_is_refused_with_the_layer_it_was_named_by() {
     let place = Place::new();
-    let by_flag = place.run(["runs", "list", "--db", "postgres://host/db"]);
+    let by_flag = place.run(["runs", "list", "--db", "mysql://host/db"]);
     let by_variable = place.run_with(["runs", "list"], [("GRAPHRUN_DB", "runs.db")]);
-    assert!(by_flag.stderr.starts_with("error: --db is `postgres://host/db`"), "{by_flag}");
+    assert!(by_flag.stderr.starts_with("error: --db is `mysql://host/db`"), "{by_flag}");
     assert!(by_variable.stderr.starts_with("error: GRAPHRUN_DB is `runs.db`"), "{by_variable}");
     assert_eq!((by_flag.code, by_variable.code), (2, 2));
 }

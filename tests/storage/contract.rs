@@ -26,6 +26,7 @@ promises! {
     events_are_read_from_any_number
     a_status_is_kept_with_its_reason
     the_newest_run_is_listed_first
+    runs_are_listed_page_by_page
     a_run_is_found_by_id_by_name_and_by_the_beginning_of_its_id
     an_unknown_run_is_an_error_everywhere
     an_append_to_what_is_no_list_is_damage
@@ -234,6 +235,26 @@ async fn the_newest_run_is_listed_first(home: Home) {
     let found = home.open().list().await.unwrap();
     let shown: Vec<_> = found.iter().map(|it| (it.info.name.as_str(), it.step)).collect();
     assert_eq!(shown, [("a", Step(0)), ("c", Step(1)), ("b", Step(0))]);
+}
+
+async fn runs_are_listed_page_by_page(home: Home) {
+    let storage = home.open();
+    for (id, name) in [("R5", "a"), ("R1", "b"), ("R4", "c"), ("R2", "d"), ("R3", "e")] {
+        storage.create(&info(id, name), &claim(), &commit(0, vec![]).into()).await.unwrap();
+    }
+    let page = async |before: Option<&str>, limit| {
+        let before = before.map(run);
+        let found = home.open().page(before.as_ref(), limit).await?;
+        Ok::<String, CheckpointError>(found.into_iter().map(|it| it.info.name).collect())
+    };
+    assert_eq!(page(None, 2).await.unwrap(), "ed");
+    assert_eq!(page(Some("R2"), 2).await.unwrap(), "cb");
+    assert_eq!(page(Some("R1"), 2).await.unwrap(), "a");
+    assert_eq!(page(Some("R5"), 2).await.unwrap(), "");
+    assert_eq!(page(Some("R3"), usize::MAX).await.unwrap(), "dcba");
+    assert_eq!(page(None, 0).await.unwrap(), "");
+    let error = page(Some("R6"), 2).await.unwrap_err();
+    assert!(matches!(&error, CheckpointError::UnknownRun(it) if it == "R6"), "{error:?}");
 }
 
 async fn a_run_is_found_by_id_by_name_and_by_the_beginning_of_its_id(home: Home) {

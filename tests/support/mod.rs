@@ -101,8 +101,12 @@ impl Checkpointer for Dying {
         self.inner.find(id_or_name).await
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
-        self.inner.list().await
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, CheckpointError> {
+        self.inner.page(before, limit).await
     }
 
     async fn journal(

@@ -7,10 +7,24 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    terminal::{Paint, print_result},
+    terminal::{Paint, print_result, say},
     words::{clean, table},
 };
 use crate::{checkpoint::RunSummary, event::Status, id::RunId};
+
+/// How many runs are listed when nobody says.
+const LIMIT_DEFAULT: &str = "50";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// List at most so many
+    #[arg(long, value_name = "N", default_value = LIMIT_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// List only those accepted before this one, by id or name
+    #[arg(long, value_name = "RUN")]
+    before: Option<String>,
+}
 
 /// A run as a program reads it.
 #[derive(Debug, Serialize)]
@@ -27,19 +41,31 @@ struct Line {
 }
 
 /// Lists the runs of the database; none if there is no database.
-pub(super) async fn run(globals: &Globals) -> Result<Exit, CliError> {
+pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs list", &[Output::Text, Output::Json])?;
     let runs = match globals.database()?.open()? {
-        Some(checkpointer) => checkpointer.list().await?,
+        Some(checkpointer) => {
+            let before = match &args.before {
+                Some(run) => Some(checkpointer.find(run).await?.info.id),
+                None => None,
+            };
+            // One more tells whether there are more.
+            checkpointer.page(before.as_ref(), args.limit as usize + 1).await?
+        }
         None => Vec::new(),
     };
-    let lines: Vec<Line> = runs.into_iter().map(Line::from).collect();
+    let mut lines: Vec<Line> = runs.into_iter().map(Line::from).collect();
+    let more = lines.len() > args.limit as usize;
+    lines.truncate(args.limit as usize);
     let text = match globals.output {
         Output::Json => to_json(&lines)?,
         _ if lines.is_empty() => "no runs yet\n".to_owned(),
         _ => draw(&lines, globals.stdout),
     };
     print_result(&text).map_err(CliError::write)?;
+    if let Some(last) = lines.last().filter(|_| more) {
+        say(&format!("there are more: graphrun runs list --before {}", last.run));
+    }
     Ok(Exit::Done)
 }
 

@@ -20,8 +20,8 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List all runs, the newest first
-    List,
+    /// List runs, the newest first
+    List(list::Args),
     /// Show how a run stands, what its tasks did and what it waits for
     Show(show::Args),
     /// Print the state of a run, now or after a step
@@ -40,7 +40,7 @@ enum Command {
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     block_on(async {
         match args.command {
-            Command::List => list::run(globals).await,
+            Command::List(args) => list::run(&args, globals).await,
             Command::Show(args) => show::run(&args, globals).await,
             Command::State(args) => state::run(&args, globals).await,
             Command::Diff(args) => diff::run(&args, globals).await,

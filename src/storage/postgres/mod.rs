@@ -25,7 +25,9 @@ use self::{
     open::{Missing, Traits},
     place::Place,
     session::{Server, Work},
-    work::{Acquire, All, Append, Create, Entries, Newest, Release, Remove, Renew, Search},
+    work::{
+        Acquire, All, Append, Check, Create, Entries, Ids, Newest, Release, Remove, Renew, Search,
+    },
 };
 use super::journal::{self, Codec};
 use crate::{
@@ -200,10 +202,22 @@ impl Checkpointer for PostgresStorage {
         self.transact(action, Search(id_or_name.to_owned())).await?.summary()
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
-        let work = Newest { before: None, limit: usize::MAX };
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, CheckpointError> {
+        let work = Newest { before: before.cloned(), limit };
         let found = self.transact("list the runs".to_owned(), work).await?;
         found.iter().map(run::Found::summary).collect()
+    }
+
+    async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
+        self.transact("list the runs".to_owned(), Ids).await
+    }
+
+    async fn check(&self) -> Result<(), CheckpointError> {
+        self.transact(format!("check {}", self.server.place), Check).await
     }
 
     async fn journal(
@@ -242,3 +256,6 @@ impl fmt::Debug for PostgresStorage {
         write!(f, "PostgresStorage({})", self.server.place)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -212,7 +212,7 @@ mod tests {
         .map(|it| Place::parse(it).unwrap_err())
         .collect();
         assert!(!told.iter().any(|it| it.to_lowercase().contains("secret")), "{told:#?}");
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"));
     }
 
     #[test]

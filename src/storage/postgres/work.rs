@@ -21,7 +21,7 @@ use crate::{
     fault::{self, Point},
     id::RunId,
     storage::{
-        journal::{Reader, encode},
+        journal::{Reader, damaged, encode},
         rules::{Head, beginning, check_fence, rests},
     },
 };
@@ -81,6 +81,12 @@ pub(super) struct Newest {
     pub(super) before: Option<RunId>,
     pub(super) limit: usize,
 }
+
+/// Lists the ids of all runs.
+pub(super) struct Ids;
+
+/// Looks for what belongs to no run.
+pub(super) struct Check;
 
 #[async_trait]
 impl Work for Create {
@@ -311,5 +317,39 @@ impl Work for Newest {
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Found>, Fault> {
         Found::newest(session, self.before.as_ref(), self.limit).await
+    }
+}
+
+#[async_trait]
+impl Work for Ids {
+    type Made = Vec<RunId>;
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<RunId>, Fault> {
+        let rows = session.query("SELECT id FROM runs ORDER BY key DESC", &[]).await?;
+        let ids = rows.iter().map(|row| {
+            let text: &str = get(row, "id")?;
+            Ok(RunId::parse(text).map_err(|error| damaged(text, "the id", error))?)
+        });
+        ids.collect()
+    }
+}
+
+#[async_trait]
+impl Work for Check {
+    type Made = ();
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+        let sql = "SELECT FROM heads h WHERE NOT EXISTS (SELECT FROM runs r WHERE r.key = h.run)
+                   LIMIT 1";
+        match session.first(sql, &[]).await? {
+            None => Ok(()),
+            Some(_) => Err(Fault::Unusable(
+                "`heads` has a row without a run; put a copy from before in its place".to_owned(),
+            )),
+        }
     }
 }

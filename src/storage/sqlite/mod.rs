@@ -225,16 +225,22 @@ impl Checkpointer for SqliteStorage {
         .await
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
-        self.read("list the runs".to_owned(), |database, _| {
-            Run::all(database)?.iter().map(|it| it.summary(database)).collect()
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, CheckpointError> {
+        let before = before.cloned();
+        self.read("list the runs".to_owned(), move |database, _| {
+            let runs = Run::newest(database, before.as_ref(), limit)?;
+            runs.iter().map(|it| it.summary(database)).collect()
         })
         .await
     }
 
     async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
         self.read("list the runs".to_owned(), |database, _| {
-            Ok(Run::all(database)?.into_iter().map(|it| it.id).collect())
+            Ok(Run::newest(database, None, usize::MAX)?.into_iter().map(|it| it.id).collect())
         })
         .await
     }

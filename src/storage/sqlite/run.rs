@@ -66,9 +66,16 @@ impl Run {
         }
     }
 
-    /// Every run, the newest first.
-    pub(super) fn all(database: &Connection) -> Result<Vec<Self>, Fault> {
-        Self::select(database, "ORDER BY key DESC", [])
+    /// The newest runs, or the newest of those older than one.
+    pub(super) fn newest(
+        database: &Connection,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<Self>, Fault> {
+        let before = before.map(|id| Self::find(database, id)).transpose()?;
+        let before = before.map_or(RunKey::MAX, |it| it.key);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        Self::select(database, "WHERE key < ? ORDER BY key DESC LIMIT ?", params![before, limit])
     }
 
     fn select(database: &Connection, rest: &str, params: impl Params) -> Result<Vec<Self>, Fault> {

@@ -1,0 +1,178 @@
+//! PostgreSQL when connections are lost and locks are held: what nobody knows is found out.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use graphrun::{
+    checkpoint::{CheckpointError, Checkpointer as _, Presence},
+    event::Status,
+    id::Step,
+    storage::PostgresStorage,
+};
+use serde_json::json;
+
+use crate::{
+    proxy::{Loss, Proxy},
+    sample::*,
+    server::{Schema, ask, execute, server},
+};
+
+/// A storage that reaches the server through a proxy.
+struct Through {
+    storage: PostgresStorage,
+    proxy: Proxy,
+    schema: Schema,
+}
+
+impl Through {
+    fn new() -> Self {
+        let (schema, url) = (Schema::new(), server());
+        // Less what only the server itself can speak: the proxy reads along.
+        let (user, rest) = url.split_once('@').expect("the URL of the test server names a user");
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (host, rest) = rest.split_at(end);
+        let host = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
+        let proxy = Proxy::before(&host);
+        let url = schema.url_at(&format!("{user}@{}{rest}", proxy.address)) + "&sslmode=disable";
+        Self { storage: PostgresStorage::open(&url).unwrap(), proxy, schema }
+    }
+
+    /// The same, read without the proxy.
+    fn directly(&self) -> PostgresStorage {
+        PostgresStorage::open_existing(&self.schema.url()).unwrap().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn g10_an_entry_whose_commit_lost_its_answer_is_saved_once() {
+    for loss in [Loss::Before, Loss::After] {
+        let it = Through::new();
+        let first = commit(0, vec![set("n", 0)]).into();
+        let hold = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        for step in 1..=3 {
+            it.proxy.lose(loss);
+            let next = commit(step, vec![appended("notes", &["x"])]);
+            it.storage.append(&hold, &next.into()).await.unwrap();
+        }
+        // One that gives the run back is known again, although the lease is over.
+        it.proxy.lose(loss);
+        it.storage.append(&hold, &standing(Status::Done, None).into()).await.unwrap();
+        assert_eq!(it.proxy.lost(), 4, "{loss:?}");
+        let journal = it.directly().journal(&run("R1"), 0, usize::MAX).await.unwrap();
+        assert_eq!(journal.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        let saved = it.directly().load(&run("R1")).await.unwrap();
+        assert_eq!((saved.summary.status, saved.position.step), (Status::Done, Step(3)));
+        assert_eq!(json!(saved.values), json!({"n": 0, "notes": ["x", "x", "x"]}));
+    }
+}
+
+#[tokio::test]
+async fn g10_a_run_whose_acceptance_lost_its_answer_is_accepted_once() {
+    for loss in [Loss::Before, Loss::After] {
+        let it = Through::new();
+        it.proxy.lose(loss);
+        let first = commit(0, vec![set("n", 0)]).into();
+        let hold = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        assert_eq!((it.proxy.lost(), hold.fence), (1, 1));
+        it.storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        assert_eq!(it.directly().list().await.unwrap().len(), 1);
+        // In doubt, the run of another is still not taken for ours.
+        for (id, name) in [("R1", "b"), ("R2", "a")] {
+            it.proxy.lose(loss);
+            let error = it.storage.create(&info(id, name), &claim(), &first).await.unwrap_err();
+            assert!(matches!(error, CheckpointError::Exists(_)), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn g10_a_claim_whose_commit_lost_its_answer_is_one_claim() {
+    for loss in [Loss::Before, Loss::After] {
+        let it = Through::new();
+        let first = commit(0, vec![]).into();
+        let hold = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        it.proxy.lose(loss);
+        it.storage.renew(&hold, TTL).await.unwrap();
+        it.proxy.lose(loss);
+        it.storage.release(&hold).await.unwrap();
+        it.proxy.lose(loss);
+        let presence = Presence::new();
+        let wish = graphrun::checkpoint::Claim { owner: presence.owner().clone(), ..claim() };
+        let hold = it.storage.acquire(&run("R1"), &wish).await.unwrap();
+        assert_eq!((hold.fence, it.proxy.lost()), (2, 3), "{loss:?}");
+        it.storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        it.storage.release(&hold).await.unwrap();
+        it.proxy.lose(loss);
+        it.storage.remove(&run("R1")).await.unwrap();
+        assert_eq!(it.directly().list().await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_ends_is_replaced() {
+    let schema = Schema::new();
+    let url = format!("{}&application_name={}", schema.url(), schema.name);
+    let storage = PostgresStorage::open(&url).unwrap();
+    let hold = storage.create(&info("R1", "a"), &claim(), &commit(0, vec![]).into()).await.unwrap();
+    for step in 1..=3 {
+        let end = format!(
+            "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = '{}'",
+            schema.name
+        );
+        assert_ne!(ask(end), "0");
+        storage.append(&hold, &commit(step, vec![]).into()).await.unwrap();
+    }
+    assert_eq!(storage.load(&run("R1")).await.unwrap().position.step, Step(3));
+}
+
+#[tokio::test]
+async fn g7_a_lease_is_renewed_while_everything_else_waits_and_the_caller_blocks_its_runtime() {
+    let schema = Schema::new();
+    let storage = PostgresStorage::open(&schema.url()).unwrap();
+    let first = commit(0, vec![]).into();
+    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let lock = format!("BEGIN; LOCK TABLE {}.journal; SELECT pg_sleep(2); COMMIT", schema.name);
+    let locked = thread::spawn(move || execute(lock));
+    thread::sleep(Duration::from_millis(500));
+    // More than there are connections; none of them comes to an end before the lock does.
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let storage = storage.clone();
+            tokio::spawn(async move { storage.load(&run("R1")).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let (renewing, began) = (storage.clone(), Instant::now());
+    let renewed = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(renewing.renew(&hold, TTL)).map(|()| began.elapsed())
+    });
+    // The only thread of this runtime does nothing else meanwhile.
+    let took = renewed.join().unwrap().unwrap();
+    assert!(!locked.is_finished() && took < Duration::from_millis(1200), "{took:?}");
+    for load in waiting {
+        load.await.unwrap().unwrap();
+    }
+    locked.join().unwrap();
+}
+
+#[tokio::test]
+async fn many_processes_that_begin_at_once_make_the_tables_once() {
+    let schema = Schema::new();
+    let opened: Vec<_> = (0..8)
+        .map(|_| {
+            let url = schema.url();
+            thread::spawn(move || PostgresStorage::open(&url))
+        })
+        .collect();
+    for (at, storage) in opened.into_iter().enumerate() {
+        let storage = storage.join().unwrap().unwrap();
+        let (id, name) = (format!("R{at}"), format!("run-{at}"));
+        storage.create(&info(&id, &name), &claim(), &commit(0, vec![]).into()).await.unwrap();
+    }
+    let found = PostgresStorage::open(&schema.url()).unwrap().list().await.unwrap();
+    assert_eq!(found.len(), 8);
+    assert_eq!(ask(format!("SELECT count(*) FROM {}.graphrun_format", schema.name)), "1");
+}

@@ -1,0 +1,146 @@
+//! Something between a program and its PostgreSQL server that loses connections at chosen moments.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU32, Ordering},
+    },
+    thread,
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    runtime,
+    sync::oneshot,
+};
+
+/// What the next commit meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// It goes through.
+    None = 0,
+    /// It never reaches the server.
+    Before = 1,
+    /// The server does it, and its answer is lost.
+    After = 2,
+}
+
+/// The proxy; it ends with this.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
+    next: Arc<AtomicU8>,
+    lost: Arc<AtomicU32>,
+    _stop: oneshot::Sender<()>,
+}
+
+#[derive(Clone)]
+struct Way {
+    to: String,
+    next: Arc<AtomicU8>,
+    lost: Arc<AtomicU32>,
+}
+
+impl Proxy {
+    /// A proxy before the server at this address, on threads of its own.
+    pub(crate) fn before(to: &str) -> Self {
+        let (next, lost) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
+        let way = Way { to: to.to_owned(), next: Arc::clone(&next), lost: Arc::clone(&lost) };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (told, heard) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                told.send(listener.local_addr().unwrap()).unwrap();
+                tokio::select! {
+                    _ = stopped => (),
+                    () = serve(listener, way) => (),
+                }
+            });
+        });
+        Self { address: heard.recv().unwrap(), next, lost, _stop: stop }
+    }
+
+    /// Loses the connection at the next commit.
+    pub(crate) fn lose(&self, loss: Loss) {
+        self.next.store(loss as u8, Ordering::SeqCst);
+    }
+
+    /// How many commits lost their connection.
+    pub(crate) fn lost(&self) -> u32 {
+        self.lost.load(Ordering::SeqCst)
+    }
+}
+
+async fn serve(listener: TcpListener, way: Way) {
+    loop {
+        let (client, _) = listener.accept().await.unwrap();
+        let way = way.clone();
+        tokio::spawn(async move {
+            let server = TcpStream::connect(&way.to).await.unwrap();
+            let ((from_client, to_client), (from_server, to_server)) =
+                (client.into_split(), server.into_split());
+            // When one direction ends, both do.
+            tokio::select! {
+                _ = requests(from_client, to_server, &way) => (),
+                _ = answers(from_server, to_client, &way) => (),
+            }
+        });
+    }
+}
+
+/// Messages of the client: <https://www.postgresql.org/docs/current/protocol-message-formats.html>.
+async fn requests(
+    mut client: OwnedReadHalf,
+    mut server: OwnedWriteHalf,
+    way: &Way,
+) -> std::io::Result<()> {
+    // The first message alone has no letter.
+    let length = client.read_u32().await?;
+    let mut body = vec![0; length as usize - 4];
+    client.read_exact(&mut body).await?;
+    server.write_all(&[&length.to_be_bytes()[..], &body].concat()).await?;
+    loop {
+        let letter = client.read_u8().await?;
+        let length = client.read_u32().await?;
+        let mut body = vec![0; length as usize - 4];
+        client.read_exact(&mut body).await?;
+        let is_commit = letter == b'Q' && body == b"COMMIT\0";
+        if is_commit && take(way, Loss::Before) {
+            return Ok(());
+        }
+        server.write_all(&[&[letter][..], &length.to_be_bytes(), &body].concat()).await?;
+    }
+}
+
+/// Messages of the server. A commit is done when its tag comes.
+async fn answers(
+    mut server: OwnedReadHalf,
+    mut client: OwnedWriteHalf,
+    way: &Way,
+) -> std::io::Result<()> {
+    loop {
+        let letter = server.read_u8().await?;
+        let length = server.read_u32().await?;
+        let mut body = vec![0; length as usize - 4];
+        server.read_exact(&mut body).await?;
+        if letter == b'C' && body == b"COMMIT\0" && take(way, Loss::After) {
+            return Ok(());
+        }
+        client.write_all(&[&[letter][..], &length.to_be_bytes(), &body].concat()).await?;
+    }
+}
+
+/// Whether this is the moment that was asked for; there is one.
+fn take(way: &Way, loss: Loss) -> bool {
+    let none = Loss::None as u8;
+    let taken = way.next.compare_exchange(loss as u8, none, Ordering::SeqCst, Ordering::SeqCst);
+    way.lost.fetch_add(u32::from(taken.is_ok()), Ordering::SeqCst);
+    taken.is_ok()
+}
