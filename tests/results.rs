@@ -15,6 +15,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+#[cfg(feature = "postgres")]
+#[path = "support/postgres.rs"]
+mod server;
+
 macro_rules! promises {
     ($($name:ident)*) => {
         mod memory {
@@ -22,6 +26,10 @@ macro_rules! promises {
         }
         mod sqlite {
             $(#[tokio::test] async fn $name() { super::$name(super::Home::Sqlite(tempfile::TempDir::new().unwrap())).await; })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test] async fn $name() { super::$name(super::Home::Postgres(super::server::Schema::new())).await; })*
         }
     };
 }
@@ -37,6 +45,8 @@ promises! {
 enum Home {
     Memory(Arc<MemoryResults>),
     Sqlite(TempDir),
+    #[cfg(feature = "postgres")]
+    Postgres(server::Schema),
 }
 
 impl Home {
@@ -45,6 +55,10 @@ impl Home {
             Self::Memory(results) => Arc::clone(results) as _,
             Self::Sqlite(folder) => {
                 Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap())
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(schema) => {
+                Arc::new(graphrun::storage::PostgresStorage::open(&schema.url()).unwrap())
             }
         }
     }

@@ -6,7 +6,12 @@ mod graph;
 mod history;
 mod people;
 mod plan;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod program;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod server;
 mod used;
 
 use std::{

@@ -32,7 +32,7 @@ struct Row {
 
 struct Find(ResultKey);
 
-struct Keep {
+pub(super) struct Keep {
     row: Row,
     bounds: Bounds,
 }
@@ -51,10 +51,7 @@ impl ResultStore for PostgresStorage {
     }
 
     async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
-        let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
-        BOUNDS.check(json.len())?;
-        let row = Row { key: *key, kept: result.at.as_millisecond(), json };
-        self.transact("keep a result".to_owned(), Keep { row, bounds: BOUNDS }).await
+        self.transact("keep a result".to_owned(), Keep::new(key, result, BOUNDS)?).await
     }
 }
 
@@ -81,7 +78,7 @@ impl Work for Keep {
         let Self { row, bounds } = self;
         let limit = |bound: usize| i64::try_from(bound).unwrap_or(i64::MAX);
         // The index has both columns, so that no payload is read.
-        let sql = "SELECT count(*) >= $1 OR coalesce(sum(bytes), 0) + $3 > $2 AS is_over
+        let sql = "SELECT count(*) >= $1 OR coalesce(sum(bytes), 0)::bigint + $3 > $2 AS is_over
                    FROM results";
         let (results, bytes) = (limit(bounds.results), limit(bounds.bytes));
         let added = limit(row.json.len());
@@ -103,11 +100,24 @@ impl Work for Keep {
                                SELECT key, row_number() OVER newest AS place,
                                    sum(bytes) OVER newest AS total
                                FROM results WINDOW newest AS (ORDER BY kept DESC, key DESC)
-                           ) AS placed WHERE place > $1 OR total > $2
+                           ) AS placed WHERE place > $1 OR total > $2::bigint
                        )";
             session.execute(sql, &[&results, &bytes]).await?;
         }
         Ok(())
+    }
+}
+
+impl Keep {
+    pub(super) fn new(
+        key: &ResultKey,
+        result: &KeptResult,
+        bounds: Bounds,
+    ) -> Result<Self, CheckpointError> {
+        let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
+        bounds.check(json.len())?;
+        let row = Row { key: *key, kept: result.at.as_millisecond(), json };
+        Ok(Self { row, bounds })
     }
 }
 

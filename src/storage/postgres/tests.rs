@@ -1,6 +1,14 @@
 //! What only one who holds the connection can see.
 
-use super::*;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{results::Keep, *};
+use crate::{
+    results::{KeptResult, ResultKey, ResultStore},
+    state::Update,
+    storage::results::BOUNDS,
+};
 
 #[path = "../../../tests/support/postgres.rs"]
 mod server;
@@ -19,5 +27,31 @@ fn a_commit_is_on_the_disk_of_the_server_whatever_its_user_is_used_to() {
             Ok(row.get::<_, String>(0))
         });
         assert_eq!(found.unwrap(), ours, "{setting}");
+    }
+}
+
+#[tokio::test]
+async fn when_there_are_too_many_results_the_oldest_goes() {
+    let schema = server::Schema::new();
+    let storage = PostgresStorage::open(&schema.url()).unwrap();
+    let key = |name: i64| ResultKey::of(&json!(name));
+    let update = Update::default().write(ChannelName::parse("t").unwrap(), "x");
+    let bytes = serde_json::to_string(&update).unwrap().len();
+    let limits = [(3, 1000), (2, 1000), (1000, 2 * bytes), (1000, 2 * bytes - 1)];
+    for ((results, bytes), left) in limits.into_iter().zip([3, 2, 2, 1]) {
+        for second in [3, 1, 4, 2, 5] {
+            let at = Timestamp::from_second(second).unwrap();
+            let result = KeptResult { update: update.clone(), at };
+            let bounds = crate::storage::results::Bounds { results, bytes, ..BOUNDS };
+            let work = Keep::new(&key(second), &result, bounds).unwrap();
+            storage.transact("keep a result".to_owned(), work).await.unwrap();
+        }
+        let mut found = Vec::new();
+        for second in 1..=5 {
+            if ResultStore::find(&storage, &key(second)).await.unwrap().is_some() {
+                found.push(second);
+            }
+        }
+        assert_eq!(found, (6 - left..=5).collect::<Vec<i64>>(), "{results} results, {bytes} bytes");
     }
 }

@@ -1,0 +1,188 @@
+//! What many runs in PostgreSQL cost: to accept, to step, to list, to find, to load, and on disk.
+//!
+//! `cargo bench --bench postgres --features postgres`, on the server that `GRAPHRUN_TEST_POSTGRES`
+//! names. `GRAPHRUN_BENCH_RUNS` says how many runs (100,000), `GRAPHRUN_BENCH_KEEP=1` keeps their
+//! schema to look at. What one operation takes is measured again and again while their number
+//! grows, so that what grows with it shows.
+
+#[path = "../tests/support/postgres.rs"]
+mod server;
+
+use std::{
+    env,
+    time::{Duration, Instant},
+};
+
+use graphrun::{
+    checkpoint::{
+        Checkpointer as _, Claim, Commit, Entry, Hold, Outcome, Position, Presence, RunInfo,
+        Standing, TaskRecord,
+    },
+    event::{Spent, Status},
+    id::{ChannelName, NodeName, Step, TaskId},
+    state::{Change, ChangeKind, Update},
+    storage::PostgresStorage,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+const RUNS: usize = 100_000;
+
+/// The steps of a run; with the acceptance and the end it has two entries more.
+const STEPS: u64 = 2;
+
+/// What a step writes.
+const BYTES: usize = 400;
+
+/// As many processes with as many runs at a time.
+const PROCESSES: usize = 4;
+const AT_A_TIME: usize = 4;
+
+/// How often each look is taken; the median counts.
+const LOOKS: usize = 21;
+
+fn main() {
+    let number = |name: &str| env::var(name).ok().and_then(|it| it.parse().ok());
+    let runs = number("GRAPHRUN_BENCH_RUNS").unwrap_or(RUNS);
+    let schema = server::Schema::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    println!(
+        "{:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11}",
+        "runs",
+        "entries/s",
+        "accept ms",
+        "step ms",
+        "list ms",
+        "find ms",
+        "prefix ms",
+        "load ms",
+        "bytes/run"
+    );
+    let mut done = 0;
+    for goal in [runs / 100, runs / 10, runs] {
+        let took = runtime.block_on(fill(&schema.url(), goal - done));
+        let entries =
+            (goal - done) as u128 * u128::from(STEPS + 2) * 1000 / took.as_millis().max(1);
+        done = goal;
+        server::execute(format!("SET search_path = {}; ANALYZE", schema.name));
+        let bytes = size(&schema.name) / done as u64;
+        let looks = runtime.block_on(look(&schema.url()));
+        let looks: Vec<String> =
+            looks.iter().map(|it| format!("{:>9.2}", it.as_secs_f64() * 1e3)).collect();
+        println!("{done:>8} {entries:>9} {} {bytes:>11}", looks.join(" "));
+    }
+    if env::var_os("GRAPHRUN_BENCH_KEEP").is_some() {
+        println!("kept in {}", schema.name);
+        std::mem::forget(schema);
+    }
+}
+
+/// Makes runs, as several processes would that each have several in hand.
+async fn fill(url: &str, runs: usize) -> Duration {
+    let storages: Vec<_> = (0..PROCESSES).map(|_| PostgresStorage::open(url).unwrap()).collect();
+    let began = Instant::now();
+    let mut work = JoinSet::new();
+    for at in 0..PROCESSES * AT_A_TIME {
+        let storage = storages[at % PROCESSES].clone();
+        let share =
+            runs / (PROCESSES * AT_A_TIME) + usize::from(at < runs % (PROCESSES * AT_A_TIME));
+        work.spawn(async move {
+            for _ in 0..share {
+                whole_run(&storage).await;
+            }
+        });
+    }
+    work.join_all().await;
+    began.elapsed()
+}
+
+async fn whole_run(storage: &PostgresStorage) {
+    let (_presence, hold) = accept(storage).await;
+    for step in 1..=STEPS {
+        storage.append(&hold, &entry(step)).await.unwrap();
+    }
+    let end = Standing { status: Status::Done, reason: None };
+    storage.append(&hold, &end.into()).await.unwrap();
+}
+
+async fn accept(storage: &PostgresStorage) -> (Presence, Hold) {
+    let presence = Presence::new();
+    let claim = Claim { owner: presence.owner().clone(), ttl: Duration::from_secs(15), over: None };
+    let info = RunInfo {
+        origin: json!({"v": 1, "workflow": "/home/me/graphs/dev_team.yaml", "out": "/home/me/out"}),
+        ..RunInfo::new("dev_team")
+    };
+    let hold = storage.create(&info, &claim, &commit(0, Value::Null).into()).await.unwrap();
+    (presence, hold)
+}
+
+/// How long each kind of operation takes now.
+async fn look(url: &str) -> [Duration; 6] {
+    let storage = PostgresStorage::open(url).unwrap();
+    let newest = storage.page(None, 50).await.unwrap();
+    let summary = newest.last().unwrap();
+    let (name, id) = (summary.info.name.clone(), summary.info.id.clone());
+    let mut times: [Vec<Duration>; 6] = Default::default();
+    for _ in 0..LOOKS {
+        let mut began = Instant::now();
+        let mut lap = |of: usize| {
+            times[of].push(began.elapsed());
+            began = Instant::now();
+        };
+        let (_presence, hold) = accept(&storage).await;
+        lap(0);
+        storage.append(&hold, &entry(1)).await.unwrap();
+        lap(1);
+        assert!(!storage.page(None, 50).await.unwrap().is_empty());
+        lap(2);
+        storage.find(&name).await.unwrap();
+        lap(3);
+        storage.find(&id.as_str()[..25]).await.ok();
+        lap(4);
+        storage.load(&id).await.unwrap();
+        lap(5);
+    }
+    times.map(|mut times| {
+        times.sort();
+        times[LOOKS / 2]
+    })
+}
+
+fn entry(step: u64) -> Entry {
+    // Noise, so that it cannot be made much smaller.
+    let mut bytes = vec![0; BYTES];
+    blake3::Hasher::new().update(&rand::random::<[u8; 16]>()).finalize_xof().fill(&mut bytes);
+    let text: String = bytes.into_iter().map(|it| char::from(b' ' + it % 64)).collect();
+    let text = Value::from(text);
+    let record = TaskRecord {
+        task: TaskId { step: Step(step), index: 0 },
+        node: NodeName::parse("write").unwrap(),
+        attempt: 1,
+        ms: 12,
+        spent: Spent::default(),
+        outcome: Outcome::Finished {
+            update: Update::default().write(channel(), text.clone()),
+            hops: Vec::new(),
+        },
+    };
+    Entry { records: vec![record], commit: Some(commit(step, text)), ..Entry::default() }
+}
+
+fn commit(step: u64, text: Value) -> Commit {
+    let position = Position { step: Step(step), ..Position::default() };
+    Commit { position, changes: vec![Change { channel: channel(), kind: ChangeKind::Set(text) }] }
+}
+
+fn channel() -> ChannelName {
+    ChannelName::parse("text").unwrap()
+}
+
+/// The bytes of all tables and indexes.
+fn size(schema: &str) -> u64 {
+    let sql = format!(
+        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = '{schema}' AND c.relkind = 'r'"
+    );
+    server::ask(sql).parse().unwrap()
+}
