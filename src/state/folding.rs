@@ -1,10 +1,10 @@
 //! Folding the updates of a step into a state, in a way that can be taken back.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, slice, sync::Arc};
 
 use serde_json::Value;
 
-use super::{Change, ChangeKind, Channel, Reducer, Schema, State, StateError};
+use super::{Change, ChangeKind, Channel, Reducer, Schema, State, StateError, reducer};
 
 /// What the updates of a step did so far, by the index of the channel.
 #[derive(Debug, Default)]
@@ -51,12 +51,15 @@ impl Folding {
         slot: &mut Option<Arc<Value>>,
         written: &Value,
     ) -> Result<(), StateError> {
-        if let Reducer::Append = channel.reducer() {
-            self.append(at, channel, slot, written);
+        if self.grow(at, channel, slot, written) {
             return Ok(());
         }
         let before = || Touched { before: Before::Value(slot.clone()), written: false };
-        self.0.entry(at).or_insert_with(before).written = true;
+        let touched = self.0.entry(at).or_insert_with(before);
+        touched.written = true;
+        if let (Before::Length(length), Some(list)) = (&touched.before, slot.as_deref()) {
+            touched.before = Before::Value(Some(Arc::new(first(list, *length))));
+        }
         let current = slot.take().map(Arc::unwrap_or_clone);
         let folded = channel.reducer().fold(current, written.clone());
         let value = folded
@@ -65,27 +68,52 @@ impl Folding {
         Ok(())
     }
 
-    fn append(
+    /// Adds items to a list in its place. Says no where it is not only added to.
+    fn grow(
         &mut self,
         at: usize,
         channel: &Channel,
         slot: &mut Option<Arc<Value>>,
         written: &Value,
-    ) {
+    ) -> bool {
+        let reducer = channel.reducer();
+        if !matches!(reducer, Reducer::Append | Reducer::Union | Reducer::Messages) {
+            return false;
+        }
+        let list = match slot.as_deref() {
+            Some(Value::Array(list)) => list.as_slice(),
+            None | Some(Value::Null) => &[],
+            Some(_) => return false,
+        };
+        // What was there before the step stays as it was.
+        let fixed = match self.0.get(&at).map(|it| &it.before) {
+            Some(Before::Length(length)) => *length,
+            Some(Before::Value(_)) => 0,
+            None => list.len(),
+        };
+        let items = match written {
+            Value::Array(items) if channel.is_whole_list(written) => items.as_slice(),
+            item => slice::from_ref(item),
+        };
+        if let Reducer::Messages = reducer
+            && items.iter().any(|it| reducer::place_of(it, &list[..fixed]).is_some())
+        {
+            return false;
+        }
         let before = match slot.as_deref() {
-            Some(Value::Array(items)) => Before::Length(items.len()),
-            _ => Before::Value(None),
+            Some(Value::Array(list)) => Before::Length(list.len()),
+            _ => Before::Value(slot.clone()),
         };
         self.0.entry(at).or_insert(Touched { before, written: false }).written = true;
-        let list = slot.get_or_insert_with(|| Arc::new(Value::Array(Vec::new())));
-        if let Value::Array(list) = Arc::make_mut(list) {
-            match written {
-                Value::Array(items) if channel.is_whole_list(written) => {
-                    list.extend_from_slice(items);
-                }
-                item => list.push(item.clone()),
-            }
+        let list = slot.get_or_insert_with(|| Arc::new(Value::Null));
+        let list = Arc::make_mut(list);
+        if list.is_null() {
+            *list = Value::Array(Vec::new());
         }
+        if let Value::Array(list) = list {
+            reducer.add(list, items);
+        }
+        true
     }
 
     /// Puts back what there was before the step.
@@ -114,8 +142,13 @@ impl Folding {
             let kind = match (&touched.before, &state.values[at]) {
                 (_, None) => ChangeKind::Cleared,
                 (Before::Length(length), Some(list)) => {
-                    let items = list.as_array().map_or(&[][..], |it| &it[*length..]);
-                    ChangeKind::Appended(items.to_vec())
+                    let items = list.as_array().map_or(&[][..], |it| &it[*length..]).to_vec();
+                    let items = Value::Array(items);
+                    check_whole(channel, &items)?;
+                    ChangeKind::Appended(match items {
+                        Value::Array(items) => items,
+                        _ => Vec::new(),
+                    })
                 }
                 (Before::Value(_), Some(value)) => {
                     check_whole(channel, value)?;
@@ -141,4 +174,97 @@ fn check_whole(channel: &Channel, value: &Value) -> Result<(), StateError> {
 fn first(list: &Value, length: usize) -> Value {
     let items = list.as_array().map_or(&[][..], Vec::as_slice);
     Value::Array(items.iter().take(length).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{id::ChannelName, state::Update};
+
+    fn name() -> ChannelName {
+        ChannelName::parse("list").unwrap()
+    }
+
+    fn schema(reducer: &str) -> Schema {
+        let shape = json!({
+            "type": "object",
+            "properties": { "list": { "type": "array", "x-merge": reducer } },
+        });
+        Schema::of_json_schema(&shape, &[]).unwrap()
+    }
+
+    fn any_item() -> impl Strategy<Value = Value> {
+        (0..6u8, any::<bool>(), 0..3u8).prop_map(|(id, has_id, text)| {
+            if has_id { json!({"id": id, "text": text}) } else { json!({"text": text}) }
+        })
+    }
+
+    fn any_write() -> impl Strategy<Value = Value> {
+        prop_oneof![any_item(), proptest::collection::vec(any_item(), 0..4).prop_map(Value::Array),]
+    }
+
+    /// The list after a change, said the simple way.
+    fn after(before: Option<Value>, kind: &ChangeKind) -> Option<Value> {
+        match kind {
+            ChangeKind::Cleared => None,
+            ChangeKind::Set(value) => Some(value.clone()),
+            ChangeKind::Appended(items) => {
+                let mut list = before.and_then(|it| it.as_array().cloned()).unwrap_or_default();
+                list.extend(items.iter().cloned());
+                Some(Value::Array(list))
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_that_grow_in_place_are_what_their_reducer_makes_of_them(
+            reducer in prop_oneof![Just("union"), Just("messages"), Just("append")],
+            steps in proptest::collection::vec(proptest::collection::vec(any_write(), 0..4), 1..6),
+        ) {
+            let schema = schema(reducer);
+            let channel = schema.channel("list").unwrap();
+            let mut state = schema.empty();
+            let (mut expected, mut told) = (None, None);
+            for writes in steps {
+                let updates: Vec<Update> =
+                    writes.iter().map(|it| Update::default().write(name(), it.clone())).collect();
+                let before = state.clone();
+                let (next, changes) = schema.apply(state, &updates).unwrap();
+                for write in writes {
+                    expected = Some(channel.reducer().fold(expected, write).unwrap());
+                }
+                prop_assert_eq!(next.get("list"), expected.as_ref());
+                for change in &changes {
+                    told = after(told, &change.kind);
+                }
+                prop_assert_eq!(&told, &expected);
+                // A step that is refused after all this leaves nothing of it.
+                let refused = [updates, vec![Update::default().write(name(), json!(7)); 2]].concat();
+                let unknown = Update::default().write(ChannelName::parse("none").unwrap(), 1);
+                let refused = schema.apply(before.clone(), refused.iter().chain([&unknown]));
+                prop_assert_eq!(refused.unwrap_err().state, before);
+                state = next;
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_new_is_appended_and_one_that_is_known_is_replaced() {
+        let schema = schema("messages");
+        let say =
+            |id: &str, text: &str| Update::default().write(name(), json!({"id": id, "text": text}));
+        let (state, _) = schema.apply(schema.empty(), [&say("a", "one")]).unwrap();
+        let (state, changes) =
+            schema.apply(state, [&say("b", "two"), &say("b", "better")]).unwrap();
+        let better = json!({"id": "b", "text": "better"});
+        assert_eq!(changes[0].kind, ChangeKind::Appended(vec![better.clone()]));
+        let (_, changes) = schema.apply(state, [&say("c", "three"), &say("a", "other")]).unwrap();
+        let (other, three) =
+            (json!({"id": "a", "text": "other"}), json!({"id": "c", "text": "three"}));
+        assert_eq!(changes[0].kind, ChangeKind::Set(json!([other, better, three])));
+    }
 }

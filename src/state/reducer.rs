@@ -109,7 +109,7 @@ impl Reducer {
             Self::Append | Self::Union | Self::Messages => self.fold_list(current, written),
             Self::Sum => match current {
                 None => Ok(written),
-                Some(before) => self.add(&before, &written),
+                Some(before) => self.sum(&before, &written),
             },
             Self::Min => self.choose(current, written, Ordering::Less),
             Self::Max => self.choose(current, written, Ordering::Greater),
@@ -140,17 +140,25 @@ impl Reducer {
             Value::Array(written) => written,
             one => vec![one],
         };
-        for item in written {
-            match self {
-                Self::Union if items.contains(&item) => (),
-                Self::Messages => put_message(&mut items, item),
-                _ => items.push(item),
-            }
-        }
+        self.add(&mut items, &written);
         Ok(Value::Array(items))
     }
 
-    fn add(&self, before: &Value, written: &Value) -> Result<Value, ReduceError> {
+    /// Adds items to a list, each in its place.
+    pub(super) fn add(&self, list: &mut Vec<Value>, items: &[Value]) {
+        for item in items {
+            match self {
+                Self::Union if list.contains(item) => (),
+                Self::Messages => match place_of(item, list) {
+                    Some(at) => list[at] = item.clone(),
+                    None => list.push(item.clone()),
+                },
+                _ => list.push(item.clone()),
+            }
+        }
+    }
+
+    fn sum(&self, before: &Value, written: &Value) -> Result<Value, ReduceError> {
         if let (Some(a), Some(b)) = (before.as_i64(), written.as_i64()) {
             return a.checked_add(b).map(Value::from).ok_or(ReduceError::Overflow(a, b));
         }
@@ -204,13 +212,10 @@ impl fmt::Display for Reducer {
     }
 }
 
-fn put_message(messages: &mut Vec<Value>, message: Value) {
-    let known =
-        message.get("id").and_then(|id| messages.iter_mut().find(|it| it.get("id") == Some(id)));
-    match known {
-        Some(earlier) => *earlier = message,
-        None => messages.push(message),
-    }
+/// The place of the message with the same `id`.
+pub(super) fn place_of(message: &Value, messages: &[Value]) -> Option<usize> {
+    let id = message.get("id")?;
+    messages.iter().position(|it| it.get("id") == Some(id))
 }
 
 fn merged(mut into: Map<String, Value>, written: Map<String, Value>) -> Map<String, Value> {

@@ -12,6 +12,7 @@ mod contract;
 mod damage;
 mod entries;
 mod files;
+mod growth;
 mod histories;
 mod journal;
 mod leases;

@@ -1,6 +1,6 @@
 //! Bytes as they are stored: as they are, or smaller.
 
-use std::{fmt, io, sync::LazyLock};
+use std::{borrow::Cow, fmt, io, sync::LazyLock};
 
 use zstd::{
     bulk::{Compressor, Decompressor},
@@ -58,12 +58,12 @@ impl Codec {
     }
 
     /// Unpacks what was packed.
-    pub(super) fn unpack(&mut self, packed: &[u8]) -> io::Result<Vec<u8>> {
+    pub(super) fn unpack<'a>(&mut self, packed: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
         match packed {
-            [PLAIN, bytes @ ..] => Ok(bytes.to_vec()),
+            [PLAIN, bytes @ ..] => Ok(Cow::Borrowed(bytes)),
             [SMALL, a, b, c, d, small @ ..] => {
                 let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
-                self.decompressor.decompress(small, length)
+                self.decompressor.decompress(small, length).map(Cow::Owned)
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }

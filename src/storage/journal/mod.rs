@@ -88,15 +88,15 @@ struct Told {
 impl Row {
     /// The link of these parts after another one.
     fn link_after(&self, before: Link) -> Link {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&before.0);
-        for number in [self.number, self.step.0, self.seq, u64::from(self.changes.is_some())] {
-            hasher.update(&number.to_le_bytes());
-        }
         let changes = self.changes.as_deref().unwrap_or_default();
-        for part in [changes, &self.meta, &self.data] {
-            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-        }
+        let [changes_len, meta_len, data_len] =
+            [changes, &self.meta, &self.data].map(|it| it.len() as u64);
+        let has_changes = u64::from(self.changes.is_some());
+        let numbers =
+            [self.number, self.step.0, self.seq, has_changes, changes_len, meta_len, data_len];
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&before.0).update(numbers.map(u64::to_le_bytes).as_flattened());
+        hasher.update(changes).update(&self.meta).update(&self.data);
         Link(hasher.finalize().into())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, params, types::ValueRef};
 
 use super::{
     fault::Fault,
@@ -95,7 +95,7 @@ impl Run {
                    ORDER BY number DESC LIMIT 1";
         // What they refer to is not before the last commit before them.
         let base = collect(database, sql, params![self.key, after], |row| {
-            Ok((row.get::<_, u64>("number")?, link(&self.id, row)?))
+            Ok((row.get::<_, u64>(0)?, link(&self.id, row)?))
         })?;
         let (base, before) = match base.into_iter().next() {
             Some(base) => base,
@@ -126,7 +126,7 @@ impl Run {
         after: u64,
         last: u64,
     ) -> Result<Vec<Row>, Fault> {
-        let sql = "SELECT number, step, seq, changes, meta, data, link FROM journal
+        let sql = "SELECT number, link, step, seq, changes, meta, data FROM journal
                    WHERE run = ? AND number > ? AND number <= ? ORDER BY number";
         collect(database, sql, params![self.key, after, last], |row| read(&self.id, row))
     }
@@ -148,25 +148,27 @@ impl Run {
     }
 }
 
+/// Reads a row by the places of its columns: to look for their names takes as long as the rest.
 fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
-    let changes = match row.get_ref("changes")? {
-        rusqlite::types::ValueRef::Null => None,
-        _ => Some(bytes(row, "changes")?.to_vec()),
+    let changes = match row.get_ref(4)? {
+        ValueRef::Null => None,
+        _ => Some(bytes(row, 4)?.to_vec()),
     };
     Ok(Row {
-        number: row.get("number")?,
-        step: Step(row.get("step")?),
-        seq: row.get("seq")?,
-        changes,
-        meta: bytes(row, "meta")?.to_vec(),
-        data: bytes(row, "data")?.to_vec(),
+        number: row.get(0)?,
         link: link(run, row)?,
+        step: Step(row.get(2)?),
+        seq: row.get(3)?,
+        changes,
+        meta: bytes(row, 5)?.to_vec(),
+        data: bytes(row, 6)?.to_vec(),
     })
 }
 
+/// The link in a row that begins with number and link.
 fn link(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Link, Fault> {
-    let link = bytes(row, "link")?.try_into();
-    let number: u64 = row.get("number")?;
+    let link = bytes(row, 1)?.try_into();
+    let number: u64 = row.get(0)?;
     let short = |_| damaged(run.as_str(), format!("entry {number}"), "its link is too short");
     Ok(Link(link.map_err(short)?))
 }

@@ -30,11 +30,11 @@ pub(super) struct Lease {
 const TTL_MAX_MS: i64 = 100 * 365 * 86_400_000;
 
 impl Lease {
-    /// Reads the lease out of the row of a head.
+    /// Reads the lease out of the last four columns of a head.
     pub(super) fn read(run: &str, row: &Row<'_>) -> Result<Self, Fault> {
-        let (fence, until) = (row.get("fence")?, row.get("until")?);
-        let json = row.get::<_, Option<String>>("owner")?;
-        if of_lease(run, fence, json.as_deref(), until) != bytes(row, "lease_checksum")? {
+        let (fence, until) = (row.get(7)?, row.get(9)?);
+        let json = row.get::<_, Option<String>>(8)?;
+        if of_lease(run, fence, json.as_deref(), until) != bytes(row, 10)? {
             return Err(broken(run, "the lease", "its checksum does not fit"));
         }
         let owner = json.as_ref().map(|it| serde_json::from_str(it)).transpose();

@@ -1,9 +1,9 @@
 //! Values as they come from a file that may be damaged.
 
-use rusqlite::{Row, types::ValueRef};
+use rusqlite::{Row, RowIndex, types::ValueRef};
 
 /// The bytes of a text or a blob. Damage may have made it a number; no checksum fits that.
-pub(super) fn bytes<'a>(row: &'a Row<'_>, column: &str) -> rusqlite::Result<&'a [u8]> {
+pub(super) fn bytes<'a>(row: &'a Row<'_>, column: impl RowIndex) -> rusqlite::Result<&'a [u8]> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => &[],

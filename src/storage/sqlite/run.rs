@@ -130,21 +130,22 @@ impl Run {
     /// How it stands.
     pub(super) fn stand(&self, database: &Connection) -> Result<Stand, Fault> {
         let id = self.id.as_str();
-        let sql = "SELECT * FROM heads WHERE run = ?";
+        let sql = "SELECT number, committed, step, seq, link, standing, checksum,
+                       fence, owner, until, lease_checksum FROM heads WHERE run = ?";
         self.one(database, sql, "the status", |row| {
             let damage = |how: &'static str| broken(id, "the status", how);
-            let standing: String = row.get("standing")?;
+            let standing: String = row.get(5)?;
             let head = Head {
-                number: row.get("number")?,
-                step: Step(row.get("step")?),
-                seq: row.get("seq")?,
+                number: row.get(0)?,
+                step: Step(row.get(2)?),
+                seq: row.get(3)?,
                 standing: serde_json::from_str(&standing)
                     .map_err(|error| broken(id, "the status", error))?,
             };
-            let committed = row.get("committed")?;
-            let link = bytes(row, "link")?;
+            let committed = row.get(1)?;
+            let link = bytes(row, 4)?;
             let sum = of_head(id, &head, committed, link, &standing);
-            if sum != bytes(row, "checksum")? {
+            if sum != bytes(row, 6)? {
                 return Err(damage("its checksum does not fit"));
             }
             let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
