@@ -16,7 +16,10 @@ use super::{
 use crate::{
     checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, TaskRecord},
     compile::CompiledGraph,
-    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    engine::{
+        superstep::{Action, Attempt, Event, Machine, Task},
+        use_up,
+    },
     event::{Spent, Status},
     graph::{Edge, Graph, Hop, Input, Limits, Target, Touches, Via},
     id::{ChannelName, NodeName, RunId},
@@ -283,7 +286,7 @@ impl Search<'_> {
                 *visits = visits.saturating_sub(1);
             }
         }
-        position.limit = Some(error.clone());
+        use_up(&self.limits, &mut position, error.clone());
         *position.visits.entry(node.clone()).or_default() += 1;
         let via = Via::Limit { error };
         position.frontier.push(Activation { node: node.clone(), input: Input::State, via });

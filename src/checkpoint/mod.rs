@@ -21,7 +21,7 @@ pub use self::{
     entry::{Entry, Link, Logged, NoLink, Standing},
     error::CheckpointError,
     lease::{Claim, Hold, Holder, Owner, Presence},
-    position::{Activation, Checkpoint, Commit, NodeTook, Position},
+    position::{Activation, Checkpoint, Commit, NodeTook, Position, UsedUp},
     questions::{AskedQuestion, Became, OpenQuestion, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
     run::{RunInfo, RunSummary, SavedRun},

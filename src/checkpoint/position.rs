@@ -40,8 +40,28 @@ pub struct Position {
     pub asked: BTreeSet<String>,
     /// The limit that was reached and routed, if one was; it is routed once.
     pub limit: Option<String>,
+    /// The limits as they were then. They are used up: none of them counts any more until it is
+    /// replaced by another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_up: Option<UsedUp>,
     /// Why the run is to fail, if a route led to failure.
     pub failure: Option<String>,
+}
+
+/// The limits of a run that went where it goes when one of them is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsedUp {
+    /// Super-steps.
+    pub steps: u64,
+    /// Tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+    /// Milliseconds at work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
 }
 
 /// What all tasks of a node took together.

@@ -24,7 +24,7 @@ use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
     engine::{Answers, Engine, RunEnd, RunError, Stop},
     event::{EventSink, Status},
-    id::RunId,
+    id::{NodeName, RunId},
     state::Update,
 };
 
@@ -49,6 +49,8 @@ pub(super) enum Begin {
     Start(Box<RunInfo>, Update),
     /// From its last checkpoint, with answers.
     Resume(Answers),
+    /// With what failed; of one node only, if one is named.
+    Retry(Option<NodeName>),
 }
 
 /// Runs a command that waits for things, and leaves nothing behind that it would wait for.
@@ -102,6 +104,7 @@ impl Run<'_> {
             match begin {
                 Begin::Start(info, input) => self.engine.start(*info, input, sink, &stop).await,
                 Begin::Resume(answers) => self.engine.resume(&self.id, answers, sink, &stop).await,
+                Begin::Retry(node) => self.engine.retry(&self.id, node.as_ref(), sink, &stop).await,
             }
         };
         tokio::pin!(run);
@@ -237,6 +240,27 @@ impl From<RunError> for CliError {
             RunError::Closed { .. } => Self::new(Exit::NotResumable, error.to_string())
                 .with_help("nothing was changed; `graphrun runs show` tells how the run stands"),
             RunError::NothingToDo(_) => Self::new(Exit::NotResumable, error.to_string()),
+            RunError::NotFailed(status) => {
+                let help = match status {
+                    Status::Done | Status::Failed => "start a new run to do its work again",
+                    Status::Paused => {
+                        "answer its questions with `graphrun resume RUN --answer KEY=JSON`"
+                    }
+                    Status::Limit => {
+                        "go on with a higher limit, as in `graphrun resume RUN --max-steps N`"
+                    }
+                    Status::Running | Status::Interrupted => "go on with `graphrun resume RUN`",
+                };
+                Self::new(Exit::NotResumable, error.to_string()).with_help(help)
+            }
+            RunError::NothingFailed { ref failed, .. } => {
+                let help = if failed.is_empty() {
+                    "the workflow meant it to end like this; start a new run"
+                } else {
+                    "without `--node` all that failed is tried again"
+                };
+                Self::new(Exit::NotResumable, error.to_string()).with_help(help)
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod graph;
 mod lsp;
 mod plan;
 mod resume;
+mod retry;
 mod runs;
 mod schema;
 mod test;
@@ -75,6 +76,8 @@ enum Command {
     Approve(approve::ApproveArgs),
     /// Answer a question of a run with no, and go on
     Reject(approve::RejectArgs),
+    /// Try again what failed in a run; what finished is kept
+    Retry(retry::Args),
     /// Check workflows and report all findings at once
     Validate(validate::Args),
     /// Say what the code of a finding means, with an example of wrong and of right
@@ -121,6 +124,7 @@ impl Command {
             Self::Resume(args) => resume::run(args, globals),
             Self::Approve(args) => approve::approve(args, globals),
             Self::Reject(args) => approve::reject(args, globals),
+            Self::Retry(args) => retry::run(args, globals),
             Self::Validate(args) => validate::run(&args, globals),
             Self::Explain(args) => explain::run(&args, globals),
             Self::Plan(args) => plan::run(&args, globals),

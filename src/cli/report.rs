@@ -13,9 +13,12 @@ use super::{
     questions::{AnswerLine, QuestionLine},
 };
 use crate::{
-    checkpoint::{Checkpointer, Outcome, SavedRun, TaskRecord, asked_questions, open_questions},
+    checkpoint::{
+        Checkpointer, Outcome, Position, SavedRun, TaskRecord, asked_questions, open_questions,
+    },
+    engine::failures,
     event::{Event, Report as TaskReport, Spent, Stamped, Status},
-    graph::ErrorKind,
+    graph::{ErrorKind, Failure, FailureClass},
     id::{ChannelName, NodeName, RunId, TaskId},
 };
 
@@ -38,14 +41,14 @@ pub(super) struct RunReport {
     /// What people have answered so far, oldest first; left out if nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) answers: Vec<AnswerLine>,
+    /// With what the tasks of the open step rest, if some failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) failures: Vec<FailureLine>,
     pub(super) artifacts: Vec<String>,
     pub(super) resume: Option<String>,
     /// What each node that called models took; not part of the object.
     #[serde(skip)]
     pub(super) by_node: Vec<(NodeName, Spent)>,
-    /// The kind of the failure that ended the run.
-    #[serde(skip)]
-    failure: Option<ErrorKind>,
 }
 
 /// What became of one task.
@@ -56,6 +59,15 @@ pub(super) struct TraceLine {
     pub(super) attempt: u32,
     pub(super) outcome: &'static str,
     pub(super) ms: u64,
+}
+
+/// A task that failed and that nothing caught.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct FailureLine {
+    pub(super) node: NodeName,
+    pub(super) kind: ErrorKind,
+    pub(super) class: FailureClass,
+    pub(super) error: String,
 }
 
 impl RunReport {
@@ -105,19 +117,20 @@ impl RunReport {
             reason: summary.reason,
             steps: position.step.0,
             state: state(&output, &private, values),
-            spent: position.spent,
+            spent: spent(&position, &open),
             trace: records.iter().filter_map(TraceLine::new).collect(),
             questions: questions.into_iter().map(QuestionLine::from).collect(),
             answers: Vec::new(),
             artifacts: artifacts(events),
             by_node: spent_by_node(events),
-            failure: if is_failed { failure_kind(&open) } else { None },
+            failures: failures(&open).into_iter().map(FailureLine::from).collect(),
         }
     }
 
     /// The exit code of a program that leaves the run like this.
     pub(super) fn exit(&self) -> Exit {
-        match self.failure {
+        let is_failed = self.status == Status::Failed;
+        match self.failures.first().map(|it| it.kind).filter(|_| is_failed) {
             // The work did not fail: what it needs is not there. Once it is, the run can go on.
             Some(kind) if kind.is_for_the_operator() => Exit::Unusable,
             Some(ErrorKind::Provider | ErrorKind::RateLimit) => Exit::Unusable,
@@ -147,6 +160,13 @@ impl TraceLine {
     }
 }
 
+impl From<(NodeName, Failure)> for FailureLine {
+    fn from((node, failure): (NodeName, Failure)) -> Self {
+        let class = failure.class();
+        Self { node, kind: failure.kind, class, error: failure.message }
+    }
+}
+
 /// The keys of the contract, and no others that storage may keep.
 fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
@@ -161,14 +181,12 @@ fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Err
     Usage { input_tokens, output_tokens, calls: usage.calls, cost_usd }.serialize(serializer)
 }
 
-/// The kind of the failure that a step rests with: that of its first task whose last word it is.
-fn failure_kind(records: &[TaskRecord]) -> Option<ErrorKind> {
-    let last: BTreeMap<TaskId, &Outcome> =
-        records.iter().map(|it| (it.task, &it.outcome)).collect();
-    last.into_values().find_map(|outcome| match outcome {
-        Outcome::Failed { failure } => Some(failure.kind),
-        _ => None,
-    })
+/// What models took, also for the tasks of the step that is not committed yet.
+fn spent(position: &Position, open: &[TaskRecord]) -> Spent {
+    let last: BTreeMap<TaskId, &Spent> = open.iter().map(|it| (it.task, &it.spent)).collect();
+    let mut spent = position.spent;
+    last.into_values().for_each(|it| spent.add(it));
+    spent
 }
 
 /// The named fields that hold a value, in their order; all of them if none is named. What is

@@ -17,7 +17,7 @@ use super::{
     who::who,
 };
 use crate::{
-    checkpoint::{AskedQuestion, OpenQuestion, asked_questions, open_questions},
+    checkpoint::{AskedQuestion, Logged, OpenQuestion, SavedRun, asked_questions, open_questions},
     engine::{Answers, Engine},
 };
 
@@ -57,6 +57,20 @@ pub(super) fn go_on(
     wanted: impl FnOnce(Origin) -> Origin,
     answers: impl FnOnce(&[OpenQuestion], &[AskedQuestion]) -> Result<BTreeMap<String, Value>, CliError>,
 ) -> Result<Exit, CliError> {
+    take_up(run, globals, wanted, |saved, journal| {
+        let open = open_questions(&saved.position, &saved.records);
+        let by_name = answers(&open, &asked_questions(journal))?;
+        Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
+    })
+}
+
+/// Drives a saved run, in the way that is made of how it was saved.
+pub(super) fn take_up(
+    run: &str,
+    globals: &Globals,
+    wanted: impl FnOnce(Origin) -> Origin,
+    begin: impl FnOnce(&SavedRun, &[Logged]) -> Result<Begin, CliError>,
+) -> Result<Exit, CliError> {
     let database = globals.database()?;
     let checkpointer = database.open_for(run)?;
     block_on(async {
@@ -64,8 +78,7 @@ pub(super) fn go_on(
         let origin = wanted(Origin::of(&info)?);
         let saved = checkpointer.load(&info.id).await?;
         let journal = checkpointer.journal(&info.id, 0, usize::MAX).await?;
-        let open = open_questions(&saved.position, &saved.records);
-        let by_name = answers(&open, &asked_questions(&journal))?;
+        let begin = begin(&saved, &journal)?;
         // A workflow that does not load any more is no wrong usage of `resume`.
         let broken = |error: CliError| {
             error.with_exit(Exit::NotResumable).with_help(
@@ -84,6 +97,6 @@ pub(super) fn go_on(
         let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
         let (id, name) = (info.id, info.name);
         let run = Run { globals, database: &database, checkpointer, engine, id, name };
-        run.drive(Begin::Resume(Answers { by_name, by: Some(who()) })).await
+        run.drive(begin).await
     })
 }

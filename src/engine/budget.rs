@@ -1,20 +1,54 @@
-//! Which limit of a run, or of a node, is reached.
+//! Which limit of a run, or of a node, is reached, and which of them still count.
 
 use std::time::Duration;
 
 use crate::{
-    checkpoint::{NodeTook, Position},
+    checkpoint::{NodeTook, Position, UsedUp},
+    event::Spent,
     graph::{Limits, Policies},
     id::NodeName,
 };
 
-/// The first limit that a position has reached, in words.
-pub(super) fn reached(limits: &Limits, position: &Position) -> Option<String> {
-    let spent = &position.spent;
-    if position.step.0 >= limits.steps {
+/// What a run has used so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Used {
+    pub(super) steps: u64,
+    pub(super) spent: Spent,
+    pub(super) worked_ms: u64,
+}
+
+impl Used {
+    /// What its committed steps have used.
+    pub(super) fn by(position: &Position) -> Self {
+        let Position { step, spent, worked_ms, .. } = position;
+        Self { steps: step.0, spent: *spent, worked_ms: *worked_ms }
+    }
+}
+
+/// Sends a run where it goes when a limit is reached: once, and from then on these limits are used
+/// up. Whoever gives it others gives it more to use, and these count.
+pub(crate) fn use_up(limits: &Limits, position: &mut Position, error: String) {
+    position.limit = Some(error);
+    position.used_up = Some(of(limits));
+}
+
+fn of(limits: &Limits) -> UsedUp {
+    let ms = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
+    let Limits { steps, tokens, usd, time, .. } = limits;
+    UsedUp { steps: *steps, tokens: *tokens, usd: *usd, time_ms: time.map(ms) }
+}
+
+/// The first limit that counts and is reached, in words.
+pub(super) fn reached(limits: &Limits, used_up: Option<UsedUp>, used: &Used) -> Option<String> {
+    let (now, spent) = (of(limits), &used.spent);
+    let counts =
+        |differs: fn(&UsedUp, &UsedUp) -> bool| used_up.is_none_or(|it| differs(&it, &now));
+    if used.steps >= limits.steps && counts(|a, b| a.steps != b.steps) {
         return Some(format!("the limit of {} steps is reached", limits.steps));
     }
-    if let Some(tokens) = limits.tokens.filter(|&it| spent.tokens() >= it) {
+    if let Some(tokens) = limits.tokens.filter(|&it| spent.tokens() >= it)
+        && counts(|a, b| a.tokens != b.tokens)
+    {
         return Some(format!(
             "the limit of {tokens} tokens is reached: {} are used",
             spent.tokens()
@@ -22,11 +56,14 @@ pub(super) fn reached(limits: &Limits, position: &Position) -> Option<String> {
     }
     if let (Some(usd), Some(cost)) = (limits.usd, spent.cost_usd)
         && cost >= usd
+        && counts(|a, b| a.usd != b.usd)
     {
         return Some(format!("the limit of {usd:.2} USD is reached: {cost:.2} are spent"));
     }
-    let worked = Duration::from_millis(position.worked_ms);
-    if let Some(time) = limits.time.filter(|&it| worked >= it) {
+    let worked = Duration::from_millis(used.worked_ms);
+    if let Some(time) = limits.time.filter(|&it| worked >= it)
+        && counts(|a, b| a.time_ms != b.time_ms)
+    {
         return Some(format!("the limit of {time:?} is reached: {worked:?} were worked"));
     }
     None

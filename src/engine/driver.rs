@@ -416,7 +416,7 @@ impl<'a> Driver<'a> {
             status,
             reason: reason.clone(),
             steps: position.step.0,
-            spent: position.spent,
+            spent: self.machine.spent(),
         });
         self.entry.standing = Some(Standing { status, reason: reason.clone() });
         self.save().await?;

@@ -8,6 +8,7 @@ mod clock;
 mod driver;
 mod lease;
 mod log;
+mod retry;
 pub mod superstep;
 mod task;
 
@@ -17,23 +18,26 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::budget::use_up;
 pub use self::{
     answers::{Answers, Closed},
     clock::Clock,
+    retry::{check_retry, failures},
 };
 use self::{
     driver::Driver,
     lease::Lease,
+    retry::nothing_failed,
     superstep::{Action, Event, Machine, Pauses, Terms},
 };
 pub use crate::checkpoint::OpenQuestion;
 use crate::{
-    checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, RunInfo},
+    checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, RunInfo, SavedRun},
     compile::CompiledGraph,
     event::{EventSink, Status},
     fault::{self, Point},
     graph::Limits,
-    id::RunId,
+    id::{NodeName, RunId},
     state::{NotFields, State, StateError, Update},
 };
 
@@ -115,6 +119,17 @@ pub enum RunError {
     /// The run has reached its end already.
     #[error("the run is {} already", .0.as_str())]
     NothingToDo(Status),
+    /// The run did not fail, so that there is nothing to try again.
+    #[error("the run is {}, and only what failed is tried again", .0.as_str())]
+    NotFailed(Status),
+    /// No task of the run failed that could be tried again.
+    #[error("{}", nothing_failed(node.as_ref(), failed))]
+    NothingFailed {
+        /// The node that was to be tried again, if only one was.
+        node: Option<NodeName>,
+        /// The nodes that failed.
+        failed: Vec<NodeName>,
+    },
     /// The run could not be saved or loaded.
     #[error("the run could not be saved or loaded")]
     Checkpoint(#[from] CheckpointError),
@@ -251,23 +266,14 @@ impl Engine {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
         let saved = self.checkpointer.load(run).await?;
+        let last_seq = saved.last_seq;
         // A process may have died between the last step and the word that it was the last.
         let answers = answers.into();
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
             self.matched(run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
         }
-        let changed = |source| RunError::Changed { run: run.clone(), source };
-        let state = self.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
-        let checkpoint = Checkpoint { position: saved.position, state };
-        let (mut machine, mut actions) = Machine::restore(
-            self.graph.clone(),
-            self.terms(),
-            run.clone(),
-            checkpoint,
-            saved.records,
-        )
-        .map_err(changed)?;
+        let (mut machine, mut actions) = self.restore(saved, None)?;
         let open = machine.open_questions();
         let answered = self.matched(run, &open, answers).await?;
         let late = machine.expired(self.clock.now()).into_iter();
@@ -276,9 +282,47 @@ impl Engine {
             actions.retain(|it| !matches!(it, Action::Rest { .. }));
             actions.extend(machine.apply(event));
         }
-        let events = (events, saved.last_seq);
-        let driver = Driver::go_on(self, machine, lease, events, stop).await?;
+        let driver = Driver::go_on(self, machine, lease, (events, last_seq), stop).await?;
         driver.drive(actions).await
+    }
+
+    /// Tries again what failed in a failed run: all of it, or one node only. What finished is kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run did not fail or none of its tasks did, and as [`Engine::resume`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::start`].
+    pub async fn retry(
+        &self,
+        run: &RunId,
+        node: Option<&NodeName>,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let saved = self.checkpointer.load(run).await?;
+        check_retry(&saved, node)?;
+        let last_seq = saved.last_seq;
+        let (machine, actions) = self.restore(saved, node)?;
+        let driver = Driver::go_on(self, machine, lease, (events, last_seq), stop).await?;
+        driver.drive(actions).await
+    }
+
+    fn restore(
+        &self,
+        saved: SavedRun,
+        only: Option<&NodeName>,
+    ) -> Result<(Machine, Vec<Action>), RunError> {
+        let run = saved.summary.info.id;
+        let changed = |source| RunError::Changed { run: run.clone(), source };
+        let state = self.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
+        let checkpoint = Checkpoint { position: saved.position, state };
+        let (graph, terms) = (self.graph.clone(), self.terms());
+        let saved = (checkpoint, saved.records);
+        Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
     }
 
     fn terms(&self) -> Terms {

@@ -8,6 +8,7 @@ mod fit;
 mod frontier;
 mod pause;
 mod protocol;
+mod restore;
 mod settle;
 
 use std::{
@@ -22,7 +23,7 @@ use self::frontier::next_frontier;
 pub use self::pause::{Pauses, Terms};
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 pub(super) use self::settle::holds;
-use super::budget;
+use super::budget::{self, Used};
 use crate::{
     checkpoint::{
         Activation, Checkpoint, Commit, OpenQuestion, Outcome, Position, TaskRecord, named,
@@ -145,40 +146,6 @@ impl Machine {
         Ok((machine, commit, actions))
     }
 
-    /// Takes a run up again where it was saved: gives what is still to be done. What it stands
-    /// before is started, also where a breakpoint is: the run has rested there, or was to go on.
-    ///
-    /// # Errors
-    ///
-    /// Fails when what was saved does not fit the graph.
-    pub fn restore(
-        graph: CompiledGraph,
-        terms: impl Into<Terms>,
-        run: RunId,
-        checkpoint: Checkpoint,
-        records: Vec<TaskRecord>,
-    ) -> Result<(Self, Vec<Action>), RestoreError> {
-        fit::check(&graph, &checkpoint.position, &records)?;
-        let mut machine = Self::at(graph, terms.into(), run, checkpoint);
-        for record in records {
-            let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;
-            machine.recall(index, record);
-        }
-        if machine.tasks.iter().all(TaskState::is_untouched) {
-            let actions = machine.begin_step();
-            return Ok((machine, actions));
-        }
-        let actions = if machine.busy == 0 {
-            machine.go_on()
-        } else {
-            // The step cannot end before the last of these has begun.
-            let mut busy = (0..machine.tasks.len()).collect::<Vec<usize>>();
-            busy.retain(|&it| machine.tasks[it].phase.is_busy());
-            busy.into_iter().flat_map(|it| machine.take_up(it)).collect()
-        };
-        Ok((machine, actions))
-    }
-
     /// Takes in what happened and gives what is to be done.
     ///
     /// An event about a task that is settled or not of this step changes nothing, so that one
@@ -230,6 +197,18 @@ impl Machine {
     /// Where the run stands.
     pub fn position(&self) -> &Position {
         &self.position
+    }
+
+    /// What models took so far, also for tasks of the step that is not committed yet.
+    pub fn spent(&self) -> Spent {
+        self.used().spent
+    }
+
+    fn used(&self) -> Used {
+        let mut used = Used::by(&self.position);
+        self.tasks.iter().for_each(|it| used.spent.add(&it.took.spent));
+        used.worked_ms += self.tasks.iter().map(|it| it.took.ms).max().unwrap_or(0);
+        used
     }
 
     /// The state of the run.
@@ -311,51 +290,6 @@ impl Machine {
         }
     }
 
-    /// Goes on with a task where it stood.
-    fn take_up(&mut self, index: usize) -> Vec<Action> {
-        match self.tasks[index].phase {
-            Phase::Running => self.begin(index),
-            Phase::Sleeping { wake, wait_ms } => {
-                vec![Action::Sleep { task: self.id(index), wake, wait_ms }]
-            }
-            Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
-        }
-    }
-
-    /// Puts a saved record back in its place.
-    fn recall(&mut self, index: usize, record: TaskRecord) {
-        let Took { ms, spent } = self.tasks[index].took;
-        let took = match &record.outcome {
-            Outcome::Answered { .. } => Took { ms, spent },
-            _ => Took { ms: record.ms, spent: record.spent },
-        };
-        self.tasks[index].took = took;
-        self.tasks[index].attempt = record.attempt;
-        match &record.outcome {
-            Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
-                self.set_phase(index, Phase::Settled);
-                self.tasks[index].record = Some(record);
-            }
-            Outcome::Failed { .. } => {
-                // Whoever goes on with a failed run means to try as often as at first.
-                self.tasks[index].attempt = 1;
-                self.set_phase(index, Phase::Running);
-            }
-            Outcome::Retrying { wait_ms, wake, .. } => {
-                self.tasks[index].attempt = record.attempt.saturating_add(1);
-                self.set_phase(index, Phase::Sleeping { wake: *wake, wait_ms: *wait_ms });
-            }
-            Outcome::Asked { question } => {
-                self.tasks[index].asked.push(question.key.clone());
-                self.set_phase(index, Phase::Waiting(question.clone()));
-            }
-            Outcome::Answered { key, answer, .. } => {
-                self.tasks[index].answers.insert(key.clone(), answer.clone());
-                self.set_phase(index, Phase::Running);
-            }
-        }
-    }
-
     fn set_phase(&mut self, index: usize, phase: Phase) {
         let is_settled = phase == Phase::Settled;
         let is_busy = phase.is_busy();
@@ -371,9 +305,8 @@ impl Machine {
             let status = if failure.is_some() { Status::Failed } else { Status::Done };
             return vec![Action::Rest { status, reason: failure }];
         }
-        if self.position.limit.is_none()
-            && let Some(reason) = budget::reached(&self.terms.limits, &self.position)
-        {
+        let used_up = self.position.used_up;
+        if let Some(reason) = budget::reached(&self.terms.limits, used_up, &self.used()) {
             return vec![Action::Rest { status: Status::Limit, reason: Some(reason) }];
         }
         // The step cannot end before its last task has begun, for until then that one is busy.

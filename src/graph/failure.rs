@@ -41,6 +41,20 @@ pub enum ErrorKind {
     Other,
 }
 
+/// What can be done about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// Trying again may help; the retries that the node has were not enough.
+    Retryable,
+    /// Trying again would repeat it: the workflow, its input or what a model says must change.
+    Permanent,
+    /// The operator can mend it: a key, a sandbox, a recording, room on a disk.
+    NeedsHuman,
+    /// The code of a node, route or reducer is wrong.
+    Bug,
+}
+
 /// A failure in the form in which it is saved and shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -86,6 +100,16 @@ impl Failure {
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
         let message = message.to_string();
         Self { kind, message, transient: false, retry_after_ms: None, raw: None }
+    }
+
+    /// What can be done about it. Every failure is of one class.
+    pub fn class(&self) -> FailureClass {
+        match self.kind {
+            ErrorKind::Panic => FailureClass::Bug,
+            kind if kind.is_for_the_operator() => FailureClass::NeedsHuman,
+            _ if self.transient => FailureClass::Retryable,
+            _ => FailureClass::Permanent,
+        }
     }
 
     /// A failure out of an error and all of its causes.

@@ -22,7 +22,7 @@ pub use self::{
     condition::{Condition, condition_fn},
     context::{Input, NodeContext, Reporter, Via},
     definition::{Edge, Graph, NodeSpec},
-    failure::{ErrorKind, Failure, NodeError},
+    failure::{ErrorKind, Failure, FailureClass, NodeError},
     node::{Contract, Node, Read, Touches, node_fn},
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,

@@ -9,6 +9,7 @@ mod plan;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod program;
+mod retry;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]
 mod server;

@@ -1,6 +1,7 @@
 //! What a run makes of failure: retries that survive a restart, timeouts, panics, and what is kept.
 
 mod panics;
+mod retries;
 mod timeouts;
 mod timers;
 

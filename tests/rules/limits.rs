@@ -39,7 +39,7 @@ fn run(hand: &mut Hand, tokens: u64, ms: u64) -> Vec<(String, Via)> {
         let usage = Usage { input_tokens: tokens, calls: 1, ..Usage::default() };
         let spent = Spent { usage, cost_usd: Some(0.25) };
         let attempt = match task.node.as_str() {
-            "work" => Attempt { ms, spent, ..attempt(1) },
+            "work" | "flush" => Attempt { ms, spent, ..attempt(1) },
             _ => attempt(1),
         };
         let command = super::noting(&task);
@@ -106,4 +106,61 @@ fn what_a_node_has_used_is_kept_over_a_restart_and_old_runs_have_used_nothing() 
     let mut old = saved;
     old.as_object_mut().unwrap().remove("took");
     assert_eq!(goes_on(old), "check work check mend");
+}
+
+/// A run that a limit of three steps has sent to `flush`, where it works on for twenty visits.
+fn flushing() -> Hand {
+    let exhausted = Some(Target::Node(name("flush")));
+    let limits = Limits { steps: 3, tokens: Some(1_000), exhausted, ..Limits::default() };
+    let bound = |max| Policies {
+        max_visits: Some(max),
+        exhausted: Some(Target::End),
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Team>("flushing")
+        .node_with("work", Decided, bound(9))
+        .node_with("flush", Decided, bound(20))
+        .entry("work")
+        .then("work", "work")
+        .then("flush", "flush")
+        .limits(limits);
+    Hand::start(&compiled(graph))
+}
+
+/// Goes on with a run under other limits, until it rests.
+fn go_on(hand: &Hand, change: impl FnOnce(&mut Limits)) -> (u64, Status, Option<String>) {
+    let graph = hand.machine.graph().clone();
+    let mut limits = graph.graph().limits.clone();
+    change(&mut limits);
+    let saved = serde_json::to_value(hand.machine.position()).unwrap();
+    let position: Position = serde_json::from_value(saved).unwrap();
+    let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
+    let (machine, actions) =
+        Machine::restore(graph, limits, run_id(), checkpoint, Vec::new()).unwrap();
+    let mut hand = Hand { machine, ..flushing() };
+    hand.open.clear();
+    hand.perform(actions);
+    run(&mut hand, 100, 0);
+    let (status, reason) = hand.rest.unwrap();
+    (hand.machine.position().step.0, status, reason)
+}
+
+#[test]
+fn g13_limits_that_are_used_up_count_again_once_they_are_replaced() {
+    let mut hand = flushing();
+    while hand.machine.position().step.0 < 6 {
+        let task = hand.open.pop_front().unwrap();
+        hand.finish(&task, super::noting(&task));
+    }
+    // What flushes is not stopped by the limits it was sent there by, nor by the others.
+    assert_eq!(go_on(&hand, |_| ()), (23, Status::Done, None));
+    // Whoever gives the run more gives it that much, and rests it then: it was sent there once.
+    let steps = "the limit of 10 steps is reached".to_owned();
+    assert_eq!(go_on(&hand, |it| it.steps = 10), (10, Status::Limit, Some(steps.clone())));
+    let time = |it: &mut Limits| it.time = Some(Duration::from_nanos(1));
+    let (at, status, _) = go_on(&hand, time);
+    assert_eq!((at, status), (23, Status::Done), "no time has passed");
+    let tokens = "the limit of 500 tokens is reached: 500 are used".to_owned();
+    let stopped = (11, Status::Limit, Some(tokens));
+    assert_eq!(go_on(&hand, |it| it.tokens = Some(500)), stopped);
 }

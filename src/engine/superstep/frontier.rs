@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     checkpoint::{Activation, Outcome, Position, TaskRecord},
     compile::CompiledGraph,
-    engine::budget,
+    engine::budget::{self, Used},
     graph::{Defer, Dispatch, Hop, Input, Limits, Policies, Target, Via},
     id::NodeName,
 };
@@ -289,10 +289,9 @@ fn fill(position: &mut Position, reached: BTreeMap<NodeName, Via>, sent: Vec<(Di
 
 /// Once a limit is reached, the run goes where `limits.exhausted` says, if it says so.
 fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) {
-    let (Some(target), Some(error)) = (&limits.exhausted, budget::reached(limits, position)) else {
-        return;
-    };
-    position.limit = Some(error.clone());
+    let reached = budget::reached(limits, position.used_up, &Used::by(position));
+    let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
+    budget::use_up(limits, position, error.clone());
     position.deferred.clear();
     // What they wait for is dropped with the frontier.
     position.joins.clear();

@@ -72,7 +72,7 @@ impl Machine {
             let hops = vec![Hop::To(catch.to.clone())];
             return self.settle(index, Outcome::Caught { failure, hops });
         }
-        self.set_phase(index, Phase::Failed(format!("`{node}` failed: {}", failure.message)));
+        self.set_phase(index, failed(&node, &failure));
         let record = record(task, node, &self.tasks[index], Outcome::Failed { failure });
         self.then_go_on(record)
     }
@@ -261,6 +261,10 @@ impl Machine {
         let spec = self.graph.node(node);
         &spec.expect("a frontier names only nodes of the graph").policies
     }
+}
+
+pub(super) fn failed(node: &NodeName, failure: &Failure) -> Phase {
+    Phase::Failed(format!("`{node}` failed: {}", failure.message))
 }
 
 /// A moment so much later, or the last one there is.

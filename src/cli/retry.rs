@@ -1,0 +1,34 @@
+//! `graphrun retry RUN [--node NODE]`.
+
+use super::{
+    drive::Begin,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    origin::{Origin, RunOptions},
+    resume,
+};
+use crate::{engine::check_retry, id::NodeName};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The name or the id of the run
+    run: String,
+    /// Try this node again, and leave the others that failed as they are
+    #[arg(long, value_name = "NODE", value_parser = NodeName::parse)]
+    node: Option<NodeName>,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+/// Tries again what failed in a run; what finished is kept.
+pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("retry", &[Output::Text, Output::Json, Output::Jsonl])?;
+    let Args { run, node, options } = args;
+    let wanted = |origin: Origin| origin.with_options(options);
+    resume::take_up(&run, globals, wanted, |saved, _| {
+        // What there is to say is said before anything is connected.
+        check_retry(saved, node.as_ref())?;
+        Ok(Begin::Retry(node))
+    })
+}

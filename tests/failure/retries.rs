@@ -1,0 +1,144 @@
+//! Trying again what failed, and only that.
+
+use std::sync::{Arc, Mutex};
+
+use graphrun::{
+    compile::CompiledGraph,
+    engine::{Engine, RunEnd, RunError, Stop, failures},
+    event::{EventSink, Status},
+    graph::{
+        ErrorKind, Failure, FailureClass, GraphBuilder, NodeContext, NodeError, Question, node_fn,
+    },
+};
+
+use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
+
+/// What ran, in the order in which it began.
+type Ran = Arc<Mutex<Vec<String>>>;
+
+/// The nodes that are broken at the moment.
+type Broken = Arc<Mutex<Vec<&'static str>>>;
+
+fn taken(ran: &Ran) -> Vec<String> {
+    let mut ran = std::mem::take(&mut *ran.lock().unwrap());
+    ran.sort();
+    ran
+}
+
+/// Three nodes side by side, of which some are broken, and one that waits for all.
+fn three(ran: &Ran, broken: &Broken) -> CompiledGraph {
+    let work = || {
+        let (ran, broken) = (Arc::clone(ran), Arc::clone(broken));
+        node_fn(move |_: Nothing, ctx: NodeContext| {
+            let (ran, broken) = (Arc::clone(&ran), Arc::clone(&broken));
+            async move {
+                ran.lock().unwrap().push(ctx.node.to_string());
+                if broken.lock().unwrap().contains(&ctx.node.as_str()) {
+                    return Err(NodeError::permanent("broken"));
+                }
+                tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+                noted(ctx.node.as_str())
+            }
+        })
+    };
+    compiled(
+        GraphBuilder::new::<Team>("three")
+            .node("one", work())
+            .node("two", work())
+            .node("three", work())
+            .node("all", notes_its_way())
+            .entry("one")
+            .entry("two")
+            .entry("three")
+            .join(["one", "two", "three"], "all"),
+    )
+}
+
+async fn retry(saved: &Saved, engine: &Engine, node: Option<&str>) -> Result<RunEnd, RunError> {
+    let node = node.map(name);
+    engine.retry(saved.run(), node.as_ref(), EventSink::default(), &Stop::default()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn g1_when_parallel_tasks_fail_the_others_finish_and_only_the_failed_are_tried_again() {
+    let (ran, broken) = (Ran::default(), Broken::default());
+    *broken.lock().unwrap() = vec!["one", "three"];
+    let (saved, graph) = (Saved::new(), three(&ran, &broken));
+    let engine = saved.engine(&graph);
+    let end = saved.start(&engine).await;
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some("`one` failed: broken")));
+    assert_eq!(taken(&ran), ["one", "three", "two"]);
+
+    // One node, mended: the other one stays as it failed.
+    broken.lock().unwrap().clear();
+    let end = retry(&saved, &engine, Some("one")).await.unwrap();
+    assert_eq!(
+        (end.status, end.reason.as_deref()),
+        (Status::Failed, Some("`three` failed: broken"))
+    );
+    assert_eq!(taken(&ran), ["one"]);
+
+    let refused = retry(&saved, &engine, Some("one")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "`one` did not fail; what failed is `three`");
+    let end = retry(&saved, &engine, None).await.unwrap();
+    assert_eq!((end.status, notes(&end.state).len()), (Status::Done, 4));
+    assert_eq!(taken(&ran), ["three"]);
+    let refused = retry(&saved, &engine, None).await.unwrap_err();
+    assert_eq!(refused.to_string(), "the run is done, and only what failed is tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_a_route_ended_as_failed_has_nothing_to_try_again() {
+    let graph = GraphBuilder::new::<Team>("refused")
+        .node("judge", notes_its_way())
+        .entry("judge")
+        .then("judge", "fail");
+    let saved = Saved::new();
+    let engine = saved.engine(&compiled(graph));
+    assert_eq!(saved.start(&engine).await.status, Status::Failed);
+    let refused = retry(&saved, &engine, None).await.unwrap_err();
+    assert!(matches!(refused, RunError::NothingFailed { node: None, .. }), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_beside_a_failure_stays_open_when_that_is_tried_again() {
+    let (ran, broken) = (Ran::default(), Broken::default());
+    *broken.lock().unwrap() = vec!["one"];
+    let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        noted(ctx.ask::<String>(Question::new("go", "Go on?"))?)
+    });
+    let (seen, fails) = (Arc::clone(&ran), Arc::clone(&broken));
+    let works = node_fn(move |_: Nothing, ctx: NodeContext| {
+        seen.lock().unwrap().push(ctx.node.to_string());
+        let is_broken = !fails.lock().unwrap().is_empty();
+        async move { if is_broken { Err(NodeError::permanent("no")) } else { noted("worked") } }
+    });
+    let graph = GraphBuilder::new::<Team>("asks")
+        .node("asks", asks)
+        .node("works", works)
+        .entry("asks")
+        .entry("works");
+    let saved = Saved::new();
+    let engine = saved.engine(&compiled(graph));
+    let end = saved.start(&engine).await;
+    assert_eq!((end.status, end.questions.len()), (Status::Failed, 1));
+    broken.lock().unwrap().clear();
+    let end = retry(&saved, &engine, None).await.unwrap();
+    assert_eq!((end.status, end.questions.len()), (Status::Paused, 1));
+    assert_eq!(taken(&ran), ["works", "works"]);
+}
+
+#[test]
+fn g20_every_failure_is_of_one_class() {
+    for kind in ErrorKind::ALL {
+        let failure = Failure::new(kind, "no");
+        let (mended, again) = (failure.class(), Failure { transient: true, ..failure }.class());
+        let expected = match kind {
+            ErrorKind::Panic => [FailureClass::Bug; 2],
+            _ if kind.is_for_the_operator() => [FailureClass::NeedsHuman; 2],
+            _ => [FailureClass::Permanent, FailureClass::Retryable],
+        };
+        assert_eq!([mended, again], expected, "{kind}");
+    }
+    assert!(failures(&[]).is_empty());
+}
