@@ -185,7 +185,9 @@ fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Err
 fn spent(position: &Position, open: &[TaskRecord]) -> Spent {
     let last: BTreeMap<TaskId, &Spent> = open.iter().map(|it| (it.task, &it.spent)).collect();
     let mut spent = position.spent;
-    last.into_values().for_each(|it| spent.add(it));
+    for it in last.into_values() {
+        spent.add(it);
+    }
     spent
 }
 

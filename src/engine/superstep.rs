@@ -206,7 +206,9 @@ impl Machine {
 
     fn used(&self) -> Used {
         let mut used = Used::by(&self.position);
-        self.tasks.iter().for_each(|it| used.spent.add(&it.took.spent));
+        for it in &self.tasks {
+            used.spent.add(&it.took.spent);
+        }
         used.worked_ms += self.tasks.iter().map(|it| it.took.ms).max().unwrap_or(0);
         used
     }

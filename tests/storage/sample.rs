@@ -5,7 +5,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 use graphrun::{
     checkpoint::{
         Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, NodeTook, Outcome,
-        Owner, Position, Presence, RunInfo, Standing, TaskRecord,
+        Owner, Position, Presence, RunInfo, Standing, TaskRecord, UsedUp,
     },
     event::{EVENT_VERSION, Event, Spent, Stamped, Status},
     graph::{Failure, Hop, Input, Question, Target, Via},
@@ -170,6 +170,7 @@ pub(crate) fn position(step: u64) -> Position {
         took: [(node("ba"), NodeTook { spent: spent(), worked_ms: 7 })].into(),
         asked: ["go_on".to_owned()].into(),
         limit: Some("tokens".into()),
+        used_up: Some(UsedUp { steps: 9, tokens: Some(7), usd: Some(0.3), time_ms: Some(1) }),
         failure: None,
     }
 }
