@@ -61,6 +61,14 @@ pub enum CheckpointError {
         /// Where the two met.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// There is no room where it was to be saved. Once there is, the run goes on.
+    #[error("could not {action}")]
+    Full {
+        /// What was tried, such as "save step 3".
+        action: String,
+        /// The failure.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// The storage underneath failed.
     #[error("could not {action}")]
     Storage {

@@ -232,7 +232,9 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Owned { .. }
             | CheckpointError::Overtaken { .. } => Exit::NotResumable,
             CheckpointError::Exists(_) | CheckpointError::UnknownStep { .. } => Exit::Usage,
-            CheckpointError::Unusable { .. } | CheckpointError::Storage { .. } => Exit::Unusable,
+            CheckpointError::Unusable { .. }
+            | CheckpointError::Full { .. }
+            | CheckpointError::Storage { .. } => Exit::Unusable,
         };
         let help = match &error {
             CheckpointError::UnknownRun(_) => Some("`graphrun runs list` shows what there is"),
@@ -240,6 +242,9 @@ impl From<CheckpointError> for CliError {
             CheckpointError::Owned { .. } => Some(
                 "wait until it comes to rest, or stop that process; `graphrun runs show` tells how far it is",
             ),
+            CheckpointError::Full { .. } => {
+                Some("free some space where the database is, then go on")
+            }
             CheckpointError::Overtaken { .. } => Some(
                 "another process goes on with this run; `graphrun runs show` tells how far it is",
             ),
@@ -249,6 +254,7 @@ impl From<CheckpointError> for CliError {
         let wrapped = match error {
             CheckpointError::Damaged { source, .. }
             | CheckpointError::Overtaken { source, .. }
+            | CheckpointError::Full { source, .. }
             | CheckpointError::Storage { source, .. } => Self::new(exit, message).because(source),
             _ => Self::new(exit, message),
         };

@@ -1,5 +1,7 @@
 //! The loop of a run: do what the rules say, tell them what happened; again.
 
+mod rest;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -141,6 +143,16 @@ impl<'a> Driver<'a> {
 
     /// Does what the rules say until the run comes to rest.
     pub(super) async fn drive(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
+        match self.go_to_rest(first).await {
+            Ok((status, reason)) => self.finish(status, reason).await,
+            Err(RunError::Checkpoint(full @ CheckpointError::Full { .. })) => {
+                Err(self.rest_for_want_of_room(full).await)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn go_to_rest(&mut self, first: Vec<Action>) -> Result<Rest, RunError> {
         let mut rest = self.perform(first).await?;
         while rest.is_none() {
             self.start_queued().await;
@@ -161,8 +173,7 @@ impl<'a> Driver<'a> {
                 Signal::Lost => return Err(self.lost().await),
             };
         }
-        let (status, reason) = rest.unwrap_or((Status::Interrupted, None));
-        self.finish(status, reason).await
+        Ok(rest.unwrap_or_else(interrupted))
     }
 
     fn set_alarm(&mut self) {
@@ -395,8 +406,9 @@ impl<'a> Driver<'a> {
         if self.entry.is_empty() {
             return Ok(());
         }
-        let entry = Entry { events: self.log.unsaved(), ..std::mem::take(&mut self.entry) };
-        self.engine.checkpointer.append(self.lease.hold(), &entry).await?;
+        self.entry.events = self.log.unsaved();
+        self.engine.checkpointer.append(self.lease.hold(), &self.entry).await?;
+        let entry = std::mem::take(&mut self.entry);
         fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
         self.log.publish().await?;
         Ok(())
@@ -407,23 +419,6 @@ impl<'a> Driver<'a> {
         if let Some(node) = self.machine.node_of(task).cloned() {
             self.log.tell(Event::TaskReported { task, node, report }).await;
         }
-    }
-
-    async fn finish(mut self, status: Status, reason: Option<String>) -> Result<RunEnd, RunError> {
-        self.drop_tasks().await;
-        let position = self.machine.position().clone();
-        self.log.add(Event::RunFinished {
-            status,
-            reason: reason.clone(),
-            steps: position.step.0,
-            spent: self.machine.spent(),
-        });
-        self.entry.standing = Some(Standing { status, reason: reason.clone() });
-        self.save().await?;
-        self.lease.forget();
-        let questions = self.machine.open_questions();
-        let state = self.machine.state().as_ref().clone();
-        Ok(RunEnd { status, reason, position, state, questions })
     }
 }
 

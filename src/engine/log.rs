@@ -48,6 +48,13 @@ impl Log {
         self.unsaved.clone()
     }
 
+    /// Forgets what was not told yet: what it is about was not saved, and has not happened.
+    pub(super) fn forget_untold(&mut self) {
+        let forgotten = self.unsaved.len() - self.told;
+        self.seq -= forgotten as u64;
+        self.unsaved.truncate(self.told);
+    }
+
     /// Tells the events that are saved now, less those that were told before.
     pub(super) async fn publish(&mut self) -> Result<(), CheckpointError> {
         for stamped in &self.unsaved[self.told..] {

@@ -2,6 +2,7 @@
 
 mod cache;
 mod cases;
+mod failure;
 mod graph;
 mod history;
 mod people;
@@ -445,6 +446,15 @@ fn a_reader_that_went_away_is_no_error() {
 
 /// Reads the call of a model to its end, as a client takes no answer before that, and answers it.
 fn answer(call: &mut TcpStream) {
+    read_request(call);
+    let body = json!({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]});
+    let body = body.to_string();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+    write!(call, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+}
+
+/// Reads a request to its end.
+fn read_request(call: &mut TcpStream) {
     let mut request = BufReader::new(&*call);
     let mut length = 0;
     for line in request.by_ref().lines().map(Result::unwrap).take_while(|it| !it.is_empty()) {
@@ -453,10 +463,6 @@ fn answer(call: &mut TcpStream) {
         }
     }
     io::copy(&mut request.take(length), &mut io::sink()).unwrap();
-    let body = json!({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]});
-    let body = body.to_string();
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-    write!(call, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
 }
 
 #[test]

@@ -94,6 +94,11 @@ impl Running {
         let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
         let mut command = place.command(args);
         command.env("OPENAI_BASE_URL", format!("http://{address}/v1"));
+        Self::of(command)
+    }
+
+    /// Starts the program.
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let stderr = child.stderr.take().expect("stderr is a pipe");

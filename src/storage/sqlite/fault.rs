@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use thiserror::Error;
 
 use crate::{checkpoint::CheckpointError, fault::Injected, storage::rules::Refusal};
@@ -22,6 +22,8 @@ pub(super) enum Fault {
     Known(#[from] CheckpointError),
     #[error(transparent)]
     Injected(#[from] Injected),
+    #[error("the database could not be written before, and nothing more is written to it since")]
+    Failed,
 }
 
 /// The database is in use by others for longer than anyone should use it.
@@ -46,9 +48,26 @@ impl Fault {
                 let source = Locked { path: path.display().to_string(), source }.into();
                 CheckpointError::Storage { action, source }
             }
+            Self::Sqlite(source) if is_full(&source) => {
+                CheckpointError::Full { action, source: source.into() }
+            }
             Self::Sqlite(source) => CheckpointError::Storage { action, source: source.into() },
+            Self::Failed => CheckpointError::Storage { action, source: self.into() },
         }
     }
+}
+
+/// Whether the error says that there is no room on the disk.
+fn is_full(error: &rusqlite::Error) -> bool {
+    // The second: the index of the log could not be made longer.
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+/// Whether the error says that the system could not write or flush: what is in the file now is not
+/// known before it is opened again.
+pub(super) fn is_failed_write(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) && !is_full(error)
 }
 
 /// Whether the error says that what is in the file cannot have been written by us.

@@ -8,6 +8,7 @@ mod fault;
 mod lease;
 mod open;
 mod payload;
+mod reserve;
 mod results;
 mod run;
 
@@ -20,11 +21,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, config::DbConfig};
 use serde_json::Value;
 
-use self::{fault::Fault, run::Run};
-use super::journal::{self, Codec};
+use self::{
+    fault::{Fault, is_failed_write},
+    run::Run,
+};
+use super::{
+    journal::{self, Codec},
+    rules::rests,
+};
 use crate::{
     checkpoint::{
         CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Position, RunInfo, RunSummary,
@@ -50,6 +57,9 @@ struct Database {
 struct Tools {
     connection: Connection,
     codec: Codec,
+    /// A write failed. What the kernel keeps of a file after that is not what is on the disk, so
+    /// that a second try may succeed and save nothing.
+    failed: bool,
 }
 
 impl SqliteStorage {
@@ -95,7 +105,7 @@ impl SqliteStorage {
             action: format!("open {}", path.display()),
             source: error.into(),
         })?;
-        let tools = Mutex::new(Tools { connection, codec });
+        let tools = Mutex::new(Tools { connection, codec, failed: false });
         Ok(Self(Arc::new(Database { path: path.to_owned(), tools })))
     }
 
@@ -109,6 +119,21 @@ impl SqliteStorage {
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         self.transact(TransactionBehavior::Immediate, action, work).await
+    }
+
+    /// Writes what keeps a run from being lost; if the disk is full, with the room that was kept
+    /// for that.
+    async fn write_at_need<T: Send + 'static>(
+        &self,
+        action: String,
+        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Clone + Send + 'static,
+    ) -> Result<T, CheckpointError> {
+        match self.write(action.clone(), work.clone()).await {
+            Err(CheckpointError::Full { .. }) if reserve::give_up(&self.0.path) => {
+                self.write(action, work).await
+            }
+            result => result,
+        }
     }
 
     /// Reads one snapshot, without keeping a writer waiting.
@@ -130,14 +155,27 @@ impl SqliteStorage {
         let task = tokio::task::spawn_blocking(move || {
             // A panic while the lock was held rolled its transaction back; there is nothing to fear.
             let mut tools = database.tools.lock().unwrap_or_else(PoisonError::into_inner);
-            let Tools { connection, codec } = &mut *tools;
+            let Tools { connection, codec, failed } = &mut *tools;
+            let is_write = matches!(behavior, TransactionBehavior::Immediate);
             let work = || -> Result<T, Fault> {
+                if *failed && is_write {
+                    return Err(Fault::Failed);
+                }
                 let transaction = connection.transaction_with_behavior(behavior)?;
                 let made = work(&transaction, codec)?;
                 transaction.commit()?;
                 Ok(made)
             };
-            work().map_err(|fault| fault.explain(&database.path, action))
+            let done = work();
+            let is_failure =
+                |it: &Fault| matches!(it, Fault::Sqlite(error) if is_failed_write(error));
+            if is_write && done.as_ref().is_err_and(is_failure) {
+                *failed = true;
+                // Whoever opens it next reads what is there; until then nothing is tidied up.
+                let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+                drop(connection.set_db_config(no_tidying, true));
+            }
+            done.map_err(|fault| fault.explain(&database.path, action))
         });
         task.await.unwrap_or_else(|error| {
             Err(CheckpointError::Storage {
@@ -167,17 +205,21 @@ impl Checkpointer for SqliteStorage {
             Ok(hold)
         })
         .await
+        .inspect(|_| reserve::keep(&self.0.path))
     }
 
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
         let (action, run, claim) = (format!("take run `{run}`"), run.clone(), claim.clone());
-        self.write(action, move |database, _| Run::find(database, &run)?.acquire(database, &claim))
-            .await
+        self.write_at_need(action, move |database, _| {
+            Run::find(database, &run)?.acquire(database, &claim)
+        })
+        .await
+        .inspect(|_| reserve::keep(&self.0.path))
     }
 
     async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
         let (action, hold) = (format!("keep run `{}`", hold.run), hold.clone());
-        self.write(action, move |database, _| {
+        self.write_at_need(action, move |database, _| {
             Run::find(database, &hold.run)?.renew(database, hold.fence, ttl)
         })
         .await
@@ -185,7 +227,7 @@ impl Checkpointer for SqliteStorage {
 
     async fn release(&self, hold: &Hold) -> Result<(), CheckpointError> {
         let (action, hold) = (format!("give run `{}` back", hold.run), hold.clone());
-        self.write(action, move |database, _| {
+        self.write_at_need(action, move |database, _| {
             Run::find(database, &hold.run)?.take_back(database, hold.fence)
         })
         .await
@@ -193,10 +235,15 @@ impl Checkpointer for SqliteStorage {
 
     async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
         let (hold, entry) = (hold.clone(), entry.clone());
-        self.write(entry.action(&hold.run), move |database, codec| {
+        let (action, is_last) = (entry.action(&hold.run), rests(&entry));
+        let work = move |database: &Connection, codec: &mut Codec| {
             Run::find(database, &hold.run)?.append(database, codec, &hold, &entry)
-        })
-        .await
+        };
+        if is_last {
+            self.write_at_need(action, work).await
+        } else {
+            self.write(action, work).await
+        }
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {

@@ -1,0 +1,62 @@
+//! Room on the disk that is kept for the last words of a run: a file beside the database.
+//!
+//! When the disk is full, the file makes room for the entry that rests the run, and for the lease
+//! of a run whose node is still at work. The next process that takes a run keeps room anew.
+
+use std::{
+    ffi::OsString,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+/// The bytes that are kept. An entry of a usual size takes a few thousand.
+const BYTES: usize = 1 << 20;
+
+/// Keeps the room, unless it is kept already, or is not there: then the disk is as good as full.
+pub(super) fn keep(database: &Path) {
+    let path = path_of(database);
+    if fs::metadata(&path).is_ok_and(|it| it.len() == BYTES as u64) {
+        return;
+    }
+    if write(&path).is_err() {
+        drop(fs::remove_file(&path));
+    }
+}
+
+/// Gives the room up for something else. Says whether there was any.
+pub(super) fn give_up(database: &Path) -> bool {
+    fs::remove_file(path_of(database)).is_ok()
+}
+
+fn write(path: &Path) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // What is not written takes no room; what is all alike takes none in some file systems.
+    let mut bytes = vec![0; BYTES];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    file.write_all(&bytes)
+}
+
+fn path_of(database: &Path) -> PathBuf {
+    let mut path = OsString::from(database);
+    path.push("-reserve");
+    path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_kept_once_and_given_up_once() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let database = folder.path().join("runs.db");
+        assert!(!give_up(&database));
+        keep(&database);
+        keep(&database);
+        assert_eq!(fs::metadata(folder.path().join("runs.db-reserve")).unwrap().len(), 1 << 20);
+        assert!(give_up(&database) && !give_up(&database));
+    }
+}

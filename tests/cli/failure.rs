@@ -1,0 +1,283 @@
+//! The program where the world fails it: full disks, broken ones, kills and signals.
+
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::{
+    answer,
+    program::{Ended, Place, Running, workflow},
+};
+
+/// Adds a text to a list, step by step, forty times.
+const GROWS: &str = r"graphrun: 1
+name: grows
+state: { text: string, pile: { type: [string], merge: append, default: [] } }
+input: text
+output: pile
+start: add
+nodes:
+  add: { set: { pile: text }, max_visits: 40, exhausted: end, then: add }
+";
+
+fn place(workflow: &str) -> Place {
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), workflow).unwrap();
+    place
+}
+
+/// Bytes that look random, and are the same each time.
+fn noise(seed: &str, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().update(seed.as_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// How often each task of a run finished, by what was saved of it.
+fn finished(place: &Place, database: &str) -> Vec<u64> {
+    let args = ["runs", "show", "run-1", "--output", "json", "--db", database];
+    let shown = place.run(args);
+    let trace = shown.json()["trace"].clone();
+    let lines = trace.as_array().unwrap().iter().filter(|it| it["outcome"] == "finished");
+    lines.map(|it| it["step"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn g9_a_full_disk_interrupts_a_run_which_goes_on_once_there_is_room() {
+    let place = place(GROWS);
+    // What cannot be made much smaller: 80,000 letters of 64.
+    let text: String =
+        noise("pile", 80_000).iter().map(|it| char::from(b' ' + 1 + it % 64)).collect();
+    fs::write(place.path("text"), &text).unwrap();
+    fs::create_dir(place.path("disk")).unwrap();
+    let script = r#"
+        head -c 8M /dev/zero > disk/ballast
+        "$0" execute w.yaml -i text=@text --run-id run-1 --db sqlite:disk/runs.db --output json > full.json 2> full.err
+        echo $? > full.code
+        "$0" runs list --db sqlite:disk/runs.db --output json > list.json
+        rm disk/ballast
+        "$0" resume run-1 --db sqlite:disk/runs.db --output json > end.json 2> end.err
+        echo $? > end.code
+        cp disk/runs.db* .
+    "#;
+    let status = Command::new("bwrap")
+        .args(["--dev-bind", "/", "/", "--size", "11534336", "--tmpfs"])
+        .arg(place.path("disk"))
+        .args(["sh", "-c", script, env!("CARGO_BIN_EXE_graphrun")])
+        .current_dir(place.path(""))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    let said = read("full.err");
+    assert_eq!(read("full.code").trim(), "5", "{said}");
+    for part in ["could not save", "full", "free some space", "graphrun resume"] {
+        assert!(said.contains(part), "`{part}` is missing in: {said}");
+    }
+    let listed: Value = serde_json::from_str(&read("list.json")).unwrap();
+    let rested = (&listed[0]["status"], &listed[0]["reason"], &listed[0]["owner"]);
+    assert_eq!(rested, (&"interrupted".into(), &"the disk is full".into(), &Value::Null));
+
+    assert_eq!(read("end.code").trim(), "0", "{}", read("end.err"));
+    let end: Value = serde_json::from_str(&read("end.json")).unwrap();
+    let pile = end["state"]["pile"].as_array().unwrap();
+    assert!(pile.len() == 40 && pile.iter().all(|it| *it == text), "{}", pile.len());
+    assert_eq!(finished(&place, "sqlite:runs.db"), (1..=40).collect::<Vec<u64>>());
+}
+
+/// Fails one call that writes or flushes a database, as a broken disk would.
+const SHIM: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int is_hit(int fd, const char *what) {
+    static __thread int inside;
+    static int count;
+    const char *fault = getenv("FAULT");
+    if (inside || !fault || strncmp(fault, what, strlen(what))) return 0;
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) return 0;
+    path[length] = 0;
+    if (!strstr(path, "/runs.db") || strstr(path, "-reserve")) return 0;
+    if (__sync_add_and_fetch(&count, 1) != atoi(strchr(fault, ':') + 1)) return 0;
+    inside = 1;
+    int mark = open(getenv("FAULT_MARK"), O_CREAT | O_WRONLY, 0600);
+    if (mark >= 0) close(mark);
+    inside = 0;
+    errno = EIO;
+    return 1;
+}
+
+#define WRAP(name, what, parameters, arguments) \
+    ssize_t name parameters { \
+        static ssize_t (*real) parameters; \
+        if (!real) real = dlsym(RTLD_NEXT, #name); \
+        return is_hit(fd, what) ? -1 : real arguments; \
+    }
+WRAP(write, "write", (int fd, const void *from, size_t size), (fd, from, size))
+WRAP(pwrite, "write", (int fd, const void *from, size_t size, off_t at), (fd, from, size, at))
+WRAP(pwrite64, "write", (int fd, const void *from, size_t size, off64_t at), (fd, from, size, at))
+
+#define WRAP_SYNC(name) \
+    int name(int fd) { \
+        static int (*real)(int); \
+        if (!real) real = dlsym(RTLD_NEXT, #name); \
+        return is_hit(fd, "sync") ? -1 : real(fd); \
+    }
+WRAP_SYNC(fsync)
+WRAP_SYNC(fdatasync)
+"#;
+
+/// Compiles the shim. There is a C compiler where SQLite was compiled.
+fn shim(place: &Place) -> PathBuf {
+    let (source, library) = (place.path("shim.c"), place.path("shim.so"));
+    fs::write(&source, SHIM).unwrap();
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC", "-O1", "-w", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    assert!(command.status().unwrap().success());
+    library
+}
+
+/// Brings a run to its end on a disk that fails one call; says whether it came to that call.
+fn on_a_broken_disk(shim: &str, fault: &str, expected: &Value) -> bool {
+    let place = place(&GROWS.replace("40", "6"));
+    let mark = place.path("mark");
+    let args = ["execute", "w.yaml", "-i", "text=x", "--run-id", "run-1", "--output", "json"];
+    let faults = [("LD_PRELOAD", shim), ("FAULT", fault), ("FAULT_MARK", mark.to_str().unwrap())];
+    let ended = place.run_with(args, faults);
+    let is_hit = mark.exists();
+    let told = ended.stderr.contains("add finished");
+    let end = match ended.code {
+        // Tidying up may fail unheard: it is done again by the next process.
+        0 => ended,
+        5 => {
+            assert!(is_hit, "{fault}: {ended}");
+            let resumed = place.run(["resume", "run-1", "--output", "json"]);
+            let is_there = !["there is no run", "the file is empty"]
+                .iter()
+                .any(|it| resumed.stderr.contains(it));
+            assert!(is_there || !told, "{fault}: {ended}{resumed}");
+            // The run was not accepted, and nobody was told that it was.
+            if is_there { resumed } else { place.run(args) }
+        }
+        _ => panic!("{fault}: {ended}"),
+    };
+    assert_eq!((end.code, &end.json()["state"]), (0, expected), "{fault}: {end}");
+    let steps = finished(&place, "sqlite:.graphrun/runs.db");
+    assert_eq!(steps, (1..=6).collect::<Vec<u64>>(), "{fault}");
+    is_hit
+}
+
+#[test]
+fn g10_a_run_survives_the_failure_of_any_write_and_any_flush() {
+    let tools = Place::new();
+    let shim = shim(&tools);
+    let shim = shim.to_str().unwrap();
+    let expected = serde_json::json!({ "pile": vec!["x"; 6] });
+    for what in ["sync", "write"] {
+        let mut at = 1;
+        while on_a_broken_disk(shim, &format!("{what}:{at}"), &expected) {
+            // Past the beginning each step is like the one before; steps are no multiple of three.
+            at += if at < 20 { 1 } else { 3 };
+        }
+        assert!(at > 8, "only {at} calls of {what}: the shim is not at work");
+    }
+}
+
+#[test]
+fn g19_a_program_killed_in_a_wait_waits_for_the_rest_and_counts_on() {
+    use std::io::Write as _;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    let agent = fs::read_to_string(workflow("agent")).unwrap();
+    let place = place(&agent.replace("writes: answer", "writes: answer\n    retry: 3"));
+    let args = ["execute", "w.yaml", "-i", "brief=x", "--run-id", "run-1", "--output", "json"];
+    let mut command = place.command(args);
+    command.env("OPENAI_BASE_URL", &url);
+    let mut run = Running::of(command);
+    let (mut call, _) = provider.accept().unwrap();
+    super::read_request(&mut call);
+    let refused = Instant::now();
+    let patience = PATIENCE.as_secs();
+    let head = format!("HTTP/1.1 429 Too Many Requests\r\nretry-after: {patience}\r\n");
+    write!(call, "{head}content-length: 2\r\nconnection: close\r\n\r\n{{}}").unwrap();
+    drop(call);
+    run.wait_for("tries again in");
+    run.signal(Signal::SIGKILL);
+    drop(run);
+
+    thread::sleep(Duration::from_secs(2));
+    let asked = thread::spawn(move || {
+        let (mut call, _) = provider.accept().unwrap();
+        answer(&mut call);
+        Instant::now()
+    });
+    let begun = Instant::now();
+    let ended =
+        place.run_with(["resume", "run-1", "--output", "json"], [("OPENAI_BASE_URL", &url)]);
+    assert_eq!(ended.code, 0, "{ended}");
+    assert_eq!(ended.json()["trace"][0]["attempt"], 2);
+    let at = asked.join().unwrap();
+    let tolerance = Duration::from_millis(100);
+    assert!(at - refused + tolerance >= PATIENCE, "too early: {:?}", at - refused);
+    assert!(at - begun < PATIENCE, "it waited from the start: {:?}", at - begun);
+}
+
+#[test]
+fn g11_a_signal_at_any_time_leaves_a_run_that_goes_on_at_once_from_anywhere() {
+    let mut interrupted = 0;
+    for round in 0..30_u8 {
+        let place = place(GROWS);
+        let signal = if round % 2 == 0 { Signal::SIGINT } else { Signal::SIGTERM };
+        let mut run = Running::of(place.command([
+            "execute", "w.yaml", "-i", "text=x", "--run-id", "run-1", "--output", "json",
+        ]));
+        run.wait_for("add 1/40 started");
+        let wait = u64::from(noise("signals", 30)[usize::from(round)]);
+        thread::sleep(Duration::from_millis(wait / 2));
+        run.signal(signal);
+        let (code, report) = run.end();
+        if code == Some(0) {
+            continue;
+        }
+        interrupted += 1;
+        let expected = if signal == Signal::SIGINT { 130 } else { 143 };
+        assert_eq!((code, &report["status"]), (Some(expected), &"interrupted".into()));
+        // Another machine, as far as one can tell: it cannot know that the process has ended.
+        let elsewhere = ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc"];
+        let output = Command::new("bwrap")
+            .args(elsewhere)
+            .args(["--unshare-uts", "--hostname", "elsewhere"])
+            .arg(env!("CARGO_BIN_EXE_graphrun"))
+            .args(["resume", "run-1", "--output", "json"])
+            .current_dir(place.path(""))
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap_or_else(|| output.status.signal().unwrap() + 128);
+        let end = Ended { code, stdout: text(output.stdout), stderr: text(output.stderr) };
+        assert_eq!(end.code, 0, "{end}");
+        assert_eq!(end.json()["state"]["pile"].as_array().unwrap().len(), 40);
+        assert_eq!(finished(&place, "sqlite:.graphrun/runs.db"), (1..=40).collect::<Vec<u64>>());
+    }
+    assert!(interrupted >= 5, "only {interrupted} of 30 came in time");
+}
