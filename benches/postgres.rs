@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench postgres --features postgres`, on the server that `GRAPHRUN_TEST_POSTGRES`
 //! names. `GRAPHRUN_BENCH_RUNS` says how many runs (100,000), `GRAPHRUN_BENCH_KEEP=1` keeps their
-//! schema to look at. What one operation takes is measured again and again while their number
+//! schema, and `GRAPHRUN_BENCH_SCHEMA` names one that was kept, to look at it again. What one operation takes is measured again and again while their number
 //! grows, so that what grows with it shows.
 
 #[path = "../tests/support/postgres.rs"]
@@ -58,6 +58,12 @@ fn main() {
         "load ms",
         "bytes/run"
     );
+    if let Ok(name) = env::var("GRAPHRUN_BENCH_SCHEMA") {
+        let schema = server::Schema { name };
+        println!("{:>18} {}", "", runtime.block_on(look(&schema.url())));
+        std::mem::forget(schema);
+        return;
+    }
     let mut done = 0;
     for goal in [runs / 100, runs / 10, runs] {
         let took = runtime.block_on(fill(&schema.url(), goal - done));
@@ -67,9 +73,7 @@ fn main() {
         server::execute(format!("SET search_path = {}; ANALYZE", schema.name));
         let bytes = size(&schema.name) / done as u64;
         let looks = runtime.block_on(look(&schema.url()));
-        let looks: Vec<String> =
-            looks.iter().map(|it| format!("{:>9.2}", it.as_secs_f64() * 1e3)).collect();
-        println!("{done:>8} {entries:>9} {} {bytes:>11}", looks.join(" "));
+        println!("{done:>8} {entries:>9} {looks} {bytes:>11}");
     }
     if env::var_os("GRAPHRUN_BENCH_KEEP").is_some() {
         println!("kept in {}", schema.name);
@@ -116,8 +120,8 @@ async fn accept(storage: &PostgresStorage) -> (Presence, Hold) {
     (presence, hold)
 }
 
-/// How long each kind of operation takes now.
-async fn look(url: &str) -> [Duration; 6] {
+/// How long each kind of operation takes now, in milliseconds.
+async fn look(url: &str) -> String {
     let storage = PostgresStorage::open(url).unwrap();
     let newest = storage.page(None, 50).await.unwrap();
     let summary = newest.last().unwrap();
@@ -142,10 +146,11 @@ async fn look(url: &str) -> [Duration; 6] {
         storage.load(&id).await.unwrap();
         lap(5);
     }
-    times.map(|mut times| {
+    let medians = times.map(|mut times| {
         times.sort();
-        times[LOOKS / 2]
-    })
+        format!("{:>9.2}", times[LOOKS / 2].as_secs_f64() * 1e3)
+    });
+    medians.join(" ")
 }
 
 fn entry(step: u64) -> Entry {
