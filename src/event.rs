@@ -180,6 +180,18 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
+    /// What a person said was taken in, between two steps.
+    #[serde(rename = "said")]
+    Said {
+        /// The channel it was appended to.
+        to: String,
+        /// Who said it, if they said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// Why it was dropped, if it does not fit the state.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
     /// The run came to a node with `emits`.
     #[serde(rename = "emitted")]
     Emitted {

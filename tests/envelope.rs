@@ -68,6 +68,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                     Action::Run(task) => open.push(*task),
                     Action::Sleep { task, .. } => next.extend(machine.apply(Event::Woke { task })),
                     Action::Commit(_) => taken.count(&machine),
+                    Action::Hear(_) => (),
                     Action::Record(_) | Action::Rest { .. } => (),
                 }
             }

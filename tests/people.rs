@@ -1,5 +1,7 @@
 //! People and runs, through the public API: questions side by side, their time, breakpoints.
 
+mod support;
+
 use std::{
     collections::BTreeMap,
     sync::{
@@ -10,7 +12,9 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Became, Checkpointer, Outcome, RunInfo, asked_questions},
+    checkpoint::{
+        Became, CheckpointError, Checkpointer, Message, Outcome, RunInfo, asked_questions,
+    },
     compile::{CompiledGraph, compile},
     engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Pauses},
     event::{Event, EventSink, Status},
@@ -18,7 +22,7 @@ use graphrun::{
         Catch, Dispatch, ErrorKind, GraphBuilder, Node, NodeContext, NodeError, Policies, Question,
         Target, node_fn,
     },
-    id::{NodeName, RunId},
+    id::{ChannelName, NodeName, RunId},
     state::{State, Update},
     storage::MemoryStorage,
 };
@@ -26,6 +30,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use support::Dying;
 use tokio::time::sleep;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -366,4 +371,99 @@ async fn nothing_of_a_step_behind_a_breakpoint_has_begun() {
     let place = Place::with_pauses(diamond(), before(&["right"]));
     place.start().await;
     assert_eq!(place.records().await, [("plan".to_owned(), "finished")]);
+}
+
+/// Three steps of a second each, and an inbox.
+fn patient() -> GraphBuilder {
+    GraphBuilder::new::<Team>("patient")
+        .inbox("notes")
+        .node("one", works(Duration::from_secs(1)))
+        .node("two", works(Duration::from_secs(1)))
+        .node("three", works(Duration::from_secs(1)))
+        .entry("one")
+        .then("one", "two")
+        .then("two", "three")
+}
+
+fn message(text: &str) -> Message {
+    Message::new(ChannelName::parse("notes").unwrap(), json!(text), Some("ann".to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_at_work_hears_what_is_said_before_its_next_step() {
+    let place = Place::new(patient());
+    let say = async {
+        sleep(Duration::from_millis(1500)).await;
+        for text in ["faster", "shorter"] {
+            place.storage.post(&place.run, &message(text)).await.unwrap();
+        }
+        // Of another type: it is dropped, and the run goes on.
+        let wrong = Message { value: json!(7), ..message("") };
+        place.storage.post(&place.run, &wrong).await.unwrap();
+    };
+    let (end, ()) = tokio::join!(place.start(), say);
+    assert_eq!(notes(&end.state), ["one", "two", "faster", "shorter", "three"]);
+    assert_eq!(
+        (end.status, end.position.step.0),
+        (Status::Done, 4),
+        "hearing is a step of its own"
+    );
+    let events = place.storage.events(&place.run, 0).await.unwrap();
+    let said: Vec<bool> = events
+        .iter()
+        .filter_map(|it| match &it.event {
+            Event::Said { to, by, problem } => {
+                assert_eq!((to.as_str(), by.as_deref()), ("notes", Some("ann")));
+                Some(problem.is_none())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(said, [true, true, false]);
+}
+
+/// Whatever write the process dies at, what was said is heard once.
+#[tokio::test(start_paused = true)]
+async fn what_was_said_is_neither_lost_nor_heard_twice_when_the_process_dies() {
+    let mut crashes = 0;
+    for writes in 1..30 {
+        let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
+        let dying = Arc::new(Dying::after(writes, Arc::clone(&storage)));
+        let info = RunInfo::new("patient");
+        let run = info.id.clone();
+        let (events, stop) = (EventSink::default(), Stop::default());
+        let engine = Engine::new(compiled(patient()), dying);
+        let say = async {
+            sleep(Duration::from_millis(500)).await;
+            storage.post(&run, &message("faster")).await.unwrap();
+        };
+        let (end, ()) =
+            tokio::join!(engine.start(info, Update::default(), events.clone(), &stop), say);
+        let end = match end {
+            Ok(end) => end,
+            Err(error) => {
+                assert!(matches!(error, RunError::Checkpoint(CheckpointError::Storage { .. })));
+                crashes += 1;
+                let engine = Engine::new(compiled(patient()), Arc::clone(&storage));
+                engine.resume(&run, Answers::default(), events, &stop).await.unwrap()
+            }
+        };
+        // Where it is heard depends on where the process died, how often does not.
+        let (heard, done): (Vec<String>, Vec<String>) =
+            notes(&end.state).into_iter().partition(|it| it == "faster");
+        assert_eq!(heard.len(), 1, "after {writes} writes");
+        assert_eq!(done, ["one", "two", "three"], "after {writes} writes");
+    }
+    assert!(crashes > 3, "{crashes} crashes are too few to show anything");
+}
+
+#[tokio::test]
+async fn what_is_said_to_a_run_at_rest_is_heard_before_what_it_stands_before() {
+    let place = Place::with_pauses(diamond().inbox("notes"), before(&["left", "sum"]));
+    place.start().await;
+    place.storage.post(&place.run, &message("wait")).await.unwrap();
+    let end = place.answer(&[]).await.unwrap();
+    assert_eq!(notes(&end.state), ["plan", "wait", "left", "right"]);
+    let end = place.answer(&[]).await.unwrap();
+    assert_eq!(notes(&end.state), ["plan", "wait", "left", "right", "sum"]);
 }

@@ -336,6 +336,7 @@ fn events() -> Vec<Event> {
         },
         Event::QuestionAsked { task, node: node(), key: text(), prompt: text(), schema: json!({}) },
         Event::QuestionAnswered { task, node: node(), key: text(), by: None },
+        Event::Said { to: text(), by: None, problem: None },
         Event::Emitted { task, node: node(), name: text(), message: text() },
         Event::StepCommitted { step: Step(1), next: vec![node()] },
         Event::RunFinished { status: Status::Done, reason: None, steps: 1, spent },
@@ -352,6 +353,7 @@ fn events() -> Vec<Event> {
             | Event::TaskFailed { .. }
             | Event::QuestionAsked { .. }
             | Event::QuestionAnswered { .. }
+            | Event::Said { .. }
             | Event::Emitted { .. }
             | Event::StepCommitted { .. }
             | Event::RunFinished { .. } => (),

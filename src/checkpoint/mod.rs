@@ -5,6 +5,7 @@
 
 mod entry;
 mod error;
+mod inbox;
 mod lease;
 mod position;
 mod questions;
@@ -20,6 +21,7 @@ pub(crate) use self::questions::named;
 pub use self::{
     entry::{Entry, Link, Logged, NoLink, Standing},
     error::CheckpointError,
+    inbox::{Message, Posted},
     lease::{Claim, Hold, Holder, Owner, Presence},
     position::{Activation, Checkpoint, Commit, NodeTook, Position, UsedUp},
     questions::{AskedQuestion, Became, OpenQuestion, asked_questions, open_questions},
@@ -93,6 +95,16 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError>;
+
+    /// Puts a message into the inbox of a run, whoever holds it, and gives its number.
+    ///
+    /// The owner of the run takes it in by an entry whose position says so
+    /// ([`Position::heard`]), so none is lost or taken in twice.
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError>;
+
+    /// The messages in the inbox of a run after a number, in the order of their numbers. None comes
+    /// to be before one that was seen.
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError>;
 
     /// Forgets a run. Nobody may hold it.
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError>;

@@ -38,6 +38,9 @@ pub struct Position {
     /// by its task.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub asked: BTreeSet<String>,
+    /// The number of the last message that was taken in from the inbox.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub heard: u64,
     /// The limit that was reached and routed, if one was; it is routed once.
     pub limit: Option<String>,
     /// The limits as they were then. They are used up: none of them counts any more until it is
@@ -62,6 +65,11 @@ pub struct UsedUp {
     /// Milliseconds at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is that of serde")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What all tasks of a node took together.

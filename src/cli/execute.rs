@@ -13,7 +13,7 @@ use super::{
     globals::{Globals, Output},
     input::{self, InputFlag},
     names,
-    origin::{Origin, RunOptions},
+    origin::{InboxField, Origin, RunOptions},
     prepare,
     terminal::{columns, say},
 };
@@ -55,14 +55,18 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let output: Vec<String> = workflow.output.iter().map(ChannelName::to_string).collect();
     let private = workflow.schema.channels().iter().filter(|it| it.is_private());
     let private: Vec<String> = private.map(|it| it.name().to_string()).collect();
+    let inbox = workflow.inbox.iter().filter_map(|it| {
+        let schema = workflow.schema.channel(it.as_str())?.schema().clone();
+        Some(InboxField { field: it.clone(), schema })
+    });
+    let inbox: Vec<InboxField> = inbox.collect();
     let models = loaded.connect(&args.options)?;
     block_on(async {
         let checkpointer = database.create()?;
         let name = free_name(checkpointer.as_ref()).await?;
         let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
-        let pauses_of = args.options.clone();
         let origin = Origin::new(&args.workflow, &out, output, args.options)?;
-        let origin = Origin { private, ..origin };
+        let origin = Origin { private, inbox, ..origin };
         loaded.check_out(&origin.out)?;
         let results = origin.options.cache(&loaded, &database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
@@ -77,7 +81,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             created: Timestamp::now().to_string(),
             origin: origin.to_json()?,
         };
-        let pauses = pauses_of.pauses(&graph)?;
+        let pauses = origin.options.pauses(&graph)?;
         let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
         let run = Run { globals, database: &database, checkpointer, engine, id, name };
         run.drive(Begin::Start(Box::new(info), input)).await

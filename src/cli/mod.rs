@@ -14,6 +14,7 @@ mod plan;
 mod resume;
 mod retry;
 mod runs;
+mod say;
 mod schema;
 mod test;
 mod validate;
@@ -78,6 +79,8 @@ enum Command {
     Reject(approve::RejectArgs),
     /// Try again what failed in a run; what finished is kept
     Retry(retry::Args),
+    /// Say something to a run that is at work: it hears it before its next step
+    Say(say::Args),
     /// Check workflows and report all findings at once
     Validate(validate::Args),
     /// Say what the code of a finding means, with an example of wrong and of right
@@ -125,6 +128,7 @@ impl Command {
             Self::Approve(args) => approve::approve(args, globals),
             Self::Reject(args) => approve::reject(args, globals),
             Self::Retry(args) => retry::run(args, globals),
+            Self::Say(args) => say::run(&args, globals),
             Self::Validate(args) => validate::run(&args, globals),
             Self::Explain(args) => explain::run(&args, globals),
             Self::Plan(args) => plan::run(&args, globals),

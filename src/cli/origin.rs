@@ -12,8 +12,13 @@ use serde_json::Value;
 
 use super::{database::Database, error::CliError, exit::Exit, prepare::Loaded};
 use crate::{
-    checkpoint::RunInfo, compile::CompiledGraph, diagnostic::did_you_mean,
-    engine::superstep::Pauses, graph::Limits, id::NodeName, nodes::Cache,
+    checkpoint::RunInfo,
+    compile::CompiledGraph,
+    diagnostic::did_you_mean,
+    engine::superstep::Pauses,
+    graph::Limits,
+    id::{ChannelName, NodeName},
+    nodes::Cache,
 };
 
 /// The version of the form in which origins are saved.
@@ -33,8 +38,19 @@ pub(super) struct Origin {
     /// The fields that are never part of the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) private: Vec<String>,
+    /// The lists to which people may say something, the usual one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) inbox: Vec<InboxField>,
     /// How it runs.
     pub(super) options: RunOptions,
+}
+
+/// A list to which people may say something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct InboxField {
+    pub(super) field: ChannelName,
+    /// The JSON Schema of the list.
+    pub(super) schema: Value,
 }
 
 /// How a run runs: the flags that `execute` and `resume` share.
@@ -105,7 +121,15 @@ impl Origin {
             ..options
         };
         let (workflow, out) = (absolute(workflow)?, absolute(out)?);
-        Ok(Self { v: VERSION, workflow, out, output, private: Vec::new(), options })
+        Ok(Self {
+            v: VERSION,
+            workflow,
+            out,
+            output,
+            private: Vec::new(),
+            inbox: Vec::new(),
+            options,
+        })
     }
 
     /// What a saved run was started with.

@@ -1,5 +1,6 @@
 //! The loop of a run: do what the rules say, tell them what happened; again.
 
+mod people;
 mod rest;
 
 use std::{
@@ -18,7 +19,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use super::{
     Engine, RunEnd, RunError, Stop,
     lease::Lease,
-    log::{Log, event_of},
+    log::{Log, event_of, event_of_heard},
     superstep::{self, Action, Machine, Task},
     task::{self, Surroundings},
 };
@@ -176,26 +177,6 @@ impl<'a> Driver<'a> {
         Ok(rest.unwrap_or_else(interrupted))
     }
 
-    fn set_alarm(&mut self) {
-        let now = self.engine.clock.now();
-        let left = self.machine.next_deadline().map(|it| it.duration_since(now));
-        let left = left.map(|it| Duration::try_from(it).unwrap_or_default());
-        self.alarm = left.and_then(|it| Instant::now().checked_add(it));
-    }
-
-    /// Takes in that nobody has answered in time.
-    async fn expire(&mut self) -> Result<Option<Rest>, RunError> {
-        // The alarm was set for the next of them, by a clock that may differ from the one on the wall.
-        let now = self.engine.clock.now();
-        let now = self.machine.next_deadline().map_or(now, |it| it.max(now));
-        let mut actions = Vec::new();
-        for task in self.machine.expired(now) {
-            actions.extend(self.machine.apply(superstep::Event::Expired { task }));
-        }
-        self.set_alarm();
-        self.perform(actions).await
-    }
-
     /// Drops the running tasks, and keeps what the others have done.
     async fn stop_at_once(&mut self) -> Result<Option<Rest>, RunError> {
         let mut rest = None;
@@ -237,6 +218,14 @@ impl<'a> Driver<'a> {
             match action {
                 Action::Record(record) => self.record(record).await?,
                 Action::Commit(commit) => self.commit(commit).await?,
+                Action::Hear(heard) => {
+                    if self.entry.commit.is_some() {
+                        self.save().await?;
+                    }
+                    for it in &heard {
+                        self.log.add(event_of_heard(it));
+                    }
+                }
                 Action::Run(task) if self.deadline.is_none() => self.queue.push_back(*task),
                 Action::Run(_) => (),
                 Action::Sleep { task, wake, wait_ms } => {
@@ -279,6 +268,7 @@ impl<'a> Driver<'a> {
                 *busy = busy.saturating_sub(1);
             }
         }
+        self.listen().await?;
         let actions = self.machine.apply(event);
         self.note(actions).await
     }

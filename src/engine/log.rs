@@ -1,8 +1,8 @@
 //! The events of a run: numbered as they happen, told in that order, saved with what they are about.
 
-use super::Clock;
+use super::{Clock, superstep::Heard};
 use crate::{
-    checkpoint::{CheckpointError, Outcome, TaskRecord},
+    checkpoint::{CheckpointError, Message, Outcome, TaskRecord},
     event::{EVENT_VERSION, Event, EventSink, Stamped},
     fault::{self, Point},
     id::RunId,
@@ -65,6 +65,12 @@ impl Log {
         self.told = 0;
         Ok(())
     }
+}
+
+/// What a message says to watchers.
+pub(super) fn event_of_heard(heard: &Heard) -> Event {
+    let Message { channel, by, .. } = &heard.message;
+    Event::Said { to: channel.to_string(), by: by.clone(), problem: heard.problem.clone() }
 }
 
 /// What a record says to watchers.

@@ -32,7 +32,7 @@ use self::{
 };
 pub use crate::checkpoint::OpenQuestion;
 use crate::{
-    checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, RunInfo, SavedRun},
+    checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, Posted, RunInfo, SavedRun},
     compile::CompiledGraph,
     event::{EventSink, Status},
     fault::{self, Point},
@@ -273,7 +273,12 @@ impl Engine {
             self.matched(run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
         }
-        let (mut machine, mut actions) = self.restore(saved, None)?;
+        let said = if self.graph.graph().inbox.is_empty() {
+            Vec::new()
+        } else {
+            self.checkpointer.inbox(run, saved.position.heard).await?
+        };
+        let (mut machine, mut actions) = self.restore(saved, said, None)?;
         let open = machine.open_questions();
         let answered = self.matched(run, &open, answers).await?;
         let late = machine.expired(self.clock.now()).into_iter();
@@ -306,7 +311,7 @@ impl Engine {
         let saved = self.checkpointer.load(run).await?;
         check_retry(&saved, node)?;
         let last_seq = saved.last_seq;
-        let (machine, actions) = self.restore(saved, node)?;
+        let (machine, actions) = self.restore(saved, Vec::new(), node)?;
         let driver = Driver::go_on(self, machine, lease, (events, last_seq), stop).await?;
         driver.drive(actions).await
     }
@@ -314,18 +319,20 @@ impl Engine {
     fn restore(
         &self,
         saved: SavedRun,
+        said: Vec<Posted>,
         only: Option<&NodeName>,
     ) -> Result<(Machine, Vec<Action>), RunError> {
         let run = saved.summary.info.id;
         let changed = |source| RunError::Changed { run: run.clone(), source };
         let state = self.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
         let checkpoint = Checkpoint { position: saved.position, state };
-        let (graph, terms) = (self.graph.clone(), self.terms());
+        let (graph, terms) = (self.graph.clone(), Terms { said, ..self.terms() });
         let saved = (checkpoint, saved.records);
         Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
     }
 
     fn terms(&self) -> Terms {
-        Terms { limits: self.limits.clone(), pauses: self.pauses.clone() }
+        let (limits, pauses) = (self.limits.clone(), self.pauses.clone());
+        Terms { limits, pauses, said: Vec::new() }
     }
 }

@@ -6,6 +6,7 @@
 
 mod fit;
 mod frontier;
+mod hear;
 mod pause;
 mod protocol;
 mod restore;
@@ -20,6 +21,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use self::frontier::next_frontier;
+pub use self::hear::Heard;
 pub use self::pause::{Pauses, Terms};
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 pub(super) use self::settle::holds;
@@ -373,6 +375,7 @@ impl Machine {
 
         let commit = Commit { position: self.position.clone(), changes };
         let mut actions = vec![Action::Commit(commit)];
+        actions.extend(self.take_in());
         actions.extend(self.pause(&records).unwrap_or_else(|| self.begin_step()));
         actions
     }

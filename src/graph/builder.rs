@@ -92,6 +92,14 @@ impl GraphBuilder {
         self
     }
 
+    /// Lets people say something to a running graph: it is appended to this channel.
+    #[must_use]
+    pub fn inbox(mut self, channel: &str) -> Self {
+        let name = self.noted(ChannelName::parse(channel));
+        self.graph.inbox.extend(name);
+        self
+    }
+
     /// Runs `to` in the step after `from`; `to` may be `end` or `fail`.
     #[must_use]
     pub fn then(mut self, from: &str, to: &str) -> Self {

@@ -14,6 +14,8 @@ pub struct Graph {
     pub schema: Schema,
     /// The channels that are given when a run starts.
     pub input: Vec<crate::id::ChannelName>,
+    /// The channels to which people may say something while it runs, the usual one first.
+    pub inbox: Vec<crate::id::ChannelName>,
     /// The nodes by name.
     pub nodes: BTreeMap<NodeName, NodeSpec>,
     /// What follows what, in the order it was declared.

@@ -15,8 +15,8 @@ use super::rules::{
 };
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, Holder, Link, Logged, Position,
-        RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, Holder, Link, Logged, Message,
+        Position, Posted, RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step, TaskId},
 };
@@ -42,6 +42,7 @@ struct Run {
     /// The number of the last lease.
     fence: u64,
     holder: Option<Holder>,
+    inbox: Vec<Posted>,
 }
 
 impl MemoryStorage {
@@ -88,6 +89,7 @@ impl Checkpointer for MemoryStorage {
             finished: BTreeSet::new(),
             fence: 0,
             holder: None,
+            inbox: Vec::new(),
         };
         let hold = run.give(claim);
         runs.push(run);
@@ -205,6 +207,25 @@ impl Checkpointer for MemoryStorage {
             }
             Ok(found)
         })
+    }
+
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        self.with(run, |run| {
+            if let Some(before) = run.inbox.iter().find(|it| it.message.id == message.id) {
+                return Ok(before.number);
+            }
+            // Its position may be that of another run, which had heard of more.
+            let heard = run.entries.iter().filter_map(|it| it.commit.as_ref());
+            let heard = heard.map(|it| it.position.heard).max().unwrap_or(0);
+            let last = run.inbox.last().map_or(0, |it| it.number);
+            let number = heard.max(last) + 1;
+            run.inbox.push(Posted { number, message: message.clone() });
+            Ok(number)
+        })
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+        self.with(run, |run| Ok(run.inbox.iter().filter(|it| it.number > after).cloned().collect()))
     }
 
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {

@@ -31,6 +31,8 @@ pub struct Workflow {
     pub input: Vec<ChannelName>,
     /// The fields that are the result of a run.
     pub output: Vec<ChannelName>,
+    /// The fields to which people may say something while it runs, the usual one first.
+    pub inbox: Vec<ChannelName>,
     /// The limits of a run.
     pub limits: Limits,
     /// What the nodes have in common; it is in their policies already.
@@ -339,6 +341,7 @@ impl Workflow {
             name: self.name,
             schema: self.schema,
             input: self.input,
+            inbox: self.inbox,
             nodes,
             edges: self.edges,
             entry: self.entry,

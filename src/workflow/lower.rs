@@ -26,7 +26,7 @@ use crate::{
     diagnostic::Diagnostic,
     graph::{Limits, Target},
     id::{ChannelName, NodeName},
-    state::Schema,
+    state::{Reducer, Schema, Type},
 };
 
 /// The version of the format that this code reads.
@@ -41,6 +41,7 @@ pub(super) const KEYS: &[&str] = &[
     "types",
     "input",
     "output",
+    "inbox",
     "models",
     "agents",
     "sandboxes",
@@ -108,6 +109,7 @@ pub(super) fn lower(
     };
     let input = channels(&mut report, &top, "input", &schema);
     let output = channels(&mut report, &top, "output", &schema);
+    let inbox = inbox(&mut report, &top, &schema);
     let heads = nodes.map(|it| Heads::read(&mut report, it)).unwrap_or_default();
     let loaded = nodes.map(|it| load_used(&mut report, it, prompts.folder(), registry, chain));
     let loaded = loaded.unwrap_or_default();
@@ -142,7 +144,7 @@ pub(super) fn lower(
     let entry = lowering.read_start(&top);
     let mut workflow = lowering.workflow(name, limits, entry);
     workflow.about = about.map(|it| it.text);
-    (workflow.input, workflow.output) = (input, output);
+    (workflow.input, workflow.output, workflow.inbox) = (input, output, inbox);
     lowering.prompts.folder().clone_into(&mut workflow.folder);
     if let Some(nodes) = nodes {
         lowering.read_items(nodes);
@@ -182,6 +184,23 @@ fn channels(
     yaml.map(|it| report.channels(it, &what, schema)).unwrap_or_default()
 }
 
+/// The fields to which people may say something: lists that grow.
+fn inbox(report: &mut Report, top: &Section<'_>, schema: &Schema) -> Vec<ChannelName> {
+    let Some(yaml) = top.get("inbox") else { return Vec::new() };
+    for word in yaml.items().iter().chain([yaml]).filter_map(Yaml::word) {
+        let Some(channel) = schema.channel(&word.text) else { continue };
+        let grows =
+            matches!(channel.reducer(), Reducer::Append | Reducer::Union | Reducer::Messages);
+        if !grows || !matches!(channel.ty(), Type::List(_) | Type::Any) {
+            let message = format!("`inbox` names `{}`, which is no list that grows", word.text);
+            let help =
+                "what is said is appended: `{ type: \"[string]\", merge: append, default: [] }`";
+            report.bad_value(&word, message, help);
+        }
+    }
+    report.channels(yaml, "`inbox`", schema)
+}
+
 impl Lowering<'_> {
     fn workflow(&self, name: Option<Word>, limits: Limits, entry: Vec<NodeName>) -> Workflow {
         Workflow {
@@ -190,6 +209,7 @@ impl Lowering<'_> {
             schema: self.schema.clone(),
             input: Vec::new(),
             output: Vec::new(),
+            inbox: Vec::new(),
             limits,
             defaults: self.defaults.clone(),
             nodes: BTreeMap::new(),

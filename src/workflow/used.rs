@@ -213,6 +213,7 @@ impl Workflow {
             self.nodes.insert(scope.node_name(&inner), definition);
         }
         self.edges.extend(used.edges.into_iter().map(|it| edge_within(&scope, it)));
+        self.inbox.extend(used.inbox.iter().map(|it| scope.channel_name(it)));
         for (group, members) in used.groups {
             let members = members.iter().map(|it| scope.node_name(it)).collect();
             self.groups.insert(scope.node_name(&group), members);

@@ -213,3 +213,42 @@ fn a_breakpoint_at_no_node_is_exit_2_and_starts_nothing() {
     assert!(refused.stderr.contains("did you mean `check`?"), "{refused}");
     assert!(refused.stderr.contains("--pause-after nothing: there is no such node"), "{refused}");
 }
+
+#[test]
+fn what_is_said_to_a_run_is_heard_before_its_next_step_and_once() {
+    let place = Place::new();
+    let run = name(&paused(&place, "steered", &["--pause-before", "second"]));
+    let said = place.run_with(["say", &run, "be brief"], [("USER", "ann")]);
+    assert_eq!(said.code, 0, "{said}");
+    assert!(said.stdout.contains(&format!("go on with: graphrun resume {run}")), "{said}");
+    let more = place.run(["say", &run, "7", "--to", "scores", "--output", "json"]);
+    assert_eq!((more.code, &more.json()["to"]), (0, &json!("scores")), "{more}");
+
+    let done = place.run(["resume", &run, "--output", "json"]);
+    let heard = json!({"guidance": ["be brief"], "scores": [7], "log": [0, 1]});
+    assert_eq!((done.code, &done.json()["state"]), (0, &heard), "{done}");
+    assert!(done.stderr.contains("ann@"), "{done}");
+    let events = place.run(["runs", "events", &run, "--output", "jsonl"]).stdout;
+    assert_eq!(events.matches(r#""type":"said""#).count(), 2, "{events}");
+    let late = place.run(["say", &run, "too late"]);
+    assert_eq!(late.code, 6, "{late}");
+}
+
+#[test]
+fn what_cannot_be_said_is_exit_2_and_changes_nothing() {
+    let place = Place::new();
+    let run = name(&paused(&place, "steered", &["--pause-before", "second"]));
+    for (args, part) in [
+        (&["say", &run, "x", "--to", "guidence"][..], "did you mean `guidance`?"),
+        (&["say", &run, "x", "--to", "scores"], "takes JSON"),
+        (&["say", &run, "1.5", "--to", "scores"], "does not fit `scores`"),
+    ] {
+        let refused = place.run(args);
+        assert!(refused.code == 2 && refused.stderr.contains(part), "{refused}");
+    }
+    let deaf = name(&paused(&place, "again", &[]));
+    let refused = place.run(["say", &deaf, "hello"]);
+    assert!(refused.code == 2 && refused.stderr.contains("has no inbox"), "{refused}");
+    let done = place.run(["resume", &run, "--output", "json"]);
+    assert_eq!(done.json()["state"]["log"], json!([0, 0]), "{done}");
+}

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use graphrun::{
-    checkpoint::{CheckpointError, Hold, Outcome, SavedRun},
+    checkpoint::{CheckpointError, Hold, Message, Outcome, SavedRun},
     event::Status,
     graph::{Failure, Hop, Target},
     id::{ChannelName, Step},
@@ -29,6 +29,7 @@ promises! {
     runs_are_listed_page_by_page
     a_run_is_found_by_id_by_name_and_by_the_beginning_of_its_id
     an_unknown_run_is_an_error_everywhere
+    what_is_said_to_a_run_is_kept_in_order_and_once
     an_append_to_what_is_no_list_is_damage
 }
 
@@ -50,6 +51,36 @@ async fn a_run_is_loaded_as_it_was_accepted(home: Home) {
     assert_eq!(found, position(0));
     assert_eq!(json!(values), json!({"brief": "a calculator", "notes": ["a"]}));
     assert_eq!((records, last_seq), (vec![], 2));
+}
+
+async fn what_is_said_to_a_run_is_kept_in_order_and_once(home: Home) {
+    let storage = home.open();
+    for (id, name) in [("R1", "calm-otter"), ("R2", "bold-ibis")] {
+        let first = commit(0, vec![]).into();
+        storage.create(&info(id, name), &claim(), &first).await.unwrap();
+    }
+    let channel = ChannelName::parse("notes").unwrap();
+    let said = |value: Value| Message::new(channel.clone(), value, Some("ann@desk".into()));
+    let messages = [said(json!("a")), said(json!({"b": [null]})), said(json!("a"))];
+    let mut numbers = Vec::new();
+    for message in &messages {
+        // Nobody needs to hold the run, and somebody may.
+        numbers.push(storage.post(&run("R1"), message).await.unwrap());
+        storage.post(&run("R2"), message).await.unwrap();
+    }
+    let again = storage.post(&run("R1"), &messages[1]).await.unwrap();
+    assert_eq!(again, numbers[1], "what was posted already is there once");
+    assert!(numbers.is_sorted_by(|a, b| a < b) && numbers[0] > 0, "{numbers:?}");
+
+    let storage = home.open();
+    let inbox = storage.inbox(&run("R1"), 0).await.unwrap();
+    let kept: Vec<(u64, Message)> = inbox.into_iter().map(|it| (it.number, it.message)).collect();
+    let all: Vec<(u64, Message)> = numbers.iter().copied().zip(messages.clone()).collect();
+    assert_eq!(kept, all);
+    let later = storage.inbox(&run("R1"), numbers[1]).await.unwrap();
+    assert_eq!(later.len(), 1);
+    let unknown = storage.post(&run("R9"), &messages[0]).await;
+    assert!(matches!(unknown, Err(CheckpointError::UnknownRun(_))), "{unknown:?}");
 }
 
 async fn a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was(home: Home) {

@@ -169,6 +169,7 @@ pub(crate) fn position(step: u64) -> Position {
         worked_ms: 1200 * step,
         took: [(node("ba"), NodeTook { spent: spent(), worked_ms: 7 })].into(),
         asked: ["go_on".to_owned()].into(),
+        heard: 7 * step,
         limit: Some("tokens".into()),
         used_up: Some(UsedUp { steps: 9, tokens: Some(7), usd: Some(0.3), time_ms: Some(1) }),
         failure: None,

@@ -14,8 +14,8 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Position, RunInfo, RunSummary,
-        SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Message, Position, Posted,
+        RunInfo, RunSummary, SavedRun,
     },
     graph::NodeContext,
     id::{ChannelName, RunId, Step, TaskId},
@@ -116,6 +116,14 @@ impl Checkpointer for Dying {
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError> {
         self.inner.journal(run, after, limit).await
+    }
+
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        self.inner.post(run, message).await
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+        self.inner.inbox(run, after).await
     }
 
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {

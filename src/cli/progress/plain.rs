@@ -77,6 +77,7 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             format!("{node} asks `{key}`: {}", clean(prompt))
         }
         Event::QuestionAnswered { node, key, .. } => format!("{node} was answered `{key}`"),
+        Event::Said { to, by, problem } => said(to, by.as_deref(), problem.as_deref()),
         Event::Emitted { name, message, .. } => format!("*** {} ({name})", clean(message)),
         Event::StepCommitted { step, next } if next.is_empty() => format!("step {step} is saved"),
         Event::StepCommitted { step, next } => {
@@ -89,6 +90,17 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             let (name, status) = (&caption.name, status.as_str());
             format!("run {name} {status} after step {steps}{took}{}", reason.unwrap_or_default())
         }
+    }
+}
+
+/// Who said something to the run, and what became of it.
+pub(super) fn said(to: &str, by: Option<&str>, problem: Option<&str>) -> String {
+    let by = by.map_or_else(|| "somebody".to_owned(), clean);
+    match problem {
+        Some(problem) => {
+            format!("{by} said something to `{to}`, which was dropped: {}", clean(problem))
+        }
+        None => format!("{by} said something to `{to}`"),
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
         words::{clean, clock, duration, spent, tokens},
     },
     Caption,
-    plain::{label, leads},
+    plain::{label, leads, said},
 };
 use crate::{
     event::{Event, Report, Spent, Stamped, Status},
@@ -85,6 +85,9 @@ impl Tree {
             }
             Event::QuestionAnswered { task, node, .. } => {
                 vec![format!("{} {} {node} was answered", step(*task), paint.good("!"))]
+            }
+            Event::Said { to, by, problem } => {
+                vec![format!("    {}", paint.loud(&said(to, by.as_deref(), problem.as_deref())))]
             }
             Event::Emitted { message, .. } => {
                 vec![format!("    {}", paint.loud(&format!("▲ {}", clean(message))))]

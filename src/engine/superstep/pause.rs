@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Action, Machine};
 use crate::{
-    checkpoint::{Activation, Outcome, TaskRecord},
+    checkpoint::{Activation, Outcome, Posted, TaskRecord},
     event::Status,
     graph::{Limits, RouteView},
     id::NodeName,
@@ -28,6 +28,8 @@ pub struct Terms {
     pub limits: Limits,
     /// The breakpoints.
     pub pauses: Pauses,
+    /// What was said and is not taken in yet, in the order of its numbers.
+    pub said: Vec<Posted>,
 }
 
 impl From<Limits> for Terms {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
+use super::hear::Heard;
 use crate::{
     checkpoint::{Commit, Link, TaskRecord},
     event::{Spent, Status},
@@ -89,6 +90,8 @@ pub enum Action {
     Record(TaskRecord),
     /// Save a step, durably, before anything that follows.
     Commit(Commit),
+    /// Tell what was said; the commit that follows takes it in.
+    Hear(Vec<Heard>),
     /// Run a node.
     Run(Box<Task>),
     /// Wait, then say [`Event::Woke`].

@@ -38,13 +38,15 @@ impl Machine {
         only: Option<&NodeName>,
     ) -> Result<(Self, Vec<Action>), RestoreError> {
         fit::check(&graph, &checkpoint.position, &records)?;
+        let is_new = records.is_empty();
         let mut machine = Self::at(graph, terms.into(), run, checkpoint);
         for record in records {
             let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;
             machine.recall(index, record, only);
         }
         if machine.tasks.iter().all(TaskState::is_untouched) {
-            let actions = machine.begin_step();
+            let mut actions = if is_new { machine.take_in() } else { Vec::new() };
+            actions.extend(machine.begin_step());
             return Ok((machine, actions));
         }
         let actions = if machine.busy == 0 {

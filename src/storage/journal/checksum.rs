@@ -29,6 +29,11 @@ pub(crate) fn of_lease(run: &str, fence: u64, owner: Option<&str>, until: i64) -
     sum(&[run.as_bytes(), &fence.to_le_bytes(), &owned, owner, &until.to_le_bytes()])
 }
 
+/// The checksum of what was said to a run.
+pub(crate) fn of_message(run: &str, message: &str) -> Checksum {
+    sum(&[run.as_bytes(), message.as_bytes()])
+}
+
 fn sum(parts: &[&[u8]]) -> Checksum {
     let mut hasher = blake3::Hasher::new();
     for part in parts {

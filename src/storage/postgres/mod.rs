@@ -7,6 +7,7 @@
 
 mod entries;
 mod fault;
+mod inbox;
 mod lease;
 mod open;
 mod place;
@@ -22,6 +23,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use self::{
+    inbox::{Inbox, Post},
     open::{Missing, Traits},
     place::Place,
     session::{Server, Work},
@@ -32,8 +34,8 @@ use self::{
 use super::journal::{self, Codec};
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Position, RunInfo, RunSummary,
-        SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Message, Position, Posted,
+        RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
 };
@@ -235,6 +237,16 @@ impl Checkpointer for PostgresStorage {
             Ok(logged)
         })
         .await
+    }
+
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        let work = Post { run: run.clone(), message: message.clone() };
+        self.transact(format!("say something to run `{run}`"), work).await
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+        let work = Inbox { run: run.clone(), after };
+        self.transact(format!("read what was said to run `{run}`"), work).await
     }
 
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {

@@ -134,7 +134,7 @@ impl Run {
 
     /// Forgets it.
     pub(super) async fn remove(&self, session: &Session) -> Result<(), Fault> {
-        for table in ["finished", "journal", "heads"] {
+        for table in ["inbox", "finished", "journal", "heads"] {
             let sql = format!("DELETE FROM {table} WHERE run = $1");
             session.execute(&sql, &[&self.key]).await?;
         }

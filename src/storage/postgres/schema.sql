@@ -75,3 +75,16 @@ CREATE TABLE results (
 );
 
 CREATE INDEX results_by_age ON results (kept, bytes);
+
+-- What people said to runs. The position of a run says which it has taken in. Whoever adds one holds
+-- the lock of the run, so that numbers of one run come to be in their order.
+CREATE TABLE inbox (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run bigint NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    message text NOT NULL,
+    checksum bytea NOT NULL,
+    UNIQUE (run, id)
+);
+
+CREATE INDEX inbox_of_run ON inbox (run, number);

@@ -5,6 +5,7 @@
 
 mod entries;
 mod fault;
+mod inbox;
 mod lease;
 mod open;
 mod payload;
@@ -34,8 +35,8 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Position, RunInfo, RunSummary,
-        SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Message, Position, Posted,
+        RunInfo, RunSummary, SavedRun,
     },
     fault::{self as faults, Point},
     id::{ChannelName, RunId, Step},
@@ -308,6 +309,22 @@ impl Checkpointer for SqliteStorage {
             let mut logged = run.journal_after(database, after, limit)?.logged(codec, after)?;
             logged.truncate(limit);
             Ok(logged)
+        })
+        .await
+    }
+
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        let (run, message) = (run.clone(), message.clone());
+        self.write(format!("say something to run `{run}`"), move |database, _| {
+            Run::find(database, &run)?.post(database, &message)
+        })
+        .await
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("read what was said to run `{run}`"), move |database, _| {
+            Run::find(database, &run)?.inbox(database, after)
         })
         .await
     }

@@ -46,3 +46,13 @@ CREATE TABLE finished (
     task INTEGER NOT NULL,
     PRIMARY KEY (run, task)
 ) STRICT, WITHOUT ROWID;
+
+-- What people said to runs. The position of a run says which it has taken in.
+CREATE TABLE inbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, -- of all runs, so that a copy of a run goes on
+    run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    message TEXT NOT NULL,
+    checksum BLOB NOT NULL,
+    UNIQUE (run, id)
+) STRICT;

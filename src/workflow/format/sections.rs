@@ -34,6 +34,8 @@ pub(super) struct WorkflowFile {
     input: Option<OneOrMany<FieldName>>,
     /// The fields that are the result of a run.
     output: Option<OneOrMany<FieldName>>,
+    /// The lists to which people may say something while it runs (`graphrun say`), the usual one first.
+    inbox: Option<OneOrMany<FieldName>>,
     /// Models by a name of your own, each as `provider/model`, or a list in order of fallback.
     models: Option<Named<ModelDeclared, OneOrMany<ModelName>>>,
     /// Who works here. What each one does is said by the nodes.

@@ -1,0 +1,38 @@
+//! What people say to a run while others have it in their hands.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::ChannelName;
+
+/// Something that a person says to a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Tells it from others: posted again under the same one, it is there once.
+    pub id: String,
+    /// The channel it is appended to.
+    pub channel: ChannelName,
+    /// What is appended: one item.
+    pub value: Value,
+    /// Who says it, if they said so.
+    pub by: Option<String>,
+    /// When it was said, in RFC 3339.
+    pub at: String,
+}
+
+impl Message {
+    /// A message that is said now.
+    pub fn new(channel: ChannelName, value: Value, by: Option<String>) -> Self {
+        let (id, at) = (ulid::Ulid::new().to_string(), jiff::Timestamp::now().to_string());
+        Self { id, channel, value, by, at }
+    }
+}
+
+/// A message in the inbox of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Posted {
+    /// Its number: above those that were posted before. Numbers may have gaps.
+    pub number: u64,
+    /// What was said.
+    pub message: Message,
+}

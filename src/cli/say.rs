@@ -1,0 +1,121 @@
+//! `graphrun say RUN TEXT`: steers a run that others have in their hands.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    drive::{block_on, to_json},
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    origin::{InboxField, Origin},
+    terminal::print_result,
+    who::who,
+};
+use crate::{
+    checkpoint::Message,
+    diagnostic::did_you_mean,
+    event::Status,
+    id::{ChannelName, RunId},
+    state::{Type, validator_for},
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The name or the id of the run
+    run: String,
+    /// What to say; JSON where the list holds no texts
+    text: String,
+    /// The list of the workflow's `inbox` that it is appended to [default: the first]
+    #[arg(long, value_name = "FIELD")]
+    to: Option<String>,
+}
+
+/// What was said, for programs.
+#[derive(Debug, Serialize)]
+struct Said<'a> {
+    run: &'a RunId,
+    name: &'a str,
+    to: &'a ChannelName,
+    number: u64,
+}
+
+/// Puts a message into the inbox of a run. Whoever has the run takes it in before its next step.
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("say", &[Output::Text, Output::Json])?;
+    let database = globals.database()?;
+    let checkpointer = database.open_for(&args.run)?;
+    block_on(async {
+        let info = checkpointer.find(&args.run).await?.info;
+        let origin = Origin::of(&info)?;
+        let field = choose(&origin.inbox, args.to.as_deref())?;
+        let value = read(field, &args.text)?;
+        let saved = checkpointer.load(&info.id).await?;
+        let status = saved.summary.status;
+        if saved.position.frontier.is_empty() && status != Status::Running {
+            let message = format!(
+                "run {} is {}: nothing is left that could hear it",
+                info.name,
+                status.as_str()
+            );
+            return Err(CliError::new(Exit::NotResumable, message));
+        }
+        let to = &field.field;
+        let message = Message::new(to.clone(), value, Some(who()));
+        let number = checkpointer.post(&info.id, &message).await?;
+        let said = Said { run: &info.id, name: &info.name, to, number };
+        let text = if globals.output == Output::Json {
+            to_json(&said)?
+        } else {
+            let way = database.command("resume", &info.name);
+            let way = way.filter(|_| status != Status::Running);
+            let way = way.map(|it| format!("; go on with: {it}")).unwrap_or_default();
+            format!("said to `{to}` of {}, which hears it before its next step{way}\n", info.name)
+        };
+        print_result(&text).map_err(CliError::write)?;
+        Ok(Exit::Done)
+    })
+}
+
+fn choose<'a>(inbox: &'a [InboxField], to: Option<&str>) -> Result<&'a InboxField, CliError> {
+    let Some(usual) = inbox.first() else {
+        return Err(CliError::usage("the run has no inbox: its workflow lets nobody say anything")
+            .with_help(
+                "declare a list in the workflow, as in `inbox: guidance`, and start a new run",
+            ));
+    };
+    let Some(to) = to else { return Ok(usual) };
+    inbox.iter().find(|it| it.field.as_str() == to).ok_or_else(|| {
+        let names: Vec<&str> = inbox.iter().map(|it| it.field.as_str()).collect();
+        let near = did_you_mean(to, names.iter().copied());
+        let hint = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+        CliError::usage(format!("`{to}` is not in the inbox of the run{hint}"))
+            .with_help(format!("one can say something to: {}", names.join(", ")))
+    })
+}
+
+/// Reads a text as an item of the list.
+fn read(InboxField { field, schema }: &InboxField, text: &str) -> Result<Value, CliError> {
+    let is_text = match Type::of_schema(schema) {
+        Type::List(item) => matches!(*item, Type::String),
+        _ => false,
+    };
+    let value = if is_text {
+        text.into()
+    } else {
+        serde_json::from_str(text).map_err(|error| {
+            CliError::usage(format!("`{field}` takes JSON, and this is none")).because(error)
+        })?
+    };
+    let list = Value::Array(vec![value]);
+    let validator = validator_for(schema).map_err(|error| {
+        CliError::new(Exit::NotResumable, format!("the schema of `{field}` is damaged"))
+            .because(error)
+    })?;
+    let problems: Vec<String> = validator.iter_errors(&list).map(|it| it.to_string()).collect();
+    if !problems.is_empty() {
+        return Err(CliError::usage(format!("this does not fit `{field}`")).with_problems(problems));
+    }
+    let Value::Array(mut items) = list else { unreachable!("it was made a list above") };
+    Ok(items.pop().unwrap_or_default())
+}

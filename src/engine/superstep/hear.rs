@@ -1,0 +1,83 @@
+//! Taking in what people said: between two steps, as a step of its own without tasks.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Action, Machine};
+use crate::{
+    checkpoint::{Commit, Message, Posted},
+    state::{StateError, Update},
+};
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    /// The message.
+    pub message: Message,
+    /// Why it was dropped, if it does not fit the state.
+    pub problem: Option<String>,
+}
+
+impl Machine {
+    /// Notes what was said, to be taken in when the step at hand is done. What was noted or taken
+    /// in before changes nothing.
+    pub fn hear(&mut self, said: Vec<Posted>) {
+        let heard = self.heard();
+        self.terms.said.extend(said.into_iter().filter(|it| it.number > heard));
+    }
+
+    /// The number of the last message that is known.
+    pub fn heard(&self) -> u64 {
+        self.terms.said.last().map_or(self.position.heard, |it| it.number)
+    }
+
+    /// Whether the step is done when one more task is.
+    pub fn is_at_last_task(&self) -> bool {
+        self.open == 1
+    }
+
+    /// Takes in what was said, if something is left to run that can hear it.
+    pub(super) fn take_in(&mut self) -> Vec<Action> {
+        let Some(last) = self.terms.said.last().map(|it| it.number) else { return Vec::new() };
+        if self.position.frontier.is_empty() {
+            return Vec::new();
+        }
+        let mut updates = Vec::new();
+        let mut heard = Vec::new();
+        for Posted { message, .. } in std::mem::take(&mut self.terms.said) {
+            let items = Value::Array(vec![message.value.clone()]);
+            let update = Update::default().write(message.channel.clone(), items);
+            let problem = self.refuses(&update).err().map(|it| it.to_string());
+            if problem.is_none() {
+                updates.push(update);
+            }
+            heard.push(Heard { message, problem });
+        }
+        let schema = self.graph.schema().clone();
+        let state = std::mem::replace(&mut self.state, Arc::new(schema.empty()));
+        let (state, changes) = match schema.apply(Arc::unwrap_or_clone(state), &updates) {
+            Ok(taken) => taken,
+            Err(refused) => {
+                // Each fits, and all together do not; none is taken in.
+                let problem = refused.error.to_string();
+                for it in &mut heard {
+                    it.problem = Some(problem.clone());
+                }
+                (refused.state, Vec::new())
+            }
+        };
+        self.state = Arc::new(state);
+        self.position.heard = last;
+        self.position.step = self.position.step.next();
+        let commit = Commit { position: self.position.clone(), changes };
+        vec![Action::Hear(heard), Action::Commit(commit)]
+    }
+
+    fn refuses(&self, update: &Update) -> Result<(), StateError> {
+        let schema = self.graph.schema();
+        schema.check(update)?;
+        let folded = schema.apply(self.state.as_ref().clone(), [update]);
+        folded.map(drop).map_err(|refused| refused.error)
+    }
+}
