@@ -83,6 +83,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         };
         let pauses = origin.options.pauses(&graph)?;
         let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
+        let engine = Globals::lease()?.into_iter().fold(engine, Engine::with_lease);
         let run = Run { globals, database: &database, checkpointer, engine, id, name };
         run.drive(Begin::Start(Box::new(info), input)).await
     })

@@ -1,17 +1,32 @@
 //! The flags that every command takes, and what they mean in these surroundings.
 
-use std::env;
+use std::{env, time::Duration};
 
 use clap::{Args, ValueEnum};
 
 use super::{
     database::Database,
     error::CliError,
+    origin::parse_duration,
     terminal::{Paint, Surroundings},
 };
 
 /// The variable that says where runs are kept, when `--db` does not.
 const DATABASE_VARIABLE: &str = "GRAPHRUN_DB";
+
+/// The variable that says for how long a run stays with a process that is silent.
+const LEASE_VARIABLE: &str = "GRAPHRUN_LEASE";
+
+/// A shorter lease would be over whenever a machine is busy.
+const LEASE_MIN: Duration = Duration::from_millis(100);
+
+/// The variables that `--help` of the program tells of.
+pub(super) const VARIABLES: &str = "\
+Environment:
+  GRAPHRUN_DB     where runs are kept, if `--db` does not say so
+  GRAPHRUN_LEASE  how long a run stays with a process that is silent, as in `15s`, which it is
+                  unless said; every process of one database should say the same
+  GRAPHRUN_LOG    what to log on stderr, as in `graphrun=debug`";
 
 /// The flags that may stand before or after the command.
 #[derive(Clone, Debug, Default, Args)]
@@ -127,6 +142,25 @@ impl Globals {
             (Some(url), _) => Database::parse(url, "--db"),
             (None, Some(url)) => Ok(Database::parse(&url, DATABASE_VARIABLE)?.implied()),
             (None, None) => Ok(Database::default()),
+        }
+    }
+
+    /// How long a run stays with a process that is silent, if somebody says so.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the environment names no duration, or one that is too short.
+    pub(super) fn lease() -> Result<Option<Duration>, CliError> {
+        let Some(text) = env::var(LEASE_VARIABLE).ok().filter(|it| !it.is_empty()) else {
+            return Ok(None);
+        };
+        match parse_duration(&text) {
+            Ok(lease) if lease >= LEASE_MIN => Ok(Some(lease)),
+            _ => {
+                let message = format!("{LEASE_VARIABLE} is `{text}`, which is no time for a lease");
+                Err(CliError::usage(message)
+                    .with_help("write a duration of 100ms or more, as in `15s` or `1m`"))
+            }
         }
     }
 

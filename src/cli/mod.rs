@@ -59,7 +59,7 @@ use self::{
 
 /// Runs graphs of agents over a typed state, checked before the first token and saved at every step
 #[derive(Debug, Parser)]
-#[command(name = "graphrun", version, after_help = exit::TABLE)]
+#[command(name = "graphrun", version, after_help = format!("{}\n\n{}", exit::TABLE, globals::VARIABLES))]
 struct Cli {
     #[command(flatten)]
     globals: GlobalArgs,

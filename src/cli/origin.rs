@@ -274,7 +274,7 @@ fn parse_dollars(text: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     match Duration::try_from(duration) {
         Ok(duration) if !duration.is_zero() => Ok(duration),

@@ -95,6 +95,7 @@ pub(super) fn take_up(
         }
         let pauses = origin.options.pauses(&graph)?;
         let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
+        let engine = Globals::lease()?.into_iter().fold(engine, Engine::with_lease);
         let (id, name) = (info.id, info.name);
         let run = Run { globals, database: &database, checkpointer, engine, id, name };
         run.drive(begin).await

@@ -102,6 +102,17 @@ fn a_child_does_what_it_is_told() {
     });
 }
 
+/// What is known of the run from its beginning.
+pub(crate) fn info(shape: &str) -> RunInfo {
+    RunInfo {
+        id: RunId::parse(RUN).expect("it is an id"),
+        name: RUN.to_owned(),
+        workflow: shape.to_owned(),
+        created: "2026-01-01T00:00:00Z".to_owned(),
+        origin: Value::Null,
+    }
+}
+
 /// Starts the run, or goes on with it, and answers every question.
 async fn obey(order: &Order) -> Result<Status, RunError> {
     let storage = order.database.create()?;
@@ -110,15 +121,8 @@ async fn obey(order: &Order) -> Result<Status, RunError> {
     let run = RunId::parse(RUN).unwrap();
     let mut end = match storage.find(RUN).await {
         Err(CheckpointError::UnknownRun(_)) => {
-            let info = RunInfo {
-                id: run.clone(),
-                name: RUN.to_owned(),
-                workflow: order.shape.clone(),
-                created: "2026-01-01T00:00:00Z".to_owned(),
-                origin: Value::Null,
-            };
             let (stop, sink) = watched(order.stop_after);
-            engine.start(info, Update::default(), sink, &stop).await?
+            engine.start(info(&order.shape), Update::default(), sink, &stop).await?
         }
         found => {
             found?;

@@ -5,8 +5,11 @@
 
 mod child;
 mod crashes;
+mod damage;
 mod ledger;
+mod owners;
 mod place;
 #[path = "../support/postgres.rs"]
 mod postgres;
+mod power;
 mod shapes;
