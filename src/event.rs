@@ -65,6 +65,28 @@ pub enum Event {
         /// The last committed step.
         step: Step,
     },
+    /// A run was made of a checkpoint of another one.
+    #[serde(rename = "run.forked")]
+    RunForked {
+        /// The other run.
+        from: RunId,
+        /// The step of it.
+        step: Step,
+        /// The channels that hold something else than they did there.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        set: Vec<String>,
+    },
+    /// Somebody changed the state of a run at rest.
+    #[serde(rename = "state.updated")]
+    StateUpdated {
+        /// The step that this makes.
+        step: Step,
+        /// The node in whose place it was written.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<NodeName>,
+        /// The channels that were written or emptied.
+        wrote: Vec<String>,
+    },
     /// A task began an attempt.
     #[serde(rename = "task.started")]
     TaskStarted {

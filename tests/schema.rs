@@ -311,6 +311,8 @@ fn events() -> Vec<Event> {
     events.extend([
         Event::RunStarted { name: text(), workflow: text() },
         Event::RunResumed { step: Step(3) },
+        Event::RunForked { from: RunId::parse("R0").unwrap(), step: Step(3), set: Vec::new() },
+        Event::StateUpdated { step: Step(4), node: None, wrote: vec![text()] },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: None },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: Some(2) },
         Event::TaskRetrying { task, node: node(), attempt: 1, error: text(), wait_ms: 1 },
@@ -345,6 +347,8 @@ fn events() -> Vec<Event> {
         match event {
             Event::RunStarted { .. }
             | Event::RunResumed { .. }
+            | Event::RunForked { .. }
+            | Event::StateUpdated { .. }
             | Event::TaskStarted { .. }
             | Event::TaskReported { .. }
             | Event::TaskRetrying { .. }

@@ -107,9 +107,8 @@ impl Suite {
         let info = RunInfo {
             id: run.clone(),
             name: RUN.to_owned(),
-            workflow: self.definition.name.clone(),
             created: String::new(),
-            origin: Value::Null,
+            ..RunInfo::new(self.definition.name.clone())
         };
         let events = EventSink::default();
         let mut end = engine.start(info, case.input.clone(), events.clone(), &script.stop).await?;

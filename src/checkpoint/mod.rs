@@ -26,7 +26,7 @@ pub use self::{
     position::{Activation, Checkpoint, Commit, NodeTook, Position, UsedUp},
     questions::{AskedQuestion, Became, OpenQuestion, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
-    run::{RunInfo, RunSummary, SavedRun},
+    run::{ForkedFrom, RunInfo, RunSummary, SavedRun},
 };
 use crate::{
     event::Stamped,

@@ -24,6 +24,20 @@ pub struct RunInfo {
     pub created: String,
     /// Whatever the program that started it needs to resume it, such as paths.
     pub origin: Value,
+    /// The run it was made of, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<ForkedFrom>,
+}
+
+/// Where a run was made of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The other run.
+    pub run: RunId,
+    /// Its name.
+    pub name: String,
+    /// The step after which it was.
+    pub step: Step,
 }
 
 impl RunInfo {
@@ -36,6 +50,7 @@ impl RunInfo {
             workflow: workflow.into(),
             created: jiff::Timestamp::now().to_string(),
             origin: Value::Null,
+            forked: None,
         }
     }
 }

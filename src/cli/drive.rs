@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
-    engine::{Answers, Engine, RunEnd, RunError, Stop},
+    engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
     event::{EventSink, Status},
     id::{NodeName, RunId},
     state::Update,
@@ -226,6 +226,24 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, CliError>
     Ok(text + "\n")
 }
 
+impl From<ReviseError> for CliError {
+    fn from(error: ReviseError) -> Self {
+        let help = match &error {
+            ReviseError::NotNext { .. } => Some(
+                "write in the place of one of these, or fork an earlier step to go another way",
+            ),
+            _ => None,
+        };
+        let message = error.to_string();
+        let refused = Self::usage(format!("{message}; nothing was changed"));
+        let refused = match error {
+            ReviseError::State(source) => refused.because(source),
+            _ => refused,
+        };
+        help.into_iter().fold(refused, Self::with_help)
+    }
+}
+
 impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
         match error {
@@ -239,6 +257,7 @@ impl From<RunError> for CliError {
                 .with_help("resume it with the workflow as it was, or start a new run"),
             RunError::Closed { .. } => Self::new(Exit::NotResumable, error.to_string())
                 .with_help("nothing was changed; `graphrun runs show` tells how the run stands"),
+            RunError::Revise(error) => Self::from(error),
             RunError::NothingToDo(_) => Self::new(Exit::NotResumable, error.to_string()),
             RunError::NotFailed(status) => {
                 let help = match status {

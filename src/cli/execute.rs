@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The folder that holds a folder for each run, where `--out` names none.
-const OUT_DEFAULT: &str = "out";
+pub(super) const OUT_DEFAULT: &str = "out";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -77,9 +77,9 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let info = RunInfo {
             id: id.clone(),
             name: name.clone(),
-            workflow: title,
             created: Timestamp::now().to_string(),
             origin: origin.to_json()?,
+            ..RunInfo::new(title)
         };
         let pauses = origin.options.pauses(&graph)?;
         let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
@@ -90,7 +90,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 /// A name that no run has yet. Should another process take it meanwhile, the run is refused.
-async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> {
+pub(super) async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> {
     let mut attempt = 0;
     loop {
         let name = names::speakable(attempt);
@@ -102,11 +102,11 @@ async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> 
     }
 }
 
-fn new_id() -> Result<RunId, CliError> {
+pub(super) fn new_id() -> Result<RunId, CliError> {
     RunId::parse(&Ulid::new().to_string())
         .map_err(|error| CliError::usage("cannot make an id").because(error))
 }
 
-fn parse_id(text: &str) -> Result<RunId, NameError> {
+pub(super) fn parse_id(text: &str) -> Result<RunId, NameError> {
     RunId::parse(text)
 }

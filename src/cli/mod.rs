@@ -8,6 +8,7 @@ mod completions;
 mod doctor;
 mod execute;
 mod explain;
+mod fork;
 mod graph;
 mod lsp;
 mod plan;
@@ -39,6 +40,7 @@ mod progress;
 mod questions;
 mod report;
 mod run_at;
+mod set;
 mod signals;
 mod steps;
 mod summary;
@@ -81,6 +83,8 @@ enum Command {
     Retry(retry::Args),
     /// Say something to a run that is at work: it hears it before its next step
     Say(say::Args),
+    /// Make a new run of an old checkpoint, with a changed state if need be, and go on with it
+    Fork(fork::Args),
     /// Check workflows and report all findings at once
     Validate(validate::Args),
     /// Say what the code of a finding means, with an example of wrong and of right
@@ -129,6 +133,7 @@ impl Command {
             Self::Reject(args) => approve::reject(args, globals),
             Self::Retry(args) => retry::run(args, globals),
             Self::Say(args) => say::run(&args, globals),
+            Self::Fork(args) => fork::run(args, globals),
             Self::Validate(args) => validate::run(&args, globals),
             Self::Explain(args) => explain::run(&args, globals),
             Self::Plan(args) => plan::run(&args, globals),
@@ -204,6 +209,10 @@ mod tests {
             "graphrun schema state",
             "graphrun runs state x@last",
             "graphrun runs diff",
+            "graphrun fork",
+            "graphrun fork x@y",
+            "graphrun fork x --set brief",
+            "graphrun runs update x --set brief",
             "graphrun runs diff x@1 x@",
             "graphrun runs verify x --expect abc",
             "graphrun runs verify --expect 00",

@@ -292,9 +292,9 @@ mod tests {
         RunInfo {
             id: crate::id::RunId::parse("01J").unwrap(),
             name: "calm-otter".into(),
-            workflow: "dev_team".into(),
             created: "2026-01-01T00:00:00Z".into(),
             origin,
+            ..RunInfo::new("dev_team")
         }
     }
 

@@ -322,9 +322,9 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
             info: crate::checkpoint::RunInfo {
                 id: RunId::parse("01JABC").unwrap(),
                 name: "calm-otter".into(),
-                workflow: "dev_team".into(),
                 created: "2026-01-01T12:00:00Z".into(),
                 origin: origin.unwrap().to_json().unwrap(),
+                ..crate::checkpoint::RunInfo::new("dev_team")
             },
             status,
             reason,

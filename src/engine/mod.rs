@@ -9,6 +9,7 @@ mod driver;
 mod lease;
 mod log;
 mod retry;
+mod revise;
 pub mod superstep;
 mod task;
 
@@ -23,6 +24,7 @@ pub use self::{
     answers::{Answers, Closed},
     clock::Clock,
     retry::{check_retry, failures},
+    superstep::ReviseError,
 };
 use self::{
     driver::Driver,
@@ -116,6 +118,9 @@ pub enum RunError {
         /// Why.
         closed: Closed,
     },
+    /// The run cannot be changed in this way.
+    #[error(transparent)]
+    Revise(#[from] ReviseError),
     /// The run has reached its end already.
     #[error("the run is {} already", .0.as_str())]
     NothingToDo(Status),

@@ -10,6 +10,7 @@ mod hear;
 mod pause;
 mod protocol;
 mod restore;
+mod revise;
 mod settle;
 
 use std::{
@@ -24,6 +25,7 @@ use self::frontier::next_frontier;
 pub use self::hear::Heard;
 pub use self::pause::{Pauses, Terms};
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
+pub use self::revise::{ReviseError, Revised};
 pub(super) use self::settle::holds;
 use super::budget::{self, Used};
 use crate::{

@@ -81,6 +81,16 @@ pub enum StateError {
     },
 }
 
+impl StateError {
+    /// The channel it is about.
+    pub fn channel(&self) -> &ChannelName {
+        match self {
+            Self::Unknown(channel) | Self::Conflict(channel) => channel,
+            Self::Value { channel, .. } | Self::Reduce { channel, .. } => channel,
+        }
+    }
+}
+
 /// The updates of a step could not be folded.
 #[derive(Debug, Error)]
 #[error("the updates of a step do not go together")]

@@ -109,3 +109,82 @@ fn two_runs_are_compared_with_the_last_writers_of_each() {
     let line = diff.stdout.lines().find(|it| it.starts_with("brief")).unwrap();
     assert!(line.contains(&format!("{one}: the beginning")), "{diff}");
 }
+
+#[test]
+fn a_fork_runs_from_an_old_step_with_a_changed_state() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    let show = || place.run(["runs", "show", &name, "--output", "json"]).json();
+    let before = show();
+    let fork = ["fork", &format!("{name}@1"), "--set", "draft=\"z\"", "--output", "json"];
+    let ended = place.run(fork);
+    assert_eq!(ended.code, 0, "{ended}");
+    let report = ended.json();
+    assert_eq!((&report["status"], &report["steps"]), (&json!("done"), &json!(1)));
+    assert_eq!(report["state"], json!({"answer": "z"}));
+    assert_eq!(show(), before);
+    let other = report["name"].as_str().unwrap();
+    let events = place.run(["runs", "events", other]);
+    assert!(events.stdout.contains("after step 1, with another draft"), "{events}");
+
+    let ended = place.run(["fork", &format!("{name}@1"), "--no-run", "--output", "json"]);
+    assert_eq!((ended.code, &ended.json()["status"]), (0, &json!("interrupted")), "{ended}");
+    let ended = place.run(["resume", ended.json()["name"].as_str().unwrap(), "--output", "json"]);
+    assert_eq!((ended.code, &ended.json()["state"]), (0, &json!({"answer": "x"})), "{ended}");
+    let verified = place.run(["runs", "verify"]);
+    assert_eq!(verified.code, 0, "{verified}");
+}
+
+#[test]
+fn a_fork_that_cannot_be_is_refused_with_a_way_out() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    let ended = place.run(["fork", &name]);
+    assert!(
+        ended.code == 2 && ended.stderr.contains(&format!("`graphrun fork {name}@1`")),
+        "{ended}"
+    );
+    let ended = place.run(["fork", &format!("{name}@1"), "--set", "drft=1", "--set", "draft=z"]);
+    assert_eq!(ended.code, 2, "{ended}");
+    for part in
+        ["did you mean `draft`?", "`draft`: the value is read as JSON", "nothing was changed"]
+    {
+        assert!(ended.stderr.contains(part), "{part}: {ended}");
+    }
+    assert_eq!(place.run(["fork", "nobody@1"]).code, 6);
+    assert_eq!(place.run(["runs", "list", "--output", "json"]).json().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_fork_can_be_replayed_from_a_recording() {
+    let place = Place::new();
+    let entry = |prompt: &str, text: &str| {
+        json!({"v": 1, "node": "write", "when": {"contains": [format!("Answer this: {prompt}")]},
+            "reply": {"text": text, "usage": {"input_tokens": 3, "output_tokens": 4}}})
+    };
+    let lines = format!("{}\n{}\n", entry("x", "42"), entry("y", "43"));
+    std::fs::write(place.path("run.jsonl"), lines).unwrap();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "run.jsonl"];
+    let ended = place.run([&args[..], &["--output", "json"]].concat());
+    let name = ended.json()["name"].as_str().unwrap().to_owned();
+    let fork = ["fork", &format!("{name}@0"), "--set", "brief=\"y\"", "--output", "json"];
+    let ended = place.run(fork);
+    assert_eq!((ended.code, &ended.json()["state"]), (0, &json!({"answer": "43"})), "{ended}");
+}
+
+#[test]
+fn an_update_answers_in_the_place_of_a_person() {
+    let place = Place::new();
+    let ended = place.run(["execute", &workflow("asks"), "-i", "brief=x", "--output", "json"]);
+    assert_eq!(ended.code, 3, "{ended}");
+    let name = ended.json()["name"].as_str().unwrap().to_owned();
+    let wrong = place.run(["runs", "update", &name, "--set", "answer=\"maybe\"", "--as", "help"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("`answer`"), "{wrong}");
+    assert_eq!(place.run(["runs", "update", &name]).code, 2);
+    let ended = place.run(["runs", "update", &name, "--set", "answer=\"stop\"", "--as", "help"]);
+    assert!(ended.code == 0 && ended.stdout.contains("nothing is left to run"), "{ended}");
+    let report = place.run(["runs", "show", &name, "--output", "json"]).json();
+    assert_eq!((&report["status"], &report["state"]["answer"]), (&json!("done"), &json!("stop")));
+    let diff = place.run(["runs", "diff", &format!("{name}@0"), &name]);
+    assert!(diff.stdout.contains("help (step 1)"), "{diff}");
+}

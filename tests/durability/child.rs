@@ -107,9 +107,8 @@ pub(crate) fn info(shape: &str) -> RunInfo {
     RunInfo {
         id: RunId::parse(RUN).expect("it is an id"),
         name: RUN.to_owned(),
-        workflow: shape.to_owned(),
         created: "2026-01-01T00:00:00Z".to_owned(),
-        origin: Value::Null,
+        ..RunInfo::new(shape)
     }
 }
 

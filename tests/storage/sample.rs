@@ -110,9 +110,9 @@ pub(crate) fn info(id: &str, name: &str) -> RunInfo {
     RunInfo {
         id: run(id),
         name: name.into(),
-        workflow: "dev_team".into(),
         created: "2025-06-01T12:00:00Z".into(),
         origin: json!({"path": "graphs/dev_team.yaml"}),
+        ..RunInfo::new("dev_team")
     }
 }
 

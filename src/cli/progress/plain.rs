@@ -53,6 +53,14 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             let name = &caption.name;
             format!("run {name} ({}) goes on after step {step}{}", stamped.run, resume(caption))
         }
+        Event::RunForked { from, step, set } => {
+            format!("forked from {from} after step {step}{}", written(set))
+        }
+        Event::StateUpdated { step, node, wrote } => {
+            let place = node.as_ref().map(|it| format!(" in the place of {it}"));
+            let place = place.unwrap_or_default();
+            format!("step {step} was made by hand{place}{}", written(wrote))
+        }
         Event::TaskStarted { node, attempt, visit, max_visits, .. } => {
             let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
             format!("{} started{again}", label(node, *visit, *max_visits))
@@ -116,6 +124,11 @@ pub(super) fn label(node: &NodeName, visit: u32, max_visits: Option<u32>) -> Str
 /// Where something leads, if anywhere.
 pub(super) fn leads(to: &[String]) -> String {
     if to.is_empty() { String::new() } else { format!(" → {}", to.join(", ")) }
+}
+
+/// What somebody wrote, if anything.
+fn written(fields: &[String]) -> String {
+    if fields.is_empty() { String::new() } else { format!(", with another {}", fields.join(", ")) }
 }
 
 fn reported(report: &Report) -> String {

@@ -92,6 +92,8 @@ impl Tree {
             Event::Emitted { message, .. } => {
                 vec![format!("    {}", paint.loud(&format!("▲ {}", clean(message))))]
             }
+            // These happen while nobody looks on.
+            Event::RunForked { .. } | Event::StateUpdated { .. } => Vec::new(),
             Event::StepCommitted { .. } => Vec::new(),
             Event::RunFinished { status, reason, .. } => {
                 // Whatever was dropped does not run any more.

@@ -6,6 +6,7 @@ mod history;
 mod list;
 mod show;
 mod state;
+mod update;
 mod verify;
 
 use clap::Subcommand;
@@ -32,6 +33,8 @@ enum Command {
     History(history::Args),
     /// Print what happened in a run
     Events(events::Args),
+    /// Change the state of a run at rest, as if a node had written it
+    Update(update::Args),
     /// Compute histories anew and find whatever was lost, changed or moved
     Verify(verify::Args),
 }
@@ -46,6 +49,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             Command::Diff(args) => diff::run(&args, globals).await,
             Command::History(args) => history::run(&args, globals).await,
             Command::Events(args) => events::run(&args, globals).await,
+            Command::Update(args) => update::run(&args, globals).await,
             Command::Verify(args) => verify::run(&args, globals).await,
         }
     })

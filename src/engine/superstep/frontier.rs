@@ -11,6 +11,9 @@ use crate::{
 };
 
 /// The position after a step whose tasks left these records, in task order.
+///
+/// Of the frontier before, what has no record any more stays to be run. There is nothing of that
+/// unless somebody made the step by hand.
 pub(super) fn next_frontier(
     graph: &CompiledGraph,
     limits: &Limits,
@@ -44,6 +47,7 @@ pub(super) fn next_frontier(
         sent: Vec::new(),
         arrived: BTreeMap::new(),
         left: BTreeSet::new(),
+        kept: before.frontier.get(records.len()..).unwrap_or_default().to_vec(),
     };
     for (record, activation) in records.iter().zip(&before.frontier) {
         next.follow(record, activation);
@@ -51,8 +55,8 @@ pub(super) fn next_frontier(
     next.complete_joins();
     next.abandon_left_scopes();
     next.defer();
-    let Next { reached, sent, .. } = next;
-    fill(&mut position, reached, sent);
+    let Next { reached, sent, kept, .. } = next;
+    fill(&mut position, kept, reached, sent);
 
     position.failure = position.failure.take().or_else(|| starved(graph, &position));
     if position.failure.is_some() {
@@ -74,6 +78,8 @@ struct Next<'a> {
     arrived: BTreeMap<NodeName, Via>,
     /// The used workflows that were left before they were done.
     left: BTreeSet<String>,
+    /// What was to run before, and still is.
+    kept: Vec<Activation>,
 }
 
 impl Next<'_> {
@@ -131,6 +137,7 @@ impl Next<'_> {
             let stays = |it: &NodeName| it.strip_scope(scope).is_none();
             self.reached.retain(|it, _| stays(it));
             self.sent.retain(|(it, _)| stays(&it.node));
+            self.kept.retain(|it| stays(&it.node));
             self.position.joins.retain(|it, _| stays(it));
             self.position.deferred.retain(|it, _| stays(it));
         }
@@ -150,8 +157,9 @@ impl Next<'_> {
         if self.position.deferred.is_empty() {
             return;
         }
-        let running: BTreeSet<&NodeName> =
-            self.reached.keys().chain(self.sent.iter().map(|(it, _)| &it.node)).collect();
+        let sent = self.sent.iter().map(|(it, _)| &it.node);
+        let kept = self.kept.iter().map(|it| &it.node);
+        let running: BTreeSet<&NodeName> = self.reached.keys().chain(sent).chain(kept).collect();
         let waiting: Vec<NodeName> = self.position.deferred.keys().cloned().collect();
         let rank = |it: &NodeName| defer(it).map(|defer| rank(it, defer));
         let is_free = |name: &NodeName| {
@@ -271,11 +279,23 @@ fn starved(graph: &CompiledGraph, position: &Position) -> Option<String> {
 /// Nodes that were reached, once each and by name, then dispatches in the order they were sent.
 ///
 /// This order is the order of the updates. Visits are counted once a step.
-fn fill(position: &mut Position, reached: BTreeMap<NodeName, Via>, sent: Vec<(Dispatch, Via)>) {
+/// Those that stay were counted when they were reached.
+fn fill(
+    position: &mut Position,
+    kept: Vec<Activation>,
+    mut reached: BTreeMap<NodeName, Via>,
+    sent: Vec<(Dispatch, Via)>,
+) {
+    let (by_edges, dispatched): (Vec<_>, Vec<_>) =
+        kept.into_iter().partition(|it| it.input == Input::State);
+    reached.retain(|name, _| by_edges.iter().all(|it| it.node != *name));
     let mut counted: Vec<NodeName> = reached.keys().cloned().collect();
+    position.frontier.extend(by_edges);
     for (node, via) in reached {
         position.frontier.push(Activation { node, input: Input::State, via });
     }
+    position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
+    position.frontier.extend(dispatched);
     for (Dispatch { node, input }, via) in sent {
         counted.push(node.clone());
         position.frontier.push(Activation { node, input: Input::Value(input), via });

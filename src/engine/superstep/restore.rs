@@ -37,13 +37,8 @@ impl Machine {
         (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
         only: Option<&NodeName>,
     ) -> Result<(Self, Vec<Action>), RestoreError> {
-        fit::check(&graph, &checkpoint.position, &records)?;
         let is_new = records.is_empty();
-        let mut machine = Self::at(graph, terms.into(), run, checkpoint);
-        for record in records {
-            let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;
-            machine.recall(index, record, only);
-        }
+        let mut machine = Self::recalled(graph, terms.into(), run, (checkpoint, records), only)?;
         if machine.tasks.iter().all(TaskState::is_untouched) {
             let mut actions = if is_new { machine.take_in() } else { Vec::new() };
             actions.extend(machine.begin_step());
@@ -58,6 +53,23 @@ impl Machine {
             busy.into_iter().flat_map(|it| machine.take_up(it)).collect()
         };
         Ok((machine, actions))
+    }
+
+    /// The run as it was saved, before anything goes on.
+    pub(super) fn recalled(
+        graph: CompiledGraph,
+        terms: Terms,
+        run: RunId,
+        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
+        only: Option<&NodeName>,
+    ) -> Result<Self, RestoreError> {
+        fit::check(&graph, &checkpoint.position, &records)?;
+        let mut machine = Self::at(graph, terms, run, checkpoint);
+        for record in records {
+            let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;
+            machine.recall(index, record, only);
+        }
+        Ok(machine)
     }
 
     /// Goes on with a task where it stood.

@@ -163,7 +163,7 @@ impl Machine {
     }
 
     /// Where a finished task leads, by its edges and by its own choice.
-    fn decide(
+    pub(super) fn decide(
         &self,
         (node, input): (&NodeName, &Input),
         update: &Update,
@@ -257,7 +257,7 @@ impl Machine {
         jittered.max(asked.min(asked_max))
     }
 
-    fn policies(&self, node: &NodeName) -> &crate::graph::Policies {
+    pub(super) fn policies(&self, node: &NodeName) -> &crate::graph::Policies {
         let spec = self.graph.node(node);
         &spec.expect("a frontier names only nodes of the graph").policies
     }
@@ -323,7 +323,12 @@ fn as_declared(route: &dyn Route, hops: Vec<Hop>) -> Result<Vec<Hop>, RouteError
     }
 }
 
-fn record(task: TaskId, node: NodeName, state: &TaskState, outcome: Outcome) -> TaskRecord {
+pub(super) fn record(
+    task: TaskId,
+    node: NodeName,
+    state: &TaskState,
+    outcome: Outcome,
+) -> TaskRecord {
     let Took { ms, spent } = state.took;
     TaskRecord { task, node, attempt: state.attempt, ms, spent, outcome }
 }

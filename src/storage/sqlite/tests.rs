@@ -27,9 +27,8 @@ async fn storage_with_a_run(folder: &TempDir) -> (SqliteStorage, Hold) {
     let info = RunInfo {
         id: id(),
         name: "calm-otter".into(),
-        workflow: "dev_team".into(),
         created: "2025-06-01T12:00:00Z".into(),
-        origin: Value::Null,
+        ..RunInfo::new("dev_team")
     };
     let owner = Presence::new().owner().clone();
     let claim = Claim { owner, ttl: Duration::from_secs(60), over: None };

@@ -1,0 +1,95 @@
+//! `graphrun runs update RUN`.
+
+use serde::Serialize;
+
+use super::super::{
+    drive::to_json,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    origin::Origin,
+    prepare,
+    set::{SetArgs, SetKind},
+    terminal::print_result,
+};
+use crate::{
+    engine::Engine,
+    id::{NodeName, RunId, Step},
+    state::Update,
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The name or the id of the run
+    run: String,
+    #[command(flatten)]
+    set: SetArgs,
+    /// The node in whose place this is written: its routes decide what comes next
+    #[arg(long = "as", value_name = "NODE")]
+    node: Option<String>,
+}
+
+/// What became of the run, as a program reads it.
+#[derive(Debug, Serialize)]
+struct Updated {
+    run: RunId,
+    name: String,
+    step: Step,
+    next: Vec<NodeName>,
+    resume: Option<String>,
+}
+
+/// Changes the state of a run at rest as if a node had written it.
+pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("runs update", &[Output::Text, Output::Json])?;
+    if args.set.is_empty() && args.node.is_none() {
+        return Err(CliError::usage("there is nothing to update")
+            .with_help("say what, with `--set FIELD=JSON`, `--clear FIELD` or `--as NODE`"));
+    }
+    let database = globals.database()?;
+    let checkpointer = database.open_for(&args.run)?;
+    let info = checkpointer.find(&args.run).await?.info;
+    let path = Origin::of(&info)?.workflow;
+    let (graph, _) = prepare::check(&path)
+        .map_err(|it| prepare::refuse(&path, it).with_exit(Exit::NotResumable))?;
+    let mut update = Update::default();
+    for (channel, value) in args.set.read(graph.schema(), SetKind::Write)? {
+        match value {
+            Some(value) => update.writes.push((channel, value)),
+            None => update.clears.push(channel),
+        }
+    }
+    let node = args.node.as_deref().map(NodeName::parse).transpose();
+    let node = node.map_err(|it| CliError::usage("`--as` is no name of a node").because(it))?;
+    let engine = Engine::new(graph, checkpointer);
+    let position = engine.update(&info.id, update, node.as_ref()).await?;
+    let updated = Updated {
+        run: info.id,
+        step: position.step,
+        next: position.frontier.into_iter().map(|it| it.node).collect(),
+        resume: database.command("resume", &info.name),
+        name: info.name,
+    };
+    let text = match globals.output {
+        Output::Json => to_json(&updated)?,
+        _ => updated.draw(),
+    };
+    print_result(&text).map_err(CliError::write)?;
+    Ok(Exit::Done)
+}
+
+impl Updated {
+    fn draw(&self) -> String {
+        let Self { name, step, .. } = self;
+        if self.next.is_empty() {
+            return format!("{name}: step {step} was made by hand; nothing is left to run\n");
+        }
+        let next: Vec<&str> = self.next.iter().map(NodeName::as_str).collect();
+        let next = next.join(", ");
+        let resume = self.resume.as_ref().map(|it| format!("go on with: {it}\n"));
+        format!(
+            "{name}: step {step} was made by hand; next: {next}\n{}",
+            resume.unwrap_or_default()
+        )
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs that somebody changes: an update of the state, and a new run from an old checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{
+    Engine, RunError,
+    lease::Lease,
+    log::Log,
+    superstep::{Machine, ReviseError, Revised},
+};
+use crate::{
+    checkpoint::{Checkpoint, Commit, Entry, ForkedFrom, Position, RunInfo, SavedRun, Standing},
+    event::{Event, EventSink, Spent, Status},
+    id::{ChannelName, NodeName, RunId, Step},
+    state::{Change, ChangeKind, State, Update},
+};
+
+impl Engine {
+    /// Updates the state of a run at rest as if `node` had written it: through the reducers of the
+    /// channels and checked by the schema; the routes of the node decide what comes next.
+    ///
+    /// Where the node is among those that are to run next, its task is taken for finished; where
+    /// the run is at its end, it goes on where the node leads. Without a node the state changes and
+    /// nothing else. What tasks of the open step have finished is kept, and what they asked
+    /// is asked anew. The update is a step of its own; the run is not driven on.
+    ///
+    /// Gives the position after it.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and changes nothing, when somebody has the run, the update does not fit, or the node
+    /// is not to run next.
+    #[doc(alias = "update_state")]
+    pub async fn update(
+        &self,
+        run: &RunId,
+        update: Update,
+        node: Option<&NodeName>,
+    ) -> Result<Position, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let saved = self.checkpointer.load(run).await?;
+        let before = saved.values.clone();
+        let last_seq = saved.last_seq;
+        let revised = self.revise(saved, &update, node)?;
+        let written = update.writes.iter().map(|(name, _)| name);
+        let mut wrote: Vec<ChannelName> = update.clears.iter().chain(written).cloned().collect();
+        wrote.sort();
+        wrote.dedup();
+        let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), self.clock.clone());
+        log.add(Event::StateUpdated {
+            step: revised.position.step,
+            node: node.cloned(),
+            wrote: wrote.iter().map(ToString::to_string).collect(),
+        });
+        let position = revised.position.clone();
+        let mut entry = revision(revised, &before, "its state was updated");
+        entry.events = log.unsaved();
+        self.checkpointer.append(lease.hold(), &entry).await?;
+        lease.forget();
+        Ok(position)
+    }
+
+    /// Makes a new run of a checkpoint of another one, with other values in some channels; the
+    /// other run stays as it is. The new one is at rest; [`Engine::resume`] goes on with it.
+    ///
+    /// Its steps count from zero, and so does what it takes; how often nodes have run is kept, so
+    /// that loops stay bounded.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and makes nothing, when the run was at its end there, a value does not fit its
+    /// channel, or the checkpoint does not fit the graph.
+    pub async fn fork(
+        &self,
+        info: RunInfo,
+        from: ForkedFrom,
+        changed: BTreeMap<ChannelName, Option<Value>>,
+    ) -> Result<(), RunError> {
+        let (position, mut values) = self.checkpointer.checkpoint_at(&from.run, from.step).await?;
+        if position.frontier.is_empty() {
+            return Err(ReviseError::AtItsEnd.into());
+        }
+        let position = Position {
+            step: Step(0),
+            spent: Spent::default(),
+            worked_ms: 0,
+            took: BTreeMap::new(),
+            limit: None,
+            used_up: None,
+            ..position
+        };
+        for (channel, value) in &changed {
+            match value {
+                Some(value) => drop(values.insert(channel.clone(), value.clone())),
+                None => drop(values.remove(channel)),
+            }
+        }
+        let misfit = |source| RunError::Changed { run: from.run.clone(), source };
+        let state = self.graph.schema().restore(values);
+        let state = state.map_err(|error| {
+            // What is wrong with a value that was given is the fault of whoever gave it.
+            if changed.contains_key(error.channel()) {
+                ReviseError::State(error).into()
+            } else {
+                misfit(error.into())
+            }
+        })?;
+        let changes = state.as_changes().collect();
+        let (graph, limits) = (self.graph.clone(), self.limits.clone());
+        let checkpoint = Checkpoint { position: position.clone(), state };
+        Machine::restore(graph, limits, info.id.clone(), checkpoint, Vec::new()).map_err(misfit)?;
+
+        let mut log = Log::new(info.id.clone(), (EventSink::default(), 0), self.clock.clone());
+        let (name, workflow) = (info.name.clone(), info.workflow.clone());
+        log.add(Event::RunStarted { name, workflow });
+        log.add(Event::RunForked {
+            from: from.run.clone(),
+            step: from.step,
+            set: changed.keys().map(ToString::to_string).collect(),
+        });
+        let reason = format!("forked from `{}` at step {}", from.name, from.step);
+        let standing = Standing { status: Status::Interrupted, reason: Some(reason) };
+        let first = Entry {
+            standing: Some(standing),
+            events: log.unsaved(),
+            ..Entry::from(Commit { position, changes })
+        };
+        let info = RunInfo { forked: Some(from), ..info };
+        let lease = Lease::create(&self.checkpointer, &info, &first, self.lease).await?;
+        self.checkpointer.release(lease.hold()).await?;
+        lease.forget();
+        Ok(())
+    }
+
+    /// The step that an update makes of a saved run.
+    fn revise(
+        &self,
+        saved: SavedRun,
+        update: &Update,
+        node: Option<&NodeName>,
+    ) -> Result<Revised, RunError> {
+        let SavedRun { summary, position, values, records, .. } = saved;
+        let run = summary.info.id;
+        let changed = |source| RunError::Changed { run: run.clone(), source };
+        let state = self.graph.schema().restore(values).map_err(|it| changed(it.into()))?;
+        let saved = (Checkpoint { position, state }, records);
+        let (graph, limits) = (self.graph.clone(), self.limits.clone());
+        let revised = Machine::revise(graph, limits, run.clone(), saved, (update, node));
+        Ok(revised.map_err(changed)??)
+    }
+}
+
+/// The entry of a step that somebody made, after which the run rests.
+fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &str) -> Entry {
+    let Revised { record, position, state } = revised;
+    let standing = if !position.frontier.is_empty() {
+        Standing { status: Status::Interrupted, reason: Some(reason.to_owned()) }
+    } else if position.failure.is_some() {
+        Standing { status: Status::Failed, reason: position.failure.clone() }
+    } else {
+        Standing { status: Status::Done, reason: None }
+    };
+    Entry {
+        records: record.into_iter().collect(),
+        standing: Some(standing),
+        ..Entry::from(Commit { position, changes: changes(before, &state) })
+    }
+}
+
+/// What makes these values the state.
+fn changes(before: &BTreeMap<ChannelName, Value>, state: &State) -> Vec<Change> {
+    let now: BTreeMap<&str, &Value> = state.iter().collect();
+    let names: BTreeSet<&str> =
+        before.keys().map(ChannelName::as_str).chain(now.keys().copied()).collect();
+    let mut changes = Vec::new();
+    for name in names {
+        let kind = match (before.get(name), now.get(name).copied()) {
+            (Some(old), Some(new)) if old == new => continue,
+            (Some(Value::Array(old)), Some(Value::Array(new))) if new.starts_with(old) => {
+                ChangeKind::Appended(new[old.len()..].to_vec())
+            }
+            (_, Some(new)) => ChangeKind::Set(new.clone()),
+            (_, None) => ChangeKind::Cleared,
+        };
+        let channel = ChannelName::parse(name).expect("it is the name of a channel");
+        changes.push(Change { channel, kind });
+    }
+    changes
+}

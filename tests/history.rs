@@ -1,0 +1,343 @@
+//! Going another way: updates of the state of a run at rest, and new runs from old checkpoints.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{CheckpointError, Checkpointer, Claim, ForkedFrom, Presence, RunInfo},
+    compile::{CompiledGraph, compile},
+    engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
+    event::{Event, EventSink, Status},
+    graph::{GraphBuilder, NodeContext, NodeError, Policies, Question, Target, node_fn},
+    id::{ChannelName, NodeName, RunId, Step},
+    state::Update,
+    storage::{MemoryStorage, prove},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Board {
+    brief: Option<String>,
+    verdict: Option<String>,
+    #[schemars(extend("x-merge" = "append"))]
+    notes: Vec<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+#[derive(Deserialize, JsonSchema)]
+struct Brief {
+    brief: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Verdict {
+    verdict: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Noted {
+    notes: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Judged {
+    verdict: String,
+}
+
+fn name(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+fn channel(name: &str) -> ChannelName {
+    ChannelName::parse(name).unwrap()
+}
+
+fn noted(note: &str) -> Noted {
+    Noted { notes: vec![note.to_owned()] }
+}
+
+/// `plan`, then `qc` beside `ta`, which fails unless there is a brief; then `sse` for both; then
+/// `judge`, a person, who sends the run back to `plan` or to its end.
+struct Bench {
+    storage: Arc<dyn Checkpointer>,
+    graph: CompiledGraph,
+    /// How often `qc` has run.
+    checked: Arc<AtomicUsize>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let checked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&checked);
+        let note = |_: Nothing, ctx: NodeContext| async move {
+            Ok::<_, NodeError>(noted(ctx.node.as_str()))
+        };
+        let graph = GraphBuilder::new::<Board>("board")
+            .node_with(
+                "plan",
+                node_fn(note),
+                Policies {
+                    max_visits: Some(2),
+                    exhausted: Some(Target::End),
+                    ..Policies::default()
+                },
+            )
+            .node(
+                "qc",
+                node_fn(move |_: Nothing, _| {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    async { Ok::<_, NodeError>(noted("qc")) }
+                }),
+            )
+            .node(
+                "ta",
+                node_fn(|state: Brief, _| async move {
+                    let brief =
+                        state.brief.ok_or_else(|| NodeError::permanent("there is no brief"))?;
+                    Ok::<_, NodeError>(noted(&format!("ta on {brief}")))
+                }),
+            )
+            .node("sse", node_fn(note))
+            .node(
+                "judge",
+                node_fn(|_: Nothing, ctx: NodeContext| async move {
+                    let question = Question::new("verdict", "Is it good?")
+                        .with_schema(json!({"type": "string"}));
+                    Ok::<_, NodeError>(Judged { verdict: ctx.ask(question)? })
+                }),
+            )
+            .entry("plan")
+            .then("plan", "qc")
+            .then("plan", "ta")
+            .join(["qc", "ta"], "sse")
+            .then("sse", "judge")
+            .route("judge", ["plan", "end"], |state: &Verdict| {
+                if state.verdict.as_deref() == Some("rework") { "plan" } else { "end" }
+            });
+        let graph = compile(graph.build()).unwrap().0;
+        Self { storage: Arc::new(MemoryStorage::default()), graph, checked }
+    }
+
+    fn engine(&self) -> Engine {
+        Engine::new(self.graph.clone(), Arc::clone(&self.storage))
+    }
+
+    /// Starts a run, which fails without a brief and asks with one.
+    async fn start(&self, brief: Option<&str>) -> RunId {
+        let info = RunInfo::new("board");
+        let id = info.id.clone();
+        let input = brief.map_or_else(Update::default, |it| write("brief", json!(it)));
+        self.engine().start(info, input, EventSink::default(), &Stop::default()).await.unwrap();
+        id
+    }
+
+    async fn resume(&self, run: &RunId) -> RunEnd {
+        let (events, stop) = (EventSink::default(), Stop::default());
+        self.engine().resume(run, Answers::default(), events, &stop).await.unwrap()
+    }
+
+    async fn fork(&self, run: &RunId, step: u64, set: &[(&str, Value)]) -> Result<RunId, RunError> {
+        let info = RunInfo::new("board");
+        let id = info.id.clone();
+        let from = ForkedFrom { run: run.clone(), name: "one".into(), step: Step(step) };
+        let set = set.iter().map(|(name, value)| (channel(name), Some(value.clone())));
+        self.engine().fork(info, from, set.collect()).await.map(|()| id)
+    }
+
+    async fn next(&self, run: &RunId) -> Vec<String> {
+        let frontier = self.storage.load(run).await.unwrap().position.frontier;
+        frontier.into_iter().map(|it| it.node.to_string()).collect()
+    }
+
+    /// All that is saved of a run; it changes whenever something is.
+    async fn saved(&self, run: &RunId) -> String {
+        let journal = self.storage.journal(run, 0, usize::MAX).await.unwrap();
+        format!("{journal:?}")
+    }
+}
+
+fn write(field: &str, value: Value) -> Update {
+    Update::default().write(channel(field), value)
+}
+
+fn notes(end: &RunEnd) -> Value {
+    end.state.get("notes").cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_update_mends_a_failed_run_and_keeps_what_siblings_have_finished() {
+    let bench = Bench::new();
+    let run = bench.start(None).await;
+    assert_eq!(bench.storage.load(&run).await.unwrap().summary.status, Status::Failed);
+    let position = bench.engine().update(&run, write("brief", json!("x")), None).await.unwrap();
+    assert_eq!((position.step, position.frontier.len()), (Step(2), 1));
+    assert_eq!(bench.next(&run).await, ["ta"]);
+    let saved = bench.storage.load(&run).await.unwrap();
+    assert_eq!(saved.summary.status, Status::Interrupted);
+    let end = bench.resume(&run).await;
+    assert_eq!(
+        (end.status, notes(&end)),
+        (Status::Paused, json!(["plan", "qc", "ta on x", "sse"]))
+    );
+    assert_eq!(bench.checked.load(Ordering::Relaxed), 1, "what has finished is not run again");
+    prove(bench.storage.as_ref(), &run, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_update_in_the_place_of_a_node_goes_where_its_routes_lead() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    let judge = name("judge");
+    let rework = write("verdict", json!("rework"));
+    let position = bench.engine().update(&run, rework, Some(&judge)).await.unwrap();
+    assert_eq!(bench.next(&run).await, ["plan"]);
+    assert_eq!(position.visits[&name("plan")], 2);
+    let records = bench.storage.records(&run).await.unwrap();
+    let last = records.last().unwrap();
+    assert!(last.node == judge && last.outcome.is_final(), "it is a record of the node: {last:?}");
+    let events = bench.storage.events(&run, 0).await.unwrap();
+    let told = Event::StateUpdated {
+        step: Step(4),
+        node: Some(judge.clone()),
+        wrote: vec!["verdict".into()],
+    };
+    assert_eq!(events.last().unwrap().event, told);
+
+    let end = bench.resume(&run).await;
+    assert_eq!((end.status, end.position.step), (Status::Paused, Step(7)));
+    let good = write("verdict", json!("good"));
+    let end = bench.engine().update(&run, good, Some(&judge)).await.unwrap();
+    assert!(end.frontier.is_empty());
+    assert_eq!(bench.storage.load(&run).await.unwrap().summary.status, Status::Done);
+}
+
+#[tokio::test]
+async fn a_run_at_its_end_goes_on_where_a_node_leads() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    let judge = name("judge");
+    bench.engine().update(&run, write("verdict", json!("good")), Some(&judge)).await.unwrap();
+    let rework = write("verdict", json!("rework"));
+    bench.engine().update(&run, rework.clone(), Some(&judge)).await.unwrap();
+    assert_eq!(bench.next(&run).await, ["plan"]);
+    let end = bench.resume(&run).await;
+    assert_eq!((end.status, end.position.visits[&name("plan")]), (Status::Paused, 2));
+    // The loop is bounded, whoever goes round it.
+    bench.engine().update(&run, rework, Some(&judge)).await.unwrap();
+    assert_eq!(bench.storage.load(&run).await.unwrap().summary.status, Status::Done);
+}
+
+#[tokio::test]
+async fn an_update_goes_through_the_reducer_and_saves_only_what_it_adds() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    bench.engine().update(&run, write("notes", json!(["by hand"])), None).await.unwrap();
+    let saved = bench.storage.load(&run).await.unwrap();
+    let all = json!(["plan", "qc", "ta on x", "sse", "by hand"]);
+    assert_eq!(saved.values[&channel("notes")], all);
+    let last = bench.storage.journal(&run, 0, usize::MAX).await.unwrap().pop().unwrap();
+    let changes = serde_json::to_value(last.entry.commit.unwrap().changes).unwrap();
+    assert_eq!(changes, json!([{"channel": "notes", "kind": {"appended": ["by hand"]}}]));
+    // What was asked is asked anew.
+    assert_eq!(bench.resume(&run).await.questions.len(), 1);
+}
+
+#[tokio::test]
+async fn an_update_that_does_not_fit_changes_nothing() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    let before = bench.saved(&run).await;
+    let engine = bench.engine();
+    let refused = async |update: Update, node: Option<&str>| {
+        let node = node.map(name);
+        match engine.update(&run, update, node.as_ref()).await {
+            Err(RunError::Revise(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    let wrong = refused(write("notes", json!([1])), None).await;
+    assert!(matches!(wrong, ReviseError::State(_)), "{wrong}");
+    let unknown = refused(write("verdict", json!("x")), Some("jugde")).await;
+    assert_eq!(unknown.to_string(), "there is no node `jugde`; did you mean `judge`?");
+    let other = refused(write("verdict", json!("x")), Some("sse")).await;
+    assert_eq!(other.to_string(), "`sse` is not to run next; that is `judge`");
+    assert_eq!(bench.saved(&run).await, before);
+}
+
+#[tokio::test]
+async fn g6_a_run_that_somebody_has_is_not_updated() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    let presence = Presence::new();
+    let ttl = Duration::from_secs(60);
+    let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
+    let hold = bench.storage.acquire(&run, &claim).await.unwrap();
+    let engine = bench.engine();
+    let update = || engine.update(&run, write("verdict", json!("x")), None);
+    let refused = update().await;
+    assert!(matches!(refused, Err(RunError::Checkpoint(CheckpointError::Owned { .. }))));
+    bench.storage.release(&hold).await.unwrap();
+    update().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fork_goes_another_way_and_leaves_the_original_as_it_was() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    let before = bench.saved(&run).await;
+    let fork = bench.fork(&run, 1, &[("brief", json!("y"))]).await.unwrap();
+    let saved = bench.storage.load(&fork).await.unwrap();
+    assert_eq!((saved.position.step, saved.summary.status), (Step(0), Status::Interrupted));
+    let from = saved.summary.info.forked.unwrap();
+    assert_eq!((from.run, from.step), (run.clone(), Step(1)));
+    let end = bench.resume(&fork).await;
+    assert_eq!(
+        (end.status, notes(&end)),
+        (Status::Paused, json!(["plan", "qc", "ta on y", "sse"]))
+    );
+    assert_eq!(bench.saved(&run).await, before);
+    prove(bench.storage.as_ref(), &fork, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fork_counts_what_it_takes_anew_and_visits_on() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    let judge = name("judge");
+    bench.engine().update(&run, write("verdict", json!("rework")), Some(&judge)).await.unwrap();
+    let fork = bench.fork(&run, 4, &[]).await.unwrap();
+    let position = bench.storage.load(&fork).await.unwrap().position;
+    assert_eq!((position.worked_ms, position.visits[&name("plan")]), (0, 2));
+}
+
+#[tokio::test]
+async fn a_fork_that_cannot_run_is_not_made() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    let count = async || bench.storage.list().await.unwrap().len();
+    let wrong = bench.fork(&run, 1, &[("notes", json!("no list"))]).await.unwrap_err();
+    assert!(matches!(wrong, RunError::Revise(ReviseError::State(_))), "{wrong}");
+    let unknown = bench.fork(&run, 1, &[("nots", json!([]))]).await.unwrap_err();
+    assert!(matches!(unknown, RunError::Revise(ReviseError::State(_))), "{unknown}");
+    let step = bench.fork(&run, 9, &[]).await.unwrap_err();
+    assert!(matches!(step, RunError::Checkpoint(CheckpointError::UnknownStep { .. })), "{step}");
+    bench
+        .engine()
+        .update(&run, write("verdict", json!("good")), Some(&name("judge")))
+        .await
+        .unwrap();
+    let over = bench.fork(&run, 4, &[]).await.unwrap_err();
+    assert!(matches!(over, RunError::Revise(ReviseError::AtItsEnd)), "{over}");
+    assert_eq!(count().await, 1);
+}
