@@ -212,7 +212,19 @@ mod tests {
         .map(|it| Place::parse(it).unwrap_err())
         .collect();
         assert!(!told.iter().any(|it| it.to_lowercase().contains("secret")), "{told:#?}");
-        insta::assert_snapshot!(told.join("\n"));
+        insta::assert_snapshot!(told.join("\n"), @r"
+        it does not begin with `postgres://`
+        it has two `@`; one in a password is written `%40`
+        invalid value for option `port`; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`
+        unknown option `sslcert`; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`
+        its `sslmode` is none of disable, prefer, require and verify-full
+        its `sslrootcert` is of use only with `sslmode=verify-full`
+        its `schema` is not made of small letters, digits and `_`, or is one of the server's own
+        its `schema` is not made of small letters, digits and `_`, or is one of the server's own
+        unterminated parameter; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`
+        it names no host
+        it names no user; write `postgres://USER@HOST/DATABASE`
+        ");
     }
 
     #[test]
