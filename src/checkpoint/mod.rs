@@ -127,6 +127,12 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Gives the space back that removed runs took, as far as it does not come back by itself.
+    /// Nothing is lost if it is in use and that must wait.
+    async fn compact(&self) -> Result<(), CheckpointError> {
+        Ok(())
+    }
+
     /// The events of a run after a number, oldest first.
     async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
         let mut found = Vec::new();

@@ -10,6 +10,7 @@ mod plan;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod program;
+mod prune;
 mod retry;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]

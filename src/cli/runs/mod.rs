@@ -2,8 +2,11 @@
 
 mod diff;
 mod events;
+mod export;
 mod history;
 mod list;
+mod prune;
+mod rm;
 mod show;
 mod state;
 mod update;
@@ -35,6 +38,12 @@ enum Command {
     Events(events::Args),
     /// Change the state of a run at rest, as if a node had written it
     Update(update::Args),
+    /// Print all that is saved of a run, one JSON object an entry
+    Export(export::Args),
+    /// Forget runs
+    Rm(rm::Args),
+    /// Forget old runs that have come to their end, and give their space back
+    Prune(prune::Args),
     /// Compute histories anew and find whatever was lost, changed or moved
     Verify(verify::Args),
 }
@@ -50,6 +59,9 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             Command::History(args) => history::run(&args, globals).await,
             Command::Events(args) => events::run(&args, globals).await,
             Command::Update(args) => update::run(&args, globals).await,
+            Command::Export(args) => export::run(&args, globals).await,
+            Command::Rm(args) => rm::run(&args, globals).await,
+            Command::Prune(args) => prune::run(&args, globals).await,
             Command::Verify(args) => verify::run(&args, globals).await,
         }
     })

@@ -22,7 +22,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, config::DbConfig};
 use serde_json::Value;
 
 use self::{
@@ -291,6 +291,24 @@ impl Checkpointer for SqliteStorage {
             Ok(Run::newest(database, None, usize::MAX)?.into_iter().map(|it| it.id).collect())
         })
         .await
+    }
+
+    async fn compact(&self) -> Result<(), CheckpointError> {
+        let database = Arc::clone(&self.0);
+        let action = format!("make {} smaller", self.0.path.display());
+        let task = tokio::task::spawn_blocking(move || {
+            let tools = database.tools.lock().unwrap_or_else(PoisonError::into_inner);
+            // It is no transaction among others: it needs the file for itself.
+            let done = tools.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+            match done {
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
+                done => done.map_err(|it| Fault::from(it).explain(&database.path, action)),
+            }
+        });
+        task.await.unwrap_or_else(|error| {
+            let action = "make the database smaller".to_owned();
+            Err(CheckpointError::Storage { action, source: error.into() })
+        })
     }
 
     async fn check(&self) -> Result<(), CheckpointError> {

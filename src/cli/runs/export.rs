@@ -1,0 +1,62 @@
+//! `graphrun runs export RUN`.
+
+use serde_json::{Value, json};
+
+use super::super::{
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    terminal::print_result,
+};
+use crate::checkpoint::{Entry, Logged, RunInfo};
+
+/// The version of the lines.
+const VERSION: u32 = 1;
+
+/// How many entries are read at once.
+const ENTRIES_AT_ONCE: usize = 256;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The name or the id of the run
+    run: String,
+}
+
+/// Prints all that is saved of a run as JSON, one line an entry: first what it began with.
+pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    // It is lines of JSON in any case.
+    globals.expect_output("runs export", &[Output::Text, Output::Jsonl])?;
+    let checkpointer = globals.database()?.open_for(&args.run)?;
+    let info = checkpointer.find(&args.run).await?.info;
+    print(&head(&info))?;
+    let mut number = 0;
+    loop {
+        let entries = checkpointer.journal(&info.id, number, ENTRIES_AT_ONCE).await?;
+        let Some(last) = entries.last() else { return Ok(Exit::Done) };
+        number = last.number;
+        entries.iter().try_for_each(|it| print(&line(it)))?;
+    }
+}
+
+fn print(line: &Value) -> Result<(), CliError> {
+    print_result(&format!("{line}\n")).map_err(CliError::write)
+}
+
+fn head(info: &RunInfo) -> Value {
+    json!({"v": VERSION, "entry": 0, "run": info})
+}
+
+fn line(logged: &Logged) -> Value {
+    let Logged { number, link, entry } = logged;
+    let Entry { records, commit, standing, events } = entry;
+    let commit = commit.as_ref().map(|it| json!({"position": it.position, "changes": it.changes}));
+    json!({
+        "v": VERSION,
+        "entry": number,
+        "link": link,
+        "records": records,
+        "commit": commit,
+        "standing": standing,
+        "events": events,
+    })
+}

@@ -1,0 +1,109 @@
+//! `graphrun runs prune`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::super::{
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    origin::parse_duration,
+    terminal::say,
+    words::count,
+};
+use crate::{
+    checkpoint::{CheckpointError, RunSummary},
+    event::Status,
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Remove runs that were started longer ago than this, as in `30d` or `12h`
+    #[arg(long, value_name = "DURATION", value_parser = parse_age)]
+    older_than: Duration,
+    /// Remove runs of these statuses only
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = parse_status, default_value = "done,failed")]
+    status: Vec<Status>,
+    /// Keep this many of the newest runs, however old they are
+    #[arg(long, value_name = "N", default_value_t)]
+    keep: usize,
+    /// Only say which runs would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Removes old runs that nobody has, and makes the database as small as what is left.
+pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("runs prune", &[Output::Text])?;
+    let Some(checkpointer) = globals.database()?.open()? else {
+        say("no runs yet");
+        return Ok(Exit::Done);
+    };
+    let now = Timestamp::now();
+    let runs = checkpointer.list().await?;
+    let old = runs.into_iter().skip(args.keep).filter(|it| args.includes(it, now));
+    let (mut removed, verb) = (0, if args.dry_run { "would remove" } else { "removed" });
+    for RunSummary { info, status, .. } in old {
+        if !args.dry_run {
+            match checkpointer.remove(&info.id).await {
+                // Somebody has just taken it up, or was faster.
+                Err(CheckpointError::Owned { .. } | CheckpointError::UnknownRun(_)) => continue,
+                result => result?,
+            }
+        }
+        removed += 1;
+        let created = info.created.get(..10).unwrap_or(&info.created);
+        say(&format!("{verb} {} ({}, {created})", info.name, status.as_str()));
+    }
+    if removed > 0 && !args.dry_run {
+        checkpointer.compact().await?;
+    }
+    say(&format!("{verb} {}", count(removed, "run")));
+    Ok(Exit::Done)
+}
+
+impl Args {
+    /// A run whose beginning cannot be read is kept.
+    fn includes(&self, run: &RunSummary, now: Timestamp) -> bool {
+        let created = run.info.created.parse::<Timestamp>().ok();
+        let is_old = created.is_some_and(|it| {
+            Duration::try_from(now.duration_since(it)).is_ok_and(|age| age >= self.older_than)
+        });
+        is_old && self.status.contains(&run.status)
+    }
+}
+
+/// A day is 24 hours here; zero is any age.
+fn parse_age(text: &str) -> Result<Duration, String> {
+    if text.trim() == "0" {
+        return Ok(Duration::ZERO);
+    }
+    match text.trim().strip_suffix('d').map(|it| it.trim().parse::<u32>()) {
+        Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),
+        _ => parse_duration(text),
+    }
+}
+
+fn parse_status(text: &str) -> Result<Status, String> {
+    let all = [Status::Done, Status::Failed, Status::Paused, Status::Limit, Status::Interrupted];
+    all.into_iter().find(|it| it.as_str() == text).ok_or_else(|| {
+        let names = all.map(Status::as_str).join(", ");
+        format!("expected one of {names}; a run that somebody has is never removed")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_times_or_days() {
+        assert_eq!(parse_age("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert_eq!(parse_age("12h"), Ok(Duration::from_secs(12 * 3600)));
+        assert_eq!(parse_age("0"), Ok(Duration::ZERO));
+        for wrong in ["", "d", "-1d", "old", "30"] {
+            assert!(parse_age(wrong).is_err(), "{wrong}");
+        }
+    }
+}
