@@ -254,6 +254,22 @@ async fn an_update_goes_through_the_reducer_and_saves_only_what_it_adds() {
 }
 
 #[tokio::test]
+async fn g16_an_answer_to_what_was_asked_before_an_update_is_not_taken_for_what_is_asked_after_it()
+{
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    bench.engine().update(&run, write("brief", json!("y")), None).await.unwrap();
+    let open = bench.resume(&run).await.questions;
+    let stale = Answers { by_name: [("verdict".to_owned(), json!("good"))].into(), by: None };
+    let (engine, events) = (bench.engine(), EventSink::default());
+    let refused = engine.resume(&run, stale, events, &Stop::default()).await.unwrap_err();
+    let is_refused = matches!(refused, RunError::Closed { .. } | RunError::UnknownQuestion { .. });
+    assert!(is_refused, "{refused}");
+    let end = bench.resume(&run).await;
+    assert_eq!((end.status, end.questions), (Status::Paused, open));
+}
+
+#[tokio::test]
 async fn an_update_that_does_not_fit_changes_nothing() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
@@ -319,6 +335,7 @@ async fn a_fork_counts_what_it_takes_anew_and_visits_on() {
     let fork = bench.fork(&run, 4, &[]).await.unwrap();
     let position = bench.storage.load(&fork).await.unwrap().position;
     assert_eq!((position.worked_ms, position.visits[&name("plan")]), (0, 2));
+    assert_eq!((position.asked.len(), position.heard), (0, 0));
 }
 
 #[tokio::test]

@@ -89,6 +89,9 @@ impl Engine {
             took: BTreeMap::new(),
             limit: None,
             used_up: None,
+            // Nobody has asked in it yet, or said anything to it.
+            asked: BTreeSet::new(),
+            heard: 0,
             ..position
         };
         for (channel, value) in &changed {

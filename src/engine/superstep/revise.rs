@@ -113,7 +113,9 @@ impl Machine {
         let frontier = done.iter().map(|it| &it.2).chain(kept.map(|(_, it)| it)).cloned();
         let before = Position { frontier: frontier.collect(), ..self.position.clone() };
         let records: Vec<TaskRecord> = done.into_iter().map(|it| it.1).collect();
-        let position = next_frontier(&self.graph, &self.terms.limits, &before, &records);
+        let mut position = next_frontier(&self.graph, &self.terms.limits, &before, &records);
+        // An answer to what was asked before must not be taken for one to what is asked anew.
+        position.asked.extend(self.tasks.iter().flat_map(|it| it.asked.iter().cloned()));
         Ok(Revised { record: made, position, state })
     }
 
