@@ -65,6 +65,12 @@ pub enum Event {
         /// The last committed step.
         step: Step,
     },
+    /// The workflow is not as it was when the run was started, in ways that do not break the run.
+    #[serde(rename = "workflow.changed")]
+    WorkflowChanged {
+        /// What has changed, in words.
+        changes: Vec<String>,
+    },
     /// A run was made of a checkpoint of another one.
     #[serde(rename = "run.forked")]
     RunForked {

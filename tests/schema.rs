@@ -311,6 +311,7 @@ fn events() -> Vec<Event> {
     events.extend([
         Event::RunStarted { name: text(), workflow: text() },
         Event::RunResumed { step: Step(3) },
+        Event::WorkflowChanged { changes: vec![text()] },
         Event::RunForked { from: RunId::parse("R0").unwrap(), step: Step(3), set: Vec::new() },
         Event::StateUpdated { step: Step(4), node: None, wrote: vec![text()] },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: None },
@@ -347,6 +348,7 @@ fn events() -> Vec<Event> {
         match event {
             Event::RunStarted { .. }
             | Event::RunResumed { .. }
+            | Event::WorkflowChanged { .. }
             | Event::RunForked { .. }
             | Event::StateUpdated { .. }
             | Event::TaskStarted { .. }

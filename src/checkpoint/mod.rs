@@ -7,6 +7,7 @@ mod entry;
 mod error;
 mod inbox;
 mod lease;
+mod outline;
 mod position;
 mod questions;
 mod record;
@@ -23,6 +24,7 @@ pub use self::{
     error::CheckpointError,
     inbox::{Message, Posted},
     lease::{Claim, Hold, Holder, Owner, Presence},
+    outline::{ChannelOutline, NodeOutline, Outline},
     position::{Activation, Checkpoint, Commit, NodeTook, Position, UsedUp},
     questions::{AskedQuestion, Became, OpenQuestion, asked_questions, open_questions},
     record::{Outcome, TaskRecord},

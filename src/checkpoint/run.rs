@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Holder, Position, TaskRecord};
+use super::{Holder, Outline, Position, TaskRecord};
 use crate::{
     event::Status,
     id::{ChannelName, RunId, Step},
@@ -27,6 +27,10 @@ pub struct RunInfo {
     /// The run it was made of, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked: Option<ForkedFrom>,
+    /// The graph it was started with, so that a change of its workflow is noticed. The engine
+    /// writes it; a run without one goes on with whatever fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<Box<Outline>>,
 }
 
 /// Where a run was made of another one.
@@ -51,6 +55,7 @@ impl RunInfo {
             created: jiff::Timestamp::now().to_string(),
             origin: Value::Null,
             forked: None,
+            graph: None,
         }
     }
 }

@@ -252,6 +252,12 @@ impl From<RunError> for CliError {
             | RunError::Fields(_)
             | RunError::WrongAnswer { .. }
             | RunError::UnknownQuestion { .. } => Self::usage(error.to_string()).because(error),
+            RunError::Broken { ref differences, .. } => {
+                let problems = differences.iter().map(ToString::to_string).collect();
+                Self::new(Exit::NotResumable, error.to_string())
+                    .with_problems(problems)
+                    .with_help("with the workflow as it was, the run goes on")
+            }
             RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
                 .because(error)
                 .with_help("resume it with the workflow as it was, or start a new run"),

@@ -19,7 +19,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use super::{
     Engine, RunEnd, RunError, Stop,
     lease::Lease,
-    log::{Log, event_of, event_of_heard},
+    log::{Log, Watched, event_of, event_of_heard},
     superstep::{self, Action, Machine, Task},
     task::{self, Surroundings},
 };
@@ -110,12 +110,16 @@ impl<'a> Driver<'a> {
         engine: &'a Engine,
         machine: Machine,
         lease: Lease,
-        events: (EventSink, u64),
+        watched: Watched,
         stop: &'a Stop,
     ) -> Result<Self, RunError> {
-        let log = Log::new(machine.run().clone(), events, engine.clock.clone());
+        let Watched { events, last_seq, changes } = watched;
+        let log = Log::new(machine.run().clone(), (events, last_seq), engine.clock.clone());
         let mut driver = Self::new(engine, machine, lease, log, stop);
         driver.log.add(Event::RunResumed { step: driver.machine.position().step });
+        if !changes.is_empty() {
+            driver.log.add(Event::WorkflowChanged { changes });
+        }
         driver.entry.standing = Some(Standing { status: Status::Running, reason: None });
         driver.save().await?;
         driver.set_alarm();

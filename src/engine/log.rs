@@ -20,6 +20,14 @@ pub(super) struct Log {
     clock: Clock,
 }
 
+/// A run that goes on, as watchers see it: who they are, the number of its last event, and what has
+/// changed in its workflow.
+pub(super) struct Watched {
+    pub(super) events: EventSink,
+    pub(super) last_seq: u64,
+    pub(super) changes: Vec<String>,
+}
+
 impl Log {
     pub(super) fn new(run: RunId, (sink, last_seq): (EventSink, u64), clock: Clock) -> Self {
         Self { run, seq: last_seq, unsaved: Vec::new(), told: 0, sink, clock }

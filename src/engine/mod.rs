@@ -5,6 +5,7 @@
 mod answers;
 mod budget;
 mod clock;
+mod compare;
 mod driver;
 mod lease;
 mod log;
@@ -23,18 +24,22 @@ pub(crate) use self::budget::use_up;
 pub use self::{
     answers::{Answers, Closed},
     clock::Clock,
+    compare::Difference,
     retry::{check_retry, failures},
     superstep::ReviseError,
 };
 use self::{
     driver::Driver,
     lease::Lease,
+    log::Watched,
     retry::nothing_failed,
     superstep::{Action, Event, Machine, Pauses, Terms},
 };
 pub use crate::checkpoint::OpenQuestion;
 use crate::{
-    checkpoint::{Checkpoint, CheckpointError, Checkpointer, Position, Posted, RunInfo, SavedRun},
+    checkpoint::{
+        Checkpoint, CheckpointError, Checkpointer, Outline, Position, Posted, RunInfo, SavedRun,
+    },
     compile::CompiledGraph,
     event::{EventSink, Status},
     fault::{self, Point},
@@ -93,6 +98,16 @@ pub enum RunError {
         /// What differs.
         #[source]
         source: superstep::RestoreError,
+    },
+    /// The workflow has changed in a way that breaks the run as it stands. Nothing was done.
+    #[error(
+        "the workflow of run `{run}` has changed since it was started, and the run cannot go on with it"
+    )]
+    Broken {
+        /// The run.
+        run: RunId,
+        /// Every difference; those that break the run come first.
+        differences: Vec<Difference>,
     },
     /// An answer does not fit its question; the question stays open.
     #[error("the answer to `{key}` does not fit: {}", problems.join("; "))]
@@ -246,6 +261,8 @@ impl Engine {
         let (machine, first, actions) =
             Machine::start(self.graph.clone(), self.terms(), info.id.clone(), &input)
                 .map_err(RunError::Input)?;
+        let graph = Some(Box::new(Outline::of(&self.graph)));
+        let info = RunInfo { graph, ..info };
         let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
         driver.drive(actions).await
     }
@@ -278,6 +295,7 @@ impl Engine {
             self.matched(run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
         }
+        let changes = self.changes_since(&saved)?;
         let said = if self.graph.graph().inbox.is_empty() {
             Vec::new()
         } else {
@@ -292,7 +310,8 @@ impl Engine {
             actions.retain(|it| !matches!(it, Action::Rest { .. }));
             actions.extend(machine.apply(event));
         }
-        let driver = Driver::go_on(self, machine, lease, (events, last_seq), stop).await?;
+        let watched = Watched { events, last_seq, changes };
+        let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
         driver.drive(actions).await
     }
 
@@ -316,8 +335,10 @@ impl Engine {
         let saved = self.checkpointer.load(run).await?;
         check_retry(&saved, node)?;
         let last_seq = saved.last_seq;
+        let changes = self.changes_since(&saved)?;
         let (machine, actions) = self.restore(saved, Vec::new(), node)?;
-        let driver = Driver::go_on(self, machine, lease, (events, last_seq), stop).await?;
+        let watched = Watched { events, last_seq, changes };
+        let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
         driver.drive(actions).await
     }
 
@@ -334,6 +355,17 @@ impl Engine {
         let (graph, terms) = (self.graph.clone(), Terms { said, ..self.terms() });
         let saved = (checkpoint, saved.records);
         Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
+    }
+
+    /// What has changed in the graph since the run was started, in words.
+    fn changes_since(&self, saved: &SavedRun) -> Result<Vec<String>, RunError> {
+        let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
+        let new = Outline::of(&self.graph);
+        let differences = compare::compare(old, &new, self.graph.schema(), saved);
+        if differences.iter().any(|it| it.breaks.is_some()) {
+            return Err(RunError::Broken { run: saved.summary.info.id.clone(), differences });
+        }
+        Ok(differences.into_iter().map(|it| it.what).collect())
     }
 
     fn terms(&self) -> Terms {

@@ -11,7 +11,9 @@ use super::{
     superstep::{Machine, ReviseError, Revised},
 };
 use crate::{
-    checkpoint::{Checkpoint, Commit, Entry, ForkedFrom, Position, RunInfo, SavedRun, Standing},
+    checkpoint::{
+        Checkpoint, Commit, Entry, ForkedFrom, Outline, Position, RunInfo, SavedRun, Standing,
+    },
     event::{Event, EventSink, Spent, Status},
     id::{ChannelName, NodeName, RunId, Step},
     state::{Change, ChangeKind, State, Update},
@@ -94,6 +96,18 @@ impl Engine {
             heard: 0,
             ..position
         };
+        // What is new in the workflow begins as in a new run.
+        if let Some(old) = self.checkpointer.find(from.run.as_str()).await?.info.graph {
+            for channel in self.graph.schema().channels() {
+                if let Some(default) = channel.default()
+                    && !old.channels.contains_key(channel.name())
+                {
+                    values
+                        .entry(channel.name().clone())
+                        .or_insert_with(|| default.as_ref().clone());
+                }
+            }
+        }
         for (channel, value) in &changed {
             match value {
                 Some(value) => drop(values.insert(channel.clone(), value.clone())),
@@ -130,7 +144,8 @@ impl Engine {
             events: log.unsaved(),
             ..Entry::from(Commit { position, changes })
         };
-        let info = RunInfo { forked: Some(from), ..info };
+        let graph = Some(Box::new(Outline::of(&self.graph)));
+        let info = RunInfo { forked: Some(from), graph, ..info };
         let lease = Lease::create(&self.checkpointer, &info, &first, self.lease).await?;
         self.checkpointer.release(lease.hold()).await?;
         lease.forget();

@@ -62,6 +62,11 @@ impl Node for Ask {
         Some(0)
     }
 
+    fn identity(&self) -> Value {
+        let AskNode { prompt, show, choices, writes, .. } = &self.0;
+        json!({"prompt": prompt.text(), "show": show, "choices": choices, "writes": writes})
+    }
+
     fn kind(&self) -> &'static str {
         "ask"
     }

@@ -1,6 +1,7 @@
 //! `set`: computes fields of the state.
 
 use async_trait::async_trait;
+use serde_json::{Value, json};
 
 use super::expression_view;
 use crate::{
@@ -37,6 +38,11 @@ impl Node for Set {
 
     fn calls_max(&self) -> Option<u64> {
         Some(0)
+    }
+
+    fn identity(&self) -> Value {
+        let sets = self.0.sets.iter().map(|(channel, it)| json!([channel, it.source()]));
+        sets.collect()
     }
 
     fn kind(&self) -> &'static str {

@@ -2,6 +2,7 @@
 
 mod cache;
 mod cases;
+mod changed;
 mod failure;
 mod graph;
 mod history;

@@ -53,6 +53,9 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             let name = &caption.name;
             format!("run {name} ({}) goes on after step {step}{}", stamped.run, resume(caption))
         }
+        Event::WorkflowChanged { changes } => {
+            format!("the workflow has changed: {}", clean(&changes.join("; ")))
+        }
         Event::RunForked { from, step, set } => {
             format!("forked from {from} after step {step}{}", written(set))
         }

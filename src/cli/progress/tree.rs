@@ -92,6 +92,10 @@ impl Tree {
             Event::Emitted { message, .. } => {
                 vec![format!("    {}", paint.loud(&format!("▲ {}", clean(message))))]
             }
+            Event::WorkflowChanged { changes } => {
+                let changes = clean(&changes.join("; "));
+                vec![format!("    {} the workflow has changed: {changes}", paint.loud("⚠"))]
+            }
             // These happen while nobody looks on.
             Event::RunForked { .. } | Event::StateUpdated { .. } => Vec::new(),
             Event::StepCommitted { .. } => Vec::new(),
