@@ -1,12 +1,17 @@
 //! From rows to what they say.
 
-use std::{borrow::Cow, collections::BTreeMap, error::Error, fmt, io};
+use std::{
+    borrow::{Borrow, Cow},
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+    fmt, io,
+};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Changes, Codec, How, Meta, Place, Row, encode::Written};
+use super::{Changes, Codec, How, Meta, Place, Row, encode::Written, parts::in_parts};
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Link, Logged, Outcome, Position, TaskRecord},
     event::Stamped,
@@ -71,24 +76,36 @@ impl<'a> Reader<'a> {
     ) -> Result<Self, CheckpointError> {
         let damaged =
             |number: u64, damage| Err(damaged(run.as_str(), format!("entry {number}"), damage));
-        let Span { mut before, last, end, .. } = span;
-        let mut next = span.first;
-        for row in &rows {
-            if row.number > last {
-                return damaged(row.number, Damage::Extra);
-            }
-            if row.number != next {
-                return damaged(next.min(row.number), Damage::Missing);
-            }
-            if row.link_after(before) != row.link {
-                return damaged(row.number, Damage::Checksum);
-            }
-            (before, next) = (row.link, next + 1);
+        let Span { first, before, last, end } = span;
+        let numbers = first..;
+        if let Some((next, row)) = numbers.zip(&rows).find(|(next, row)| row.number != *next) {
+            let extra = row.number > last;
+            let (number, damage) = if extra && next > last {
+                (row.number, Damage::Extra)
+            } else {
+                (next.min(row.number), Damage::Missing)
+            };
+            return damaged(number, damage);
         }
+        if let Some(extra) = rows.iter().find(|it| it.number > last) {
+            return damaged(extra.number, Damage::Extra);
+        }
+        let link_before = |row: &Row| match row.number.checked_sub(first + 1) {
+            Some(at) => usize::try_from(at).ok().and_then(|it| rows.get(it)).map(|it| it.link),
+            None => Some(before),
+        };
+        let is_wrong =
+            |row: &&Row| link_before(row).is_none_or(|it| row.link_after(it) != row.link);
+        let wrong = in_parts(&rows, |part| part.iter().find(is_wrong).map(|it| it.number));
+        if let Some(number) = wrong.into_iter().flatten().next() {
+            return damaged(number, Damage::Checksum);
+        }
+        let next = rows.last().map_or(first, |it| it.number + 1);
         if next <= last {
             return damaged(next, Damage::Missing);
         }
-        if end.is_some_and(|it| it != before) {
+        let link = rows.last().map_or(before, |it| it.link);
+        if end.is_some_and(|it| it != link) {
             return damaged(last, Damage::Checksum);
         }
         Ok(Self { run, rows: rows.into() })
@@ -186,8 +203,9 @@ impl<'a> Reader<'a> {
         rows: &[Row],
     ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
         let mut made: BTreeMap<ChannelName, Vec<(&Row, How)>> = BTreeMap::new();
-        for row in rows {
-            for (channel, how) in self.changes(codec, row)?.unwrap_or_default() {
+        let changes = self.read_all(rows, |codec, row| self.changes(codec, row))?;
+        for (row, changes) in rows.iter().zip(changes) {
+            for (channel, how) in changes.unwrap_or_default() {
                 let since = made.entry(channel).or_default();
                 if !matches!(how, How::Appended(_)) {
                     since.clear();
@@ -195,8 +213,18 @@ impl<'a> Reader<'a> {
                 since.push((row, how));
             }
         }
+        let needed: BTreeSet<u64> = made
+            .values()
+            .flatten()
+            .flat_map(|(row, how)| how.places().map(|(number, _)| row.number_or_own(number)))
+            .collect();
+        let needed: Vec<&Row> = rows.iter().filter(|it| needed.contains(&it.number)).collect();
+        let data = self.read_all(&needed, |codec, row| self.data(codec, row))?;
+        let read = needed.iter().zip(data).map(|(row, values)| {
+            (row.number, values.into_iter().map(Some).collect::<Vec<Option<Value>>>())
+        });
+        let mut stored = Values { reader: self, read: read.collect() };
         let mut values = BTreeMap::new();
-        let mut stored = Values { reader: self, read: BTreeMap::new() };
         for (channel, since) in made {
             for (row, how) in since {
                 let change =
@@ -206,6 +234,23 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(values)
+    }
+
+    /// Reads something of many rows, by several threads where they are very many.
+    fn read_all<R: Borrow<Row> + Sync, T: Send>(
+        &self,
+        rows: &[R],
+        read: impl Fn(&mut Codec, &Row) -> Result<T, CheckpointError> + Sync,
+    ) -> Result<Vec<T>, CheckpointError> {
+        let parts = in_parts(rows, |part| {
+            let mut codec = Codec::new().map_err(|error| CheckpointError::Storage {
+                action: format!("unpack run `{}`", self.run),
+                source: error.into(),
+            })?;
+            part.iter().map(|row| read(&mut codec, row.borrow())).collect::<Result<Vec<T>, _>>()
+        });
+        let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(parts.into_iter().flatten().collect())
     }
 
     /// The records of a row, with their values.
@@ -287,7 +332,7 @@ impl Values<'_> {
         (number, index): Place,
     ) -> Result<Value, CheckpointError> {
         let rows = &self.reader.rows;
-        let number = if number == 0 { from.number } else { number };
+        let number = from.number_or_own(number);
         let missing = || self.reader.damaged(from, Damage::Place);
         let at = rows.first().and_then(|it| number.checked_sub(it.number));
         let at = at.and_then(|it| usize::try_from(it).ok());

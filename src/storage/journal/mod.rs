@@ -9,6 +9,7 @@ pub(super) mod checksum;
 mod codec;
 mod decode;
 mod encode;
+mod parts;
 
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +86,24 @@ struct Told {
     event: Event,
 }
 
+impl How {
+    /// The places of the values it needs.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let (one, parts) = match self {
+            Self::Set(place) => (Some(*place), &[][..]),
+            Self::Appended(parts) => (None, parts.as_slice()),
+            Self::Cleared => (None, &[][..]),
+        };
+        one.into_iter().chain(parts.iter().map(|&(number, index, _)| (number, index)))
+    }
+}
+
 impl Row {
+    /// The number of the entry that a place of this one names.
+    fn number_or_own(&self, number: u64) -> u64 {
+        if number == 0 { self.number } else { number }
+    }
+
     /// The link of these parts after another one.
     fn link_after(&self, before: Link) -> Link {
         let changes = self.changes.as_deref().unwrap_or_default();
