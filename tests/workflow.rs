@@ -218,6 +218,15 @@ fn node<'a>(workflow: &'a Workflow, name: &str) -> &'a NodeDefinition {
 }
 
 #[test]
+fn an_agent_may_name_a_model_and_write_its_system_prompt_itself() {
+    let workflow = loaded("tests/workflow/right/inline.yaml");
+    let NodeKind::Agent(agent) = &node(&workflow, "write").kind else { panic!("an agent") };
+    assert_eq!(agent.models, ["openai/gpt-5-mini"]);
+    let system = agent.system.as_ref().expect("it has a system prompt");
+    assert_eq!(system.text(), "You write in a {{ tone }} tone.");
+}
+
+#[test]
 fn a_parallel_becomes_edges_to_its_branches_and_a_join() {
     let workflow = dev_team();
     assert!(!workflow.nodes.contains_key("design"), "a parallel is no node of a run");

@@ -20,6 +20,8 @@ const REPAIRS: u32 = 2;
 
 /// The keys of an agent.
 pub(super) const AGENT_KEYS: &[&str] = &["model", "system", "temperature", "about"];
+/// The keys of a system prompt that is not a path.
+pub(super) const SYSTEM_KEYS: &[&str] = &["text"];
 /// The keys of `tools`.
 pub(super) const TOOLS_KEYS: &[&str] = &["fs"];
 /// The keys of the tools for files.
@@ -112,10 +114,7 @@ impl Lowering<'_> {
         let help = "name one of `models`";
         let model = section.require(&mut self.report, "model", help);
         let models = model.map(|it| self.find_model(it)).unwrap_or_default();
-        let system = section.get("system").and_then(|it| {
-            let path = self.report.word(it, "`system`")?;
-            self.prompts.load(&mut self.report, &path)
-        });
+        let system = section.get("system").and_then(|it| self.read_system(it));
         let temperature = section.get("temperature").and_then(|it| {
             let fits = |it: &f64| (0.0..=2.0).contains(it);
             self.report.number(it, "`temperature`", "a number from 0 to 2", fits)
@@ -123,11 +122,26 @@ impl Lowering<'_> {
         Some(Agent { models, system, temperature })
     }
 
+    /// A system prompt: a path, or the text itself.
+    fn read_system(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
+        if !matches!(yaml.data, Data::Map(_)) {
+            return self.read_prompt(yaml);
+        }
+        let section = Section::read(&mut self.report, yaml, "`system`", SYSTEM_KEYS)?;
+        let help = "write the text, or give `system` the path of one";
+        let text = section.require(&mut self.report, "text", help)?;
+        LoadedPrompt::inline(&mut self.report, text, "`system`")
+    }
+
+    /// One of `models`, or a model itself.
     fn find_model(&mut self, yaml: &Yaml) -> Vec<String> {
         let Some(word) = self.report.word(yaml, "`model`") else { return Vec::new() };
         self.uses("models", &word.text);
         if let Some(models) = self.models.get(&word.text) {
             return models.clone();
+        }
+        if word.text.contains('/') {
+            return self.read_model(yaml);
         }
         let known = self.models.keys().map(String::as_str);
         self.report.unknown("GR012", "model", &word, known);

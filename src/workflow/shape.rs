@@ -16,6 +16,31 @@ use crate::{
 /// The keys of the format that this version does not know what to do with.
 const LATER: &[&str] = &["remember", "recall", "worktree", "tools"];
 
+/// How many keys are shown to whom none was written; a node has far more.
+const KEYS_SHOWN_MAX: usize = 8;
+
+/// What people who know other formats write, and what it is called here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("depends_on", "join"),
+    ("description", "about"),
+    ("edges", "then"),
+    ("entry", "start"),
+    ("goto", "then"),
+    ("if", "when"),
+    ("max_iterations", "max_visits"),
+    ("max_retries", "retry"),
+    ("needs", "join"),
+    ("next", "then"),
+    ("on_error", "catch"),
+    ("outputs", "writes"),
+    ("question", "ask"),
+    ("reducer", "merge"),
+    ("retries", "retry"),
+    ("steps", "nodes"),
+    ("system_prompt", "system"),
+    ("tasks", "nodes"),
+];
+
 /// A mapping whose keys are known.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
@@ -34,16 +59,31 @@ impl<'a> Section<'a> {
         what: &str,
         known: &[&str],
     ) -> Option<Self> {
+        Self::read_with(report, yaml, what, known, |_| None)
+    }
+
+    /// As `read`, where more is known of what a key may have been meant for.
+    pub(super) fn read_with(
+        report: &mut Report,
+        yaml: &'a Yaml,
+        what: &str,
+        known: &[&str],
+        hint: impl Fn(&str) -> Option<String>,
+    ) -> Option<Self> {
         let Data::Map(entries) = &yaml.data else {
-            report.wrong_kind(yaml, what, "a mapping");
+            let finding = report.of_wrong_kind(yaml, what, "a mapping");
+            report.push(match known.len() {
+                0..=KEYS_SHOWN_MAX => finding.help(format!("its keys are: {}", known.join(", "))),
+                _ => finding,
+            });
             return None;
         };
         let is_known = |entry: &&Entry| known.contains(&entry.key.text.as_str());
         let (entries, others): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(is_known);
         let mut misspelt = Vec::new();
         for Entry { key, .. } in others {
-            report.unknown_key(key, what, known);
-            misspelt.extend(did_you_mean(&key.text, known.iter().copied()).map(str::to_owned));
+            report.unknown_key(key, what, known, hint(&key.text));
+            misspelt.extend(meant_by(&key.text, known).map(str::to_owned));
         }
         Some(Self { what: what.to_owned(), yaml, entries, misspelt })
     }
@@ -83,13 +123,15 @@ impl<'a> Section<'a> {
 }
 
 impl Report {
-    fn unknown_key(&mut self, key: &Word, what: &str, known: &[&str]) {
+    fn unknown_key(&mut self, key: &Word, what: &str, known: &[&str], hint: Option<String>) {
         if LATER.contains(&key.text.as_str()) {
             let message = format!("this version does not support `{}` yet", key.text);
             self.push(Diagnostic::error("GR004", message).at(self.place(&key.range), "not yet"));
             return;
         }
-        let help = suggestion(&key.text, known.iter().copied()).unwrap_or_default();
+        let called = || Some(format!("here it is called `{}`", elsewhere(&key.text, known)?));
+        let near = || suggestion(&key.text, known.iter().copied());
+        let help = hint.or_else(called).or_else(near).unwrap_or_default();
         self.push(
             Diagnostic::error("GR003", format!("{what} takes no key `{}`", key.text))
                 .at(self.place(&key.range), "not a key here")
@@ -98,6 +140,12 @@ impl Report {
     }
 
     pub(super) fn wrong_kind(&mut self, yaml: &Yaml, what: &str, wanted: &str) {
+        let finding = self.of_wrong_kind(yaml, what, wanted);
+        self.push(finding);
+    }
+
+    /// The finding that a value is not what is wanted at its place.
+    pub(super) fn of_wrong_kind(&self, yaml: &Yaml, what: &str, wanted: &str) -> Diagnostic {
         let found = match &yaml.data {
             Data::Null => "nothing".to_owned(),
             Data::Scalar { text, plain: true } if text.chars().count() <= 20 => format!("`{text}`"),
@@ -112,11 +160,11 @@ impl Report {
         let braces = matches!(yaml.data, Data::Map(_)) && source.starts_with('{');
         let finding = Diagnostic::error("GR005", format!("{what} is {wanted}, not {found}"))
             .at(self.place(&yaml.range), format!("expected {wanted}"));
-        self.push(if braces && wanted.contains("text") {
+        if braces && wanted.contains("text") {
             finding.help("a text that starts with `{` must be quoted")
         } else {
             finding
-        });
+        }
     }
 
     pub(super) fn bad_value(&mut self, word: &Word, message: impl Into<String>, help: &str) {
@@ -255,6 +303,17 @@ impl Report {
             }
         }
     }
+}
+
+/// The known key that may be meant by another one.
+fn meant_by<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    elsewhere(key, known).or_else(|| did_you_mean(key, known.iter().copied()))
+}
+
+/// The known key that is called so in other formats.
+fn elsewhere<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    let (_, own) = ELSEWHERE.iter().find(|(other, _)| *other == key)?;
+    known.iter().copied().find(|it| it == own)
 }
 
 /// The span of time that is written, if one is.

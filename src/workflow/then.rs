@@ -66,6 +66,11 @@ impl Lowering<'_> {
             let to = case.require(&mut self.report, "to", "say where the case leads");
             let to = to.map(|it| self.read_targets(it, "`to`")).unwrap_or_default();
             let Some(when) = case.get("when") else {
+                if case.has_or_means("when") {
+                    // Misspelt, which is reported: a condition all the same.
+                    conditions.unknown = true;
+                    continue;
+                }
                 otherwise = otherwise.or(Some(item));
                 cases.push(Case { when: None, to });
                 continue;

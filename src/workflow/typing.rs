@@ -1,6 +1,6 @@
 //! How types go together, for expressions and prompts.
 
-use crate::state::{Type, is_date, is_duration};
+use crate::state::{Channel, Reducer, Type, is_date, is_duration};
 
 pub(super) fn is_number(ty: &Type) -> bool {
     matches!(ty, Type::Int | Type::Float)
@@ -58,5 +58,19 @@ pub(super) fn describe(ty: &Type) -> String {
     match ty {
         Type::Enum(values) if values.len() == 1 => format!("the text \"{}\"", values[0]),
         other => format!("`{other}`"),
+    }
+}
+
+/// How a field that gathers what is written to it starts, as its default would be written.
+pub(super) fn natural_start(channel: &Channel) -> Option<&'static str> {
+    match channel.reducer() {
+        Reducer::Append | Reducer::Union | Reducer::Messages => Some("[]"),
+        Reducer::Sum => Some("0"),
+        Reducer::Merge => Some("{}"),
+        Reducer::Replace
+        | Reducer::Min
+        | Reducer::Max
+        | Reducer::Best { .. }
+        | Reducer::Custom(_) => None,
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     state::{Field, Record, Type},
     workflow::{
         report::{Problem, suggestion},
-        typing::describe,
+        typing::{describe, natural_start},
         written::Presence,
     },
 };
@@ -196,10 +196,15 @@ impl Checker<'_> {
             Presence::Sometimes(_) if is_optional => (),
             Presence::Sometimes(without) => {
                 let message = format!("`{name}` is read here, and not every way here writes it");
+                let start = self.scope.schema.channel(name).and_then(natural_start);
                 let problem = self.problem("GR130", range, message, "may be unwritten here");
                 problem.without = without.map(Box::new);
-                problem.help =
-                    Some(format!("guard it with `has({name})`, or write it on every way"));
+                problem.help = Some(match start {
+                    Some(start) => {
+                        format!("guard it with `has({name})`, or let it start: `default: {start}`")
+                    }
+                    None => format!("guard it with `has({name})`, or write it on every way"),
+                });
             }
         }
     }

@@ -8,8 +8,8 @@ use super::{
         AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, FieldDeclared,
         FieldName, FieldType, Flag, Folder, Memory, ModelDeclared, ModelName, ModelRef, Named,
         Network, NodeName, NodeRef, NumberPath, OneOrMany, Positive, PromptPath, ReducerName,
-        Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Text,
-        TypeDeclared, TypeNotation, Version,
+        Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Template,
+        Text, TypeDeclared, TypeNotation, Version,
     },
 };
 
@@ -89,14 +89,22 @@ pub(super) struct Best {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Agent {
-    /// One of `models`.
+    /// One of `models`, or `provider/model` itself.
     model: ModelRef,
-    /// The path of the system prompt: who the agent is.
-    system: Option<PromptPath>,
+    /// The system prompt, which says who the agent is: the path of a file, or `{ text: … }`.
+    system: Option<Either<PromptPath, System>>,
     /// How freely it answers, from 0 to 2.
     temperature: Option<Temperature>,
     /// What the agent is for.
     about: Option<Text>,
+}
+
+/// A system prompt that is not a path.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct System {
+    /// The prompt, written here.
+    text: Template,
 }
 
 /// A place for code of a model, without a network.

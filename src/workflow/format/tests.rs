@@ -13,7 +13,7 @@ use crate::{
         policies::{COMMON, NODE_LIMITS_KEYS, RETRY_KEYS, TIMEOUT_KEYS},
         sections::{
             AGENT_KEYS, DEFAULTS_KEYS, FILES_KEYS, LIMITS_KEYS, PYTHON_KEYS, SANDBOX_KEYS,
-            TOOLS_KEYS,
+            SYSTEM_KEYS, TOOLS_KEYS,
         },
         then::{CASE_KEYS, MATCH_KEYS},
         types::{BEST_KEYS, SPEC_KEYS},
@@ -24,6 +24,7 @@ use crate::{
 const SECTIONS: &[(&str, &[&str])] = &[
     ("", lower::KEYS),
     ("/properties/agents/additionalProperties", AGENT_KEYS),
+    ("/properties/agents/additionalProperties/properties/system", SYSTEM_KEYS),
     ("/properties/sandboxes/additionalProperties", SANDBOX_KEYS),
     ("/properties/sandboxes/additionalProperties/properties/python", PYTHON_KEYS),
     ("/properties/tools", TOOLS_KEYS),

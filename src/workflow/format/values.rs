@@ -96,7 +96,7 @@ values! {
     AgentName = {"type": "string", "x-refers": "agent"};
     /// The name of a model under `models`.
     ModelDeclared = {"type": "string", "x-declares": "model"};
-    /// One of `models`.
+    /// One of `models`, or a model as its provider calls it.
     ModelRef = {"type": "string", "x-refers": "model"};
     /// The name of a sandbox under `sandboxes`.
     SandboxDeclared = {"type": "string", "x-declares": "sandbox"};

@@ -74,7 +74,7 @@ impl Lowering<'_> {
         (first, again.and_then(|it| self.read_prompt(it)))
     }
 
-    pub(super) fn read_prompt(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
+    pub(in crate::workflow) fn read_prompt(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
         let path = self.report.word(yaml, "the path of a prompt")?;
         self.prompts.load(&mut self.report, &path)
     }

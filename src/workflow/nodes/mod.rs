@@ -11,6 +11,7 @@ mod write_files;
 
 use super::{
     Expression, NodeDefinition, NodeKind, SandboxSettings, Workflow,
+    fan::MAP_KEYS,
     lower::Lowering,
     policies::COMMON,
     reader::{Data, Entry, Word, Yaml},
@@ -45,10 +46,16 @@ pub(super) const PROMPT_KEYS: &[&str] = &["text", "first", "again"];
 pub(super) const RUN_TESTS_KEYS: &[&str] = &["artifact", "runner", "attempt"];
 /// The keys of `write_files`.
 pub(super) const WRITE_FILES_KEYS: &[&str] = &["to", "files", "documents", "report"];
+/// The keys that stand within that of a kind, not beside it.
+const WITHIN: &[(&str, &[&str])] = &[
+    ("map", MAP_KEYS),
+    ("run_tests", RUN_TESTS_KEYS),
+    ("use", USE_KEYS),
+    ("write_files", WRITE_FILES_KEYS),
+];
 /// The keys of a `parallel`.
 const PARALLEL_KEYS: &[&str] = &["parallel", "about", "then"];
 
-#[cfg(test)]
 pub(super) use self::use_workflow::USE_KEYS;
 
 /// A node that is being read.
@@ -125,7 +132,14 @@ impl Lowering<'_> {
         let mut known: Vec<&str> = own.chain(COMMON).copied().collect();
         known.sort_unstable();
         known.dedup();
-        let section = Section::read(&mut self.report, &entry.value, &what, &known)?;
+        let within = |key: &str| {
+            let is_its = |(kind, keys): &&(&str, &[&str])| {
+                entry.value.get(kind).is_some() && keys.contains(&key)
+            };
+            let (kind, _) = WITHIN.iter().find(is_its)?;
+            Some(format!("it belongs into `{kind}: {{ … }}`"))
+        };
+        let section = Section::read_with(&mut self.report, &entry.value, &what, &known, within)?;
         let kinds: Vec<&(&str, &[&str])> =
             KINDS.iter().filter(|(kind, _)| section.get(kind).is_some()).collect();
         let [(kind, own)] = kinds.as_slice() else {

@@ -14,7 +14,7 @@ use crate::{
     workflow::{
         fan::ITEM,
         report::suggestion,
-        typing::{describe, values_of},
+        typing::{describe, natural_start, values_of},
         written::Presence,
     },
 };
@@ -102,6 +102,15 @@ impl Checker<'_> {
         }
     }
 
+    /// What to do about a name that may not be there.
+    fn guarded(&self, name: &str) -> String {
+        let guard = format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`");
+        match self.scope.schema.channel(name).and_then(natural_start) {
+            Some(start) => format!("{guard}, or let it start: `default: {start}`"),
+            None => guard,
+        }
+    }
+
     fn items(&mut self, items: &[Expr<'_>]) -> Type {
         for item in items {
             self.ty(item);
@@ -125,7 +134,8 @@ impl Checker<'_> {
                 } else {
                     format!("`{name}` is used here, and `{node}` has no bound")
                 };
-                self.problem("GR035", span, problem, "never there").help = Some(guarded(name));
+                let help = self.guarded(name);
+                self.problem("GR035", span, problem, "never there").help = Some(help);
                 ty
             }
             Some((ty, Presence::Sometimes(without))) => {
@@ -133,9 +143,10 @@ impl Checker<'_> {
                 let node = self.scope.node;
                 let message =
                     format!("`{name}` is used here, and not every way to `{node}` writes it");
+                let help = self.guarded(name);
                 let problem = self.problem("GR130", span, message, "may be unwritten here");
                 problem.without = without.map(Box::new);
-                problem.help = Some(guarded(name));
+                problem.help = Some(help);
                 ty
             }
             None => {
@@ -299,10 +310,6 @@ impl Checker<'_> {
             self.problem("GR041", span, message, format!("no such {kind}")).help = help;
         }
     }
-}
-
-fn guarded(name: &str) -> String {
-    format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`")
 }
 
 fn via_type() -> Type {

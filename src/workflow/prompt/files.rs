@@ -91,7 +91,11 @@ impl PromptFiles {
         if let Some(found) = candidates.iter().find(|it| self.buffers.has_file(it)) {
             return self.load_once(report, found, path);
         }
-        let near = candidates.iter().find_map(|it| nearby(it, relative));
+        let near = if path.text.contains(char::is_whitespace) {
+            Some("a prompt that is written here is `{ text: … }`".to_owned())
+        } else {
+            candidates.iter().find_map(|it| nearby(it, relative))
+        };
         let finding = Diagnostic::error("GR013", format!("there is no prompt `{}`", path.text));
         let finding = finding.at(report.place(&path.range), "no such file");
         report.push(finding.help(near.unwrap_or_else(|| HELP.to_owned())));

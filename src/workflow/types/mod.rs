@@ -253,8 +253,11 @@ fn as_spec(yaml: &Yaml) -> bool {
     let is_flag = |it: &Yaml| {
         it.text().is_some_and(|it| it.parse::<bool>().is_ok() || it.parse::<f64>().is_ok())
     };
+    let is_reducer = |it: &Yaml| it.text().is_some_and(|it| REDUCERS.contains(&it));
     let meant = |Entry { key, value }: &Entry| {
-        did_you_mean(&key.text, SPEC_KEYS.iter().copied()).is_some() || is_flag(value)
+        did_you_mean(&key.text, SPEC_KEYS.iter().copied()).is_some()
+            || is_flag(value)
+            || is_reducer(value)
     };
     let is_typed = yaml.get("type").is_some() || schema_file::named_by(yaml).is_some();
     is_typed && yaml.entries().iter().all(meant)

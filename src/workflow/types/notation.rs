@@ -77,7 +77,8 @@ impl<'y> Reading<'_, 'y> {
             Data::List(items) => {
                 let [item] = items.as_slice() else {
                     let wanted = "`[T]` with one type";
-                    self.report.wrong_kind(yaml, "the type of a list", wanted);
+                    let finding = self.report.of_wrong_kind(yaml, "the type of a list", wanted);
+                    self.report.push(Diagnostic { help: as_enum(items), ..finding });
                     return None;
                 };
                 Some(json!({"type": "array", "items": self.schema_of(item)?}))
@@ -218,6 +219,13 @@ impl<'y> Reading<'_, 'y> {
         }
         Some(schema)
     }
+}
+
+/// How an enum is written, where several texts stand in place of one type.
+fn as_enum(items: &[Yaml]) -> Option<String> {
+    let texts: Option<Vec<&str>> = items.iter().map(Yaml::text).collect();
+    let texts = texts.filter(|it| it.len() > 1 && !it.iter().any(|it| TYPES.contains(it)))?;
+    Some(format!("one of a few texts is written `{}`", texts.join(" | ")))
 }
 
 fn optional(schema: &Value) -> Value {
