@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::{
+    collections::BTreeSet,
     fmt::Write,
     fs,
     path::{Path, PathBuf},
@@ -22,8 +23,8 @@ use graphrun::{
     id::{ChannelName, NodeName},
     state::{Fold, Schema, State, Update},
     workflow::{
-        LoadError, NodeDefinition, NodeFactory, NodeKind, Registry, TestOutput, Workflow, load,
-        parse,
+        self, LoadError, NodeDefinition, NodeFactory, NodeKind, Registry, TestOutput, Workflow,
+        load, parse,
     },
 };
 use proptest::prelude::*;
@@ -361,11 +362,45 @@ fn types_of_types_of_types_do_not_fill_the_memory() {
     assert!(findings.contains("GR001: the types are too large"), "{findings}");
 }
 
+fn reference() -> String {
+    ["docs/workflow.md", "docs/expressions.md"].map(|it| fs::read_to_string(it).unwrap()).concat()
+}
+
+/// Every name of a property in a schema, at any depth.
+fn properties<'s>(schema: &'s Value, found: &mut BTreeSet<&'s str>) {
+    if let Some(object) = schema.get("properties").and_then(Value::as_object) {
+        found.extend(object.keys().map(String::as_str));
+    }
+    match schema {
+        Value::Object(object) => object.values().for_each(|it| properties(it, found)),
+        Value::Array(items) => items.iter().for_each(|it| properties(it, found)),
+        _ => (),
+    }
+}
+
+#[test]
+fn the_reference_tells_of_every_key_of_the_format() {
+    let pages = reference();
+    let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let schema = workflow::json_schema();
+    let mut keys = BTreeSet::new();
+    properties(&schema, &mut keys);
+    assert!(keys.len() > 60, "only {}", keys.len());
+    // Every second part stands in backticks, be it a word or an example.
+    let code = pages.split('`').skip(1).step_by(2);
+    let told: BTreeSet<&str> = code.flat_map(|it| it.split(|it| !is_word(it))).collect();
+    let missing: Vec<&&str> = keys.iter().filter(|it| !told.contains(**it)).collect();
+    assert!(missing.is_empty(), "nothing is said of {missing:?}");
+    for key in graphrun::graph::ErrorKind::ALL {
+        assert!(pages.contains(&format!("`{key}`")), "nothing is said of the failure `{key}`");
+    }
+}
+
 /// The examples of the reference that are whole workflows.
 #[test]
 fn the_examples_of_the_reference_load() {
-    let page = fs::read_to_string("docs/workflow.md").unwrap();
-    let blocks = page.split("```yaml\n").skip(1).map(|it| it.split("```").next().unwrap());
+    let pages = reference();
+    let blocks = pages.split("```yaml\n").skip(1).map(|it| it.split("```").next().unwrap());
     let whole: Vec<&str> = blocks.filter(|it| it.starts_with("graphrun: 1")).collect();
     assert!(whole.len() >= 2, "only {}", whole.len());
     for text in whole {
