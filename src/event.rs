@@ -131,6 +131,20 @@ pub enum Event {
         /// How long the run waits before the next attempt.
         wait_ms: u64,
     },
+    /// An attempt was cut off, since the time of the run was over. It does not count as failed.
+    #[serde(rename = "task.cut_off")]
+    TaskCutOff {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt, which begins anew if the run goes on.
+        attempt: u32,
+        /// What the task took so far, from the start of the first attempt.
+        ms: u64,
+        /// What its models took.
+        spent: Spent,
+    },
     /// The result of a task is durable; it never runs again.
     #[serde(rename = "task.finished")]
     TaskFinished {

@@ -235,6 +235,7 @@ impl Coverage {
             }
             Outcome::Failed { .. }
             | Outcome::Retrying { .. }
+            | Outcome::CutOff
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => (),
         }

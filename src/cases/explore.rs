@@ -410,6 +410,7 @@ fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bo
         | Recorded::Caught { hops, .. } => hops.contains(&Hop::To(Target::Fail)),
         Recorded::Failed { .. }
         | Recorded::Retrying { .. }
+        | Recorded::CutOff
         | Recorded::Asked { .. }
         | Recorded::Answered { .. } => false,
     };

@@ -70,6 +70,9 @@ pub enum Outcome {
         /// When that wait is over, whichever process waits.
         wake: Timestamp,
     },
+    /// An attempt was cut off, since the time of the run was over. That is no failure: whoever goes on
+    /// begins the same attempt anew.
+    CutOff,
     /// It waits for an answer.
     Asked {
         /// The question.
@@ -97,6 +100,7 @@ impl Outcome {
             Self::Finished { .. } | Self::Caught { .. } | Self::Skipped { .. } => true,
             Self::Failed { .. }
             | Self::Retrying { .. }
+            | Self::CutOff
             | Self::Asked { .. }
             | Self::Answered { .. } => false,
         }

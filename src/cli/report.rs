@@ -146,9 +146,10 @@ impl TraceLine {
             Outcome::Caught { .. } => "caught",
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
-            Outcome::Retrying { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => {
-                return None;
-            }
+            Outcome::Retrying { .. }
+            | Outcome::CutOff
+            | Outcome::Asked { .. }
+            | Outcome::Answered { .. } => return None,
         };
         Some(Self {
             step: record.task.step.0,

@@ -186,7 +186,10 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
                 continue;
             }
             // The attempt goes on once there is an answer; one that failed is counted with the last.
-            Outcome::Retrying { .. } | Outcome::Asked { .. } | Outcome::Answered { .. } => (0, 0),
+            Outcome::Retrying { .. }
+            | Outcome::CutOff
+            | Outcome::Asked { .. }
+            | Outcome::Answered { .. } => (0, 0),
         };
         visits.attempts += u64::from(attempts);
         visits.failures += u64::from(failed);
@@ -207,7 +210,7 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             }
             Some(Outcome::Asked { .. }) => Some(Standing::Waiting),
             Some(Outcome::Failed { .. }) => Some(Standing::Failed),
-            Some(Outcome::Retrying { .. } | Outcome::Answered { .. }) | None => {
+            Some(Outcome::Retrying { .. } | Outcome::CutOff | Outcome::Answered { .. }) | None => {
                 Some(Standing::Next)
             }
         };

@@ -60,13 +60,21 @@ pub(super) fn reached(limits: &Limits, used_up: Option<UsedUp>, used: &Used) -> 
     {
         return Some(format!("the limit of {usd:.2} USD is reached: {cost:.2} are spent"));
     }
+    let time =
+        limits.time.filter(|_| time_left(limits, used_up, used.worked_ms) == Some(Duration::ZERO));
     let worked = Duration::from_millis(used.worked_ms);
-    if let Some(time) = limits.time.filter(|&it| worked >= it)
-        && counts(|a, b| a.time_ms != b.time_ms)
-    {
-        return Some(format!("the limit of {time:?} is reached: {worked:?} were worked"));
-    }
-    None
+    time.map(|time| format!("the limit of {time:?} is reached: {worked:?} were worked"))
+}
+
+/// What is left of the time of a run that has a limit of time which counts.
+pub(super) fn time_left(
+    limits: &Limits,
+    used_up: Option<UsedUp>,
+    worked_ms: u64,
+) -> Option<Duration> {
+    let counts = used_up.is_none_or(|it| it.time_ms != of(limits).time_ms);
+    let time = limits.time.filter(|_| counts)?;
+    Some(time.saturating_sub(Duration::from_millis(worked_ms)))
 }
 
 /// The first limit of its own that a node has reached, in words.

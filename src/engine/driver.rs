@@ -2,17 +2,14 @@
 
 mod people;
 mod rest;
+mod time;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::collections::{BTreeMap, VecDeque};
 
-use jiff::Timestamp;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -52,6 +49,10 @@ pub(super) struct Driver<'a> {
     tasks: JoinSet<Option<superstep::Event>>,
     /// Drops them all.
     dropped: CancellationToken,
+    /// Cuts them off when the time of the run is over.
+    cut: CancellationToken,
+    /// When that is, by running tasks; nothing if it has no end.
+    ends: BTreeMap<TaskId, Instant>,
     /// Tasks that wait for a place.
     queue: VecDeque<Task>,
     running: usize,
@@ -76,6 +77,8 @@ enum Signal {
     Now,
     /// The time of an open question is over.
     Late,
+    /// The time of the run is over.
+    OutOfTime,
     /// Somebody else has the run.
     Lost,
 }
@@ -127,6 +130,7 @@ impl<'a> Driver<'a> {
     }
 
     fn new(engine: &'a Engine, machine: Machine, lease: Lease, log: Log, stop: &'a Stop) -> Self {
+        let dropped = CancellationToken::new();
         Self {
             engine,
             run: machine.run().clone(),
@@ -136,7 +140,9 @@ impl<'a> Driver<'a> {
             entry: Entry::default(),
             stop,
             tasks: JoinSet::new(),
-            dropped: CancellationToken::new(),
+            cut: dropped.child_token(),
+            dropped,
+            ends: BTreeMap::new(),
             queue: VecDeque::new(),
             running: 0,
             busy: BTreeMap::new(),
@@ -175,6 +181,7 @@ impl<'a> Driver<'a> {
                 }
                 Signal::Now => self.stop_at_once().await?,
                 Signal::Late => self.expire().await?,
+                Signal::OutOfTime => self.run_out_of_time().await?,
                 Signal::Lost => return Err(self.lost().await),
             };
         }
@@ -232,14 +239,7 @@ impl<'a> Driver<'a> {
                 }
                 Action::Run(task) if self.deadline.is_none() => self.queue.push_back(*task),
                 Action::Run(_) => (),
-                Action::Sleep { task, wake, wait_ms } => {
-                    let rest = rest_of(wait_ms, self.engine.clock.now(), wake);
-                    let dropped = self.dropped.clone();
-                    self.tasks.spawn(async move {
-                        let woke = dropped.run_until_cancelled_owned(sleep(rest)).await;
-                        woke.map(|()| superstep::Event::Woke { task })
-                    });
-                }
+                Action::Sleep { task, wake, wait_ms } => self.sleep(task, wake, wait_ms),
                 Action::Rest { status, reason } => rest = Some((status, reason)),
             }
         }
@@ -266,6 +266,7 @@ impl<'a> Driver<'a> {
         }
         if !matches!(event, superstep::Event::Woke { .. }) {
             self.running -= 1;
+            self.ends.remove(&event.task());
             if let Some(node) = self.machine.node_of(event.task())
                 && let Some(busy) = self.busy.get_mut(node)
             {
@@ -284,9 +285,12 @@ impl<'a> Driver<'a> {
                 break;
             }
             let Some(task) = self.next_task() else { break };
+            if !self.begins_in_time(task.id) {
+                break;
+            }
             let graph = self.machine.graph();
-            let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
-            let spec = spec.clone();
+            let spec = graph.node(&task.node).cloned();
+            let spec = spec.expect("the rules run only nodes of the graph");
             self.log
                 .tell(Event::TaskStarted {
                     task: task.id,
@@ -307,6 +311,7 @@ impl<'a> Driver<'a> {
             run: self.run.clone(),
             reports: self.reports.0.clone(),
             now: self.stop.now.clone(),
+            cut: self.cut.clone(),
             dropped: self.dropped.clone(),
             clock: self.engine.clock.clone(),
         }
@@ -330,12 +335,14 @@ impl<'a> Driver<'a> {
 
     async fn next_signal(&mut self) -> Signal {
         loop {
+            let end = self.ends.values().min().copied();
             tokio::select! {
                 biased;
                 () = self.lease.lost() => return Signal::Lost,
                 () = self.stop.now.cancelled() => return Signal::Now,
                 () = self.stop.drain.cancelled(), if self.deadline.is_none() => return Signal::Drain,
                 () = until(self.deadline), if self.deadline.is_some() => return Signal::Now,
+                () = until(end), if end.is_some() => return Signal::OutOfTime,
                 () = until(self.alarm), if self.alarm.is_some() => return Signal::Late,
                 Some((task, report)) = self.reports.1.recv() => return Signal::Report(task, report),
                 Some(ended) = self.tasks.join_next() => match ended {
@@ -414,12 +421,6 @@ impl<'a> Driver<'a> {
             self.log.tell(Event::TaskReported { task, node, report }).await;
         }
     }
-}
-
-/// What is left of a wait. A clock that was set back makes none longer.
-fn rest_of(wait_ms: u64, now: Timestamp, wake: Timestamp) -> Duration {
-    let left = Duration::try_from(wake.duration_since(now)).unwrap_or_default();
-    left.min(Duration::from_millis(wait_ms))
 }
 
 async fn until(deadline: Option<Instant>) {

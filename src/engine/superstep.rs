@@ -12,6 +12,7 @@ mod protocol;
 mod restore;
 mod revise;
 mod settle;
+mod time;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,7 +59,7 @@ pub struct Machine {
     tasks: Vec<TaskState>,
     /// The tasks whose records are not final.
     open: usize,
-    /// The tasks that run or sleep. Counted, because a step may have ten thousand.
+    /// The tasks that run or sleep, or were cut off. Counted, because a step may have ten thousand.
     busy: usize,
 }
 
@@ -83,6 +84,8 @@ enum Phase {
     Sleeping { wake: Timestamp, wait_ms: u64 },
     /// It waits for a person.
     Waiting(Question),
+    /// It was cut off, since the time of the run is over.
+    CutOff,
     /// It failed, and nothing caught it.
     Failed(String),
     /// Its record is final.
@@ -91,7 +94,7 @@ enum Phase {
 
 impl Phase {
     fn is_busy(&self) -> bool {
-        matches!(self, Self::Running | Self::Sleeping { .. })
+        matches!(self, Self::Running | Self::Sleeping { .. } | Self::CutOff)
     }
 }
 
@@ -164,6 +167,7 @@ impl Machine {
             (
                 Event::Finished { attempt, .. }
                 | Event::Failed { attempt, .. }
+                | Event::CutOff { attempt, .. }
                 | Event::Asked { attempt, .. },
                 phase,
             ) => *phase == Phase::Running && attempt.number == self.tasks[index].attempt,
@@ -179,6 +183,10 @@ impl Machine {
             Event::Failed { failure, attempt, .. } => {
                 self.tasks[index].took.add(&attempt);
                 self.fail_attempt(index, failure, attempt.ended)
+            }
+            Event::CutOff { attempt, .. } => {
+                self.tasks[index].took.add(&attempt);
+                vec![Action::Record(self.cut_off(index))]
             }
             Event::Asked { question, attempt, .. } => {
                 self.tasks[index].took.add(&attempt);
@@ -327,6 +335,11 @@ impl Machine {
         if self.busy > 0 {
             return Vec::new();
         }
+        vec![self.rest_open()]
+    }
+
+    /// Rests with what failed, or waits for people.
+    fn rest_open(&self) -> Action {
         let failed = self.tasks.iter().find_map(|it| match &it.phase {
             Phase::Failed(reason) => Some(reason.clone()),
             _ => None,
@@ -338,7 +351,7 @@ impl Machine {
             let keys: Vec<String> = open.collect();
             (Status::Paused, format!("waiting for an answer to {}", keys.join(", ")))
         };
-        vec![Action::Rest { status, reason: Some(reason) }]
+        Action::Rest { status, reason: Some(reason) }
     }
 
     /// Folds the records of the step, in task order, into the next checkpoint.

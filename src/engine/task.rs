@@ -38,6 +38,8 @@ pub(super) struct Surroundings {
     pub(super) reports: mpsc::Sender<(TaskId, Report)>,
     /// Tells nodes that the run is to stop at once.
     pub(super) now: CancellationToken,
+    /// Cuts off every attempt, since the time of the run is over.
+    pub(super) cut: CancellationToken,
     /// Ends every watch; what was not finished by then has not been done.
     pub(super) dropped: CancellationToken,
     pub(super) clock: Clock,
@@ -53,6 +55,7 @@ pub(super) struct Watch {
     started: Instant,
     reporter: Reporter,
     cancel: CancellationToken,
+    cut: CancellationToken,
     dropped: CancellationToken,
     clock: Clock,
 }
@@ -63,7 +66,7 @@ pub(super) fn attempt(
     task: Task,
     spec: NodeSpec,
 ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
-    let Surroundings { run, reports, now, dropped, clock } = surroundings;
+    let Surroundings { run, reports, now, cut, dropped, clock } = surroundings;
     let reporter = Reporter::new(task.id, reports);
     let cancel = now.child_token();
     let watch = Watch {
@@ -74,6 +77,7 @@ pub(super) fn attempt(
         started: Instant::now(),
         reporter: reporter.clone(),
         cancel: cancel.clone(),
+        cut,
         dropped,
         clock,
     };
@@ -114,6 +118,10 @@ impl Watch {
                 self.give_up(work).await;
                 return None;
             }
+            () = self.cut.cancelled() => {
+                self.give_up(work).await;
+                return Some(Event::CutOff { task: self.task, attempt: self.took() });
+            }
             message = self.timed_out() => {
                 let message = match self.give_up(work).await {
                     Some(panic) => format!("{message}; then {}", panic.message),
@@ -123,15 +131,19 @@ impl Watch {
                 Err(Failure { transient: true, ..failure }.into())
             }
         };
-        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let spent = self.reporter.spent();
-        let attempt = Attempt { number: self.number, ms, spent, ended: self.clock.now() };
-        let task = self.task;
+        let (task, attempt) = (self.task, self.took());
         Some(match result {
             Ok(command) => Event::Finished { task, command, attempt },
             Err(NodeError::Ask(question)) => Event::Asked { task, question: *question, attempt },
             Err(NodeError::Failed(failure)) => Event::Failed { task, failure: *failure, attempt },
         })
+    }
+
+    /// The attempt, as it ends now.
+    fn took(&self) -> Attempt {
+        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let spent = self.reporter.spent();
+        Attempt { number: self.number, ms, spent, ended: self.clock.now() }
     }
 
     /// Waits until a timeout is over, and says which.

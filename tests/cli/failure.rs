@@ -243,6 +243,33 @@ fn g19_a_program_killed_in_a_wait_waits_for_the_rest_and_counts_on() {
 }
 
 #[test]
+fn g13_a_timeout_ends_a_run_whose_provider_never_answers_and_more_of_it_goes_on() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    let place = Place::new();
+    let agent = workflow("agent");
+    let args = ["execute", &agent, "-i", "brief=x", "--run-id", "run-1", "--output", "json"];
+    let begun = Instant::now();
+    let variables = [("OPENAI_BASE_URL", &*url)];
+    let cut = place.run_with(args.into_iter().chain(["--timeout", "1s"]), variables);
+    assert_eq!((cut.code, &cut.json()["status"]), (4, &"limit".into()), "{cut}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(cut.stderr.contains("was cut off after 1"), "{cut}");
+    let resume = ["resume", "run-1", "--output", "json"];
+    let again = place.run_with(resume.into_iter().chain(["--timeout", "1s"]), variables);
+    assert_eq!(again.code, 4, "{again}");
+    provider.set_nonblocking(true).unwrap();
+    let asked = provider.incoming().take_while(Result::is_ok).count();
+    assert_eq!(asked, 1, "nothing begins when the time is over");
+
+    provider.set_nonblocking(false).unwrap();
+    let answered = thread::spawn(move || answer(&mut provider.accept().unwrap().0));
+    let done = place.run_with(resume.into_iter().chain(["--timeout", "1m"]), variables);
+    assert_eq!((done.code, &done.json()["trace"][0]["attempt"]), (0, &1.into()), "{done}");
+    answered.join().unwrap();
+}
+
+#[test]
 fn g11_a_signal_at_any_time_leaves_a_run_that_goes_on_at_once_from_anywhere() {
     let mut interrupted = 0;
     for round in 0..30_u8 {

@@ -2,6 +2,9 @@
 
 mod panics;
 mod retries;
+#[path = "../support/mod.rs"]
+mod support;
+mod time;
 mod timeouts;
 mod timers;
 

@@ -73,6 +73,9 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             let (error, wait) = (clean(error), duration(*wait_ms));
             format!("{node} attempt {attempt} failed: {error}; tries again in {wait}")
         }
+        Event::TaskCutOff { node, ms, .. } => {
+            format!("{node} was cut off after {}: the time of the run is over", duration(*ms))
+        }
         Event::TaskFinished { node, ms, to, spent: took, .. } => {
             let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
             format!("{node} finished in {}{}{took}", duration(*ms), leads(to))

@@ -63,6 +63,11 @@ impl Tree {
                 let what = format!("{node} attempt {attempt}: {error}");
                 vec![format!("    {} {what}; again in {wait}", paint.loud("↻"))]
             }
+            Event::TaskCutOff { task, node, ms, spent, .. } => {
+                let label = self.ended(*task, node);
+                let sign = paint.loud("✂");
+                vec![self.outcome(*task, &sign, &label, *ms, " cut off", spent)]
+            }
             Event::TaskFinished { task, node, ms, to, spent, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.good("✓");

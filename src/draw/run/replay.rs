@@ -97,6 +97,7 @@ impl<'a> Replay<'a> {
                 Outcome::Caught { hops, .. } => (hops, Kind::Caught),
                 Outcome::Failed { .. }
                 | Outcome::Retrying { .. }
+                | Outcome::CutOff
                 | Outcome::Asked { .. }
                 | Outcome::Answered { .. } => continue,
             };

@@ -48,6 +48,7 @@ fn check_record(
         Outcome::Caught { hops, .. } | Outcome::Skipped { hops, .. } => hops,
         Outcome::Failed { .. }
         | Outcome::Retrying { .. }
+        | Outcome::CutOff
         | Outcome::Asked { .. }
         | Outcome::Answered { .. } => return Ok(()),
     };

@@ -91,6 +91,8 @@ impl Next<'_> {
             Outcome::Caught { hops, failure } => {
                 (hops, Via::Caught { node: record.node.clone(), failure: failure.clone() })
             }
+            // The time of the run is over: it stays to be run, unless the run goes elsewhere.
+            Outcome::CutOff => return self.kept.push(activation.clone()),
             _ => unreachable!("a step is committed when every record of it is final"),
         };
         for hop in hops {

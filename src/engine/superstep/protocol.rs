@@ -36,6 +36,13 @@ pub enum Event {
         /// The attempt.
         attempt: Attempt,
     },
+    /// Its node was cut off, since the time of the run is over.
+    CutOff {
+        /// The task.
+        task: TaskId,
+        /// The attempt.
+        attempt: Attempt,
+    },
     /// Its node asked a person.
     Asked {
         /// The task.
@@ -161,6 +168,7 @@ impl Event {
         match self {
             Self::Finished { task, .. }
             | Self::Failed { task, .. }
+            | Self::CutOff { task, .. }
             | Self::Asked { task, .. }
             | Self::Answered { task, .. }
             | Self::Expired { task }

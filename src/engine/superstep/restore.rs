@@ -79,7 +79,7 @@ impl Machine {
             Phase::Sleeping { wake, wait_ms } => {
                 vec![Action::Sleep { task: self.id(index), wake, wait_ms }]
             }
-            Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
+            Phase::CutOff | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
         }
     }
 
@@ -109,6 +109,7 @@ impl Machine {
                 self.tasks[index].attempt = record.attempt.saturating_add(1);
                 self.set_phase(index, Phase::Sleeping { wake: *wake, wait_ms: *wait_ms });
             }
+            Outcome::CutOff => self.set_phase(index, Phase::Running),
             Outcome::Asked { question } => {
                 self.tasks[index].asked.push(question.key.clone());
                 self.set_phase(index, Phase::Waiting(question.clone()));

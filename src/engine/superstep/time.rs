@@ -1,0 +1,52 @@
+//! The end of the time of a run, which does not wait for the end of a step.
+
+use std::time::Duration;
+
+use super::{Action, Machine, Phase, budget, settle::record};
+use crate::{
+    checkpoint::{Outcome, TaskRecord},
+    event::Status,
+    id::TaskId,
+};
+
+impl Machine {
+    /// How long a task of the step may still work before the time of the run is over, if that is bounded.
+    pub fn time_left(&self, task: TaskId) -> Option<Duration> {
+        let took = self.index(task).map_or(0, |it| self.tasks[it].took.ms);
+        let worked_ms = self.position.worked_ms.saturating_add(took);
+        budget::time_left(&self.terms.limits, self.position.used_up, worked_ms)
+    }
+
+    /// Ends the step where it is: what ran was cut off, and the time of the run is over.
+    ///
+    /// The run rests as `limit`, or goes where `limits.exhausted` says with what has finished. Where a
+    /// task has failed for good it rests as failed, as it would have done.
+    pub fn out_of_time(&mut self) -> Vec<Action> {
+        if self.tasks.iter().any(|it| matches!(it.phase, Phase::Failed(_))) {
+            return vec![self.rest_open()];
+        }
+        let goes_on = self.terms.limits.exhausted.is_some() && self.position.limit.is_none();
+        if !goes_on {
+            let reason = budget::reached(&self.terms.limits, self.position.used_up, &self.used());
+            return vec![Action::Rest { status: Status::Limit, reason }];
+        }
+        let mut actions = Vec::new();
+        for index in 0..self.tasks.len() {
+            if self.tasks[index].record.is_none() {
+                // It waits for its turn, its next attempt or a person.
+                actions.push(Action::Record(self.cut_off(index)));
+            }
+        }
+        actions.extend(self.commit());
+        actions
+    }
+
+    /// A task that was at work is so no more. It counts as busy until the step is ended.
+    pub(super) fn cut_off(&mut self, index: usize) -> TaskRecord {
+        self.set_phase(index, Phase::CutOff);
+        let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
+        let record = record(task, node, &self.tasks[index], Outcome::CutOff);
+        self.tasks[index].record = Some(record.clone());
+        record
+    }
+}

@@ -1,0 +1,194 @@
+//! The time of a run: it ends where it is over, also in the middle of a step, and goes on with more.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{CheckpointError, Checkpointer, Outcome},
+    compile::CompiledGraph,
+    engine::{Engine, RunError, Stop},
+    event::{EventSink, Report, Spent, Status},
+    graph::{
+        Backoff, GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Target, node_fn,
+    },
+    llm::Usage,
+    state::Update,
+};
+use tokio::time::{Instant, sleep};
+
+use super::support::Dying;
+use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
+
+/// What nodes began: their names, and the attempts.
+type Begun = Arc<Mutex<Vec<(String, u32)>>>;
+
+/// A node that takes so many seconds, or fails instead where an attempt is to.
+fn takes(seconds: u64, fails: &'static [u32], begun: &Begun) -> impl Node + use<> {
+    let begun = Arc::clone(begun);
+    node_fn(move |_: Nothing, ctx: NodeContext| {
+        let begun = Arc::clone(&begun);
+        async move {
+            begun.lock().unwrap().push((ctx.node.to_string(), ctx.attempt));
+            if fails.contains(&ctx.attempt) && ctx.state.read::<Team>().unwrap().notes.is_empty() {
+                return Err(NodeError::transient("not yet"));
+            }
+            sleep(Duration::from_secs(seconds)).await;
+            let usage = Usage { input_tokens: 100, calls: 1, ..Usage::default() };
+            let spent = Spent { usage, cost_usd: None };
+            ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+            noted(ctx.node.to_string())
+        }
+    })
+}
+
+fn seconds(seconds: u64) -> Limits {
+    Limits { time: Some(Duration::from_secs(seconds)), ..Limits::default() }
+}
+
+/// A node that takes a second, and beside it one that takes a minute, and then a last one.
+fn uneven(begun: &Begun, policies: Policies) -> GraphBuilder {
+    GraphBuilder::new::<Team>("uneven")
+        .node("quick", takes(1, &[], begun))
+        .node_with("slow", takes(60, &[], begun), policies)
+        .node("last", notes_its_way())
+        .entry("quick")
+        .entry("slow")
+        .join(["quick", "slow"], "last")
+        .then("last", "end")
+}
+
+fn names(begun: &Begun) -> Vec<(String, u32)> {
+    begun.lock().unwrap().clone()
+}
+
+fn began(list: &[(&str, u32)]) -> Vec<(String, u32)> {
+    list.iter().map(|(node, attempt)| ((*node).to_owned(), *attempt)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_when_its_time_is_over_a_run_is_cut_off_in_mid_step_and_goes_on_with_more() {
+    let (begun, saved) = (Begun::default(), Saved::new());
+    let graph = compiled(uneven(&begun, Policies::default()));
+    let start = Instant::now();
+    let engine = |limit| saved.engine(&graph).with_limits(seconds(limit));
+    let end = saved.start(&engine(10)).await;
+    assert_eq!((end.status, start.elapsed().as_secs()), (Status::Limit, 10));
+    assert_eq!(end.reason.as_deref(), Some("the limit of 10s is reached: 10s were worked"));
+    let records = saved.storage.records(saved.run()).await.unwrap();
+    let became = records.iter().map(|it| (it.node.as_str(), it.ms, it.outcome == Outcome::CutOff));
+    assert_eq!(became.collect::<Vec<_>>(), [("quick", 1_000, false), ("slow", 10_000, true)]);
+
+    let again = saved.resume(&engine(10)).await.unwrap();
+    assert_eq!((again.status, again.reason), (Status::Limit, end.reason));
+    assert_eq!(names(&begun), began(&[("quick", 1), ("slow", 1)]), "nothing begins without time");
+
+    let more = saved.resume(&engine(40)).await.unwrap();
+    assert_eq!((more.status, start.elapsed().as_secs()), (Status::Limit, 40), "30 s were left");
+    let done = saved.resume(&engine(120)).await.unwrap();
+    assert_eq!((done.status, start.elapsed().as_secs()), (Status::Done, 100));
+    assert_eq!(notes(&done.state), ["quick", "slow", "last"]);
+    let all = [("quick", 1), ("slow", 1), ("slow", 1), ("slow", 1)];
+    assert_eq!(names(&begun), began(&all), "what was cut off did not fail, and begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_a_run_that_is_cut_off_goes_where_its_limits_say_with_what_has_finished() {
+    let (begun, saved) = (Begun::default(), Saved::new());
+    let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..seconds(10) };
+    let graph = uneven(&begun, Policies::default()).limits(limits);
+    let graph = compiled(graph.node("flush", notes_its_way()).then("flush", "end"));
+    let end = saved.start(&saved.engine(&graph)).await;
+    assert_eq!((end.status, end.reason), (Status::Done, None));
+    let reason = "the limit of 10s is reached: 10s were worked";
+    assert_eq!(notes(&end.state), ["quick".to_owned(), format!("flush after: {reason}")]);
+    assert_eq!(end.position.worked_ms, 10_000, "what was cut off is counted");
+    assert_eq!(end.position.visits.get(&name("slow")), Some(&0), "it has not run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_what_is_cut_off_uses_up_no_attempt_and_waits_do_not_use_up_time() {
+    let (begun, saved) = (Begun::default(), Saved::new());
+    let wait = Duration::from_secs(20);
+    let retry = Backoff { attempts_max: 2, initial: wait, max: wait };
+    let graph = GraphBuilder::new::<Team>("late")
+        .node_with("late", takes(9, &[1], &begun), Policies { retry, ..Policies::default() })
+        .entry("late")
+        .then("late", "end");
+    let graph = compiled(graph);
+    let end = saved.start(&saved.engine(&graph).with_limits(seconds(5))).await;
+    assert_eq!((end.status, names(&begun)), (Status::Limit, began(&[("late", 1), ("late", 2)])));
+    let end = saved.resume(&saved.engine(&graph).with_limits(seconds(50))).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(names(&begun)[2..], began(&[("late", 2)]), "the second is the last, and not failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_where_a_parallel_task_has_failed_a_run_that_is_cut_off_rests_as_failed() {
+    let (begun, saved) = (Begun::default(), Saved::new());
+    let graph = uneven(&begun, Policies::default());
+    let fails = node_fn(|_: Nothing, _: NodeContext| async {
+        Err::<super::Noted, _>(NodeError::permanent("no"))
+    });
+    let graph = graph.node("fails", fails).entry("fails").then("fails", "end");
+    let graph = compiled(graph);
+    let end = saved.start(&saved.engine(&graph).with_limits(seconds(10))).await;
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some("`fails` failed: no")));
+}
+
+/// A loop of two nodes that take a second and a hundred tokens each.
+fn around(begun: &Begun, limits: Limits) -> CompiledGraph {
+    let exhausted = Some(Target::End);
+    let bound = Policies { max_visits: Some(7), exhausted, ..Policies::default() };
+    let graph = GraphBuilder::new::<Team>("around")
+        .node_with("there", takes(1, &[], begun), bound)
+        .node("back", takes(1, &[], begun))
+        .entry("there")
+        .then("there", "back")
+        .then("back", "there")
+        .limits(limits);
+    compiled(graph)
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_no_budget_begins_anew_whenever_the_process_dies() {
+    let tokens = Limits { tokens: Some(500), ..Limits::default() };
+    let steps = Limits { steps: 5, ..Limits::default() };
+    let visits = Limits::default();
+    // It ends in the middle of a node.
+    let time = Limits { time: Some(Duration::from_millis(4_500)), ..Limits::default() };
+    for (limits, begins) in [(tokens, 5), (steps, 5), (visits, 14), (time, 5)] {
+        let calm = Begun::default();
+        let saved = Saved::new();
+        let expected = saved.start(&saved.engine(&around(&calm, limits.clone()))).await;
+        assert_eq!(
+            (names(&calm).len(), expected.position.step.0 > 3),
+            (begins, true),
+            "{expected:?}"
+        );
+        for writes in 0.. {
+            let (begun, saved) = (Begun::default(), Saved::new());
+            let graph = around(&begun, limits.clone());
+            let dying = Dying::after(writes, Arc::clone(&saved.storage) as Arc<dyn Checkpointer>);
+            let (info, input) = (saved.info.clone(), Update::default());
+            let (events, stop) = (EventSink::default(), Stop::default());
+            let engine = Engine::new(graph.clone(), Arc::new(dying));
+            if engine.start(info, input, events, &stop).await.is_ok() {
+                assert!(writes > begins, "it has not died often");
+                break;
+            }
+            let engine = saved.engine(&graph);
+            let end = match saved.resume(&engine).await {
+                Err(RunError::Checkpoint(CheckpointError::UnknownRun(_))) => {
+                    saved.start(&engine).await
+                }
+                end => end.unwrap(),
+            };
+            assert_eq!((end.status, &end.reason), (expected.status, &expected.reason), "{writes}");
+            assert_eq!(end.position, expected.position, "after {writes} writes");
+            let begun = names(&begun).len();
+            assert!((begins..=begins + 1).contains(&begun), "{begun} after {writes} writes");
+        }
+    }
+}
