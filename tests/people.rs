@@ -126,6 +126,7 @@ impl Place {
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. } => "retrying",
+            Outcome::CutOff => "cut off",
             Outcome::Asked { .. } => "asked",
             Outcome::Answered { .. } => "answered",
         };

@@ -317,6 +317,7 @@ fn events() -> Vec<Event> {
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: None },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: Some(2) },
         Event::TaskRetrying { task, node: node(), attempt: 1, error: text(), wait_ms: 1 },
+        Event::TaskCutOff { task, node: node(), attempt: 1, ms: 1, spent },
         Event::TaskFinished {
             task,
             node: node(),
@@ -354,6 +355,7 @@ fn events() -> Vec<Event> {
             | Event::TaskStarted { .. }
             | Event::TaskReported { .. }
             | Event::TaskRetrying { .. }
+            | Event::TaskCutOff { .. }
             | Event::TaskFinished { .. }
             | Event::TaskSkipped { .. }
             | Event::TaskFailed { .. }

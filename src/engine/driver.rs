@@ -239,7 +239,10 @@ impl<'a> Driver<'a> {
                 }
                 Action::Run(task) if self.deadline.is_none() => self.queue.push_back(*task),
                 Action::Run(_) => (),
-                Action::Sleep { task, wake, wait_ms } => self.sleep(task, wake, wait_ms),
+                Action::Sleep { task, wake, wait_ms } => {
+                    let wait = self.wait(task, wake, wait_ms);
+                    self.tasks.spawn(wait);
+                }
                 Action::Rest { status, reason } => rest = Some((status, reason)),
             }
         }

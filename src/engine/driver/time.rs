@@ -13,14 +13,19 @@ use crate::{
 };
 
 impl Driver<'_> {
-    /// Waits until a task is to be tried again.
-    pub(super) fn sleep(&mut self, task: TaskId, wake: Timestamp, wait_ms: u64) {
+    /// The wait until a task is to be tried again; nothing comes of one that is cut off.
+    pub(super) fn wait(
+        &self,
+        task: TaskId,
+        wake: Timestamp,
+        wait_ms: u64,
+    ) -> impl Future<Output = Option<Event>> + Send + 'static {
         let rest = rest_of(wait_ms, self.engine.clock.now(), wake);
         let cut = self.cut.clone();
-        self.tasks.spawn(async move {
+        async move {
             let woke = cut.run_until_cancelled_owned(time::sleep(rest)).await;
             woke.map(|()| Event::Woke { task })
-        });
+        }
     }
 
     /// Notes when the time of the run is over if nothing else ends a task that is to begin. Says
