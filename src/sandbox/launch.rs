@@ -155,8 +155,10 @@ impl Launch {
             arguments.add(&["--perms", "0700", "--size", &room, "--tmpfs", folder]);
         }
         arguments.add(&["--perms", "0700", "--dir", "/box/.home"]);
-        // Bubblewrap's own tmpfs mounts have no size; nothing may be written there.
-        arguments.add(&["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/box"]);
+        // Bubblewrap's own tmpfs mounts have no size; nothing may be written there. Nor to `/proc`: what the host says of
+        // these processes there, as that they are ended first where memory runs out, is not theirs to change.
+        arguments.add(&["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]);
+        arguments.add(&["--chdir", "/box"]);
         for filter in &self.launcher.filters {
             let number = descriptors.pass_bytes(filter)?.to_string();
             arguments.add(&["--add-seccomp-fd", &number]);

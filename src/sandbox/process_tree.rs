@@ -18,6 +18,10 @@ use nix::{
 /// belongs to no process.
 const FILES_MAX: u64 = 50_000;
 
+/// How much sooner than this process those of a sandbox are ended where memory runs out, and the most there is.
+const OOM_SCORE_MORE: i32 = 500;
+const OOM_SCORE_MAX: i32 = 1000;
+
 /// Folders the program may write to, as the sandbox sees them.
 const WRITABLE: [&str; 3] = ["/box", "/tmp", "/dev/shm"];
 
@@ -39,6 +43,17 @@ impl ProcessTree {
     /// Remembers process 1 while the monitor lives, to be able to see its end afterwards.
     pub(super) fn find_init(&mut self) {
         self.init = self.init.or_else(|| children(self.monitor).first().copied());
+    }
+
+    /// Has the kernel end these processes rather than this one where memory runs out. What they start inherits it, and
+    /// they cannot take it back, for their `/proc` is read-only. A kernel that refuses leaves it to their size.
+    pub(super) fn offer_first(&self) {
+        let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+        let own: i32 = own.trim().parse().unwrap_or_default();
+        let first = (own + OOM_SCORE_MORE).min(OOM_SCORE_MAX).to_string();
+        for process in self.processes() {
+            let _ = fs::write(format!("/proc/{process}/oom_score_adj"), &first);
+        }
     }
 
     /// Kills process 1 of the sandbox, if it is there yet. The kernel then kills every other one, and the monitor ends.

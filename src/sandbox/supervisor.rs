@@ -133,6 +133,7 @@ impl Supervisor<'_> {
     /// Lets the program run, and watches until the last process is gone.
     fn watch(mut self, mut go: PipeWriter, job: &Job) -> Result<Finished, SandboxError> {
         self.tree.find_init();
+        self.tree.offer_first();
         // What the tools said before, if anything, is not the program's output.
         self.shown = Output::default();
         let started = Instant::now();

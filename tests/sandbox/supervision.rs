@@ -92,6 +92,46 @@ async fn what_is_typed_at_the_terminal_interrupts_nothing_of_a_run() {
     assert_eq!(in_our_group, [""; 0]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn g15_where_memory_runs_out_every_program_of_a_sandbox_is_ended_before_its_server() {
+    let marker = marker("score");
+    let sandbox = Sandbox::probe().unwrap();
+    let cancel = CancellationToken::new();
+    let (job, token) = (sleeper(&marker), cancel.clone());
+    let running = tokio::spawn(async move { sandbox.run(&job, &token).await });
+    tokio::task::block_in_place(|| eventually("the program starts", || is_asleep(&marker)));
+    let score = |process: &str| -> i32 {
+        let path = format!("/proc/{process}/oom_score_adj");
+        std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
+    };
+    let asleep = leftovers(&marker).into_iter().filter(|it| it.contains("(python3)"));
+    let scores: Vec<i32> = asleep.map(|it| score(it.split(' ').next().unwrap())).collect();
+    cancel.cancel();
+    assert!(matches!(running.await.unwrap(), Err(SandboxError::Cancelled)));
+    assert_eq!(scores, [(score("self") + 500).min(1_000); 2]);
+}
+
+/// Two fifths of a limit in each of four processes: no one is beyond it, and all together are.
+#[tokio::test(flavor = "multi_thread")]
+async fn g15_programs_that_take_too_much_memory_together_are_ended_and_nobody_else() {
+    let eats = "import os, time\nfor _ in range(2): os.fork()\nblock = bytearray(b'x') * (100 << 20)\ntime.sleep(60)";
+    let limits = Limits { memory_bytes: 256 << 20, ..Limits::default() };
+    let job =
+        Job { limits, argv: ["python3", "-c", eats].map(str::to_owned).into(), ..Job::default() };
+    let beside = sleeper(&marker("beside"));
+    let sandbox = Sandbox::probe().unwrap();
+    let token = CancellationToken::new();
+    let other = {
+        let (sandbox, token) = (sandbox.clone(), token.clone());
+        tokio::spawn(async move { sandbox.run(&beside, &token).await })
+    };
+    let ended = sandbox.run(&job, &CancellationToken::new()).await.unwrap();
+    assert_eq!(ended.outcome, Outcome::OutOfMemory, "{}", ended.output);
+    assert!(!other.is_finished(), "one sandbox is nothing to another");
+    token.cancel();
+    assert!(matches!(other.await.unwrap(), Err(SandboxError::Cancelled)));
+}
+
 #[tokio::test]
 async fn a_run_that_is_cancelled_before_it_starts_leaves_nothing() {
     let marker = marker("cancelled");
