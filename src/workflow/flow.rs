@@ -89,6 +89,14 @@ impl Flow {
         }
     }
 
+    /// What is written when a node starts that has run before since its count was last reset.
+    pub(super) fn before_again(&self, node: &NodeName) -> Written {
+        match self.nodes.get(node) {
+            Some(node) => Written::before_again(&self.paths, *node),
+            None => Written::at_start(&self.paths),
+        }
+    }
+
     /// What is written when a node has finished.
     pub(super) fn after(&self, node: &NodeName) -> Written {
         match self.nodes.get(node) {

@@ -307,8 +307,28 @@ impl Lowering<'_> {
     /// Checks a prompt against what a node will see.
     pub(super) fn check_prompt(&mut self, loaded: &LoadedPrompt, node: &NodeName, bounded: bool) {
         let written = self.flow.before(node);
+        self.check_prompt_where(loaded, (node, &written), bounded);
+    }
+
+    /// Checks the prompt of all visits but the first.
+    pub(super) fn check_prompt_again(
+        &mut self,
+        loaded: &LoadedPrompt,
+        node: &NodeName,
+        bounded: bool,
+    ) {
+        let written = self.flow.before_again(node);
+        self.check_prompt_where(loaded, (node, &written), bounded);
+    }
+
+    fn check_prompt_where(
+        &mut self,
+        loaded: &LoadedPrompt,
+        (node, written): (&NodeName, &Written),
+        bounded: bool,
+    ) {
         let item = self.item.as_ref().map(|it| (it.name.as_str(), &it.ty));
-        let (schema, written, given) = (&self.schema, &written, self.given.as_slice());
+        let (schema, given) = (&self.schema, self.given.as_slice());
         let any_item = self.any_item;
         let scope = PromptScope { schema, written, node, bounded, item, any_item, given };
         // To find the place of one takes as long as the text is; more are not reported anyway.

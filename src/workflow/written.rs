@@ -3,6 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::flow::Paths;
+use crate::graph::net::Bits;
 
 /// The fields that are written at one point of a workflow. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -10,13 +11,22 @@ pub(crate) struct Written(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// Before a node, or after it, where its own routes are asked.
-    Paths { paths: Arc<Paths>, node: usize, after: bool },
+    /// At a node.
+    Paths { paths: Arc<Paths>, node: usize, when: When },
     /// Before the first step.
     Start(Arc<Paths>),
     /// The same everywhere.
     #[cfg(test)]
     Fixed(std::collections::BTreeSet<crate::id::ChannelName>),
+}
+
+#[derive(Clone, Debug)]
+enum When {
+    Before,
+    /// Before any visit but the first, by which these fields are written.
+    BeforeAgain(Arc<Bits>),
+    /// Where its own routes are asked.
+    After,
 }
 
 /// Whether a field is written at one point.
@@ -41,11 +51,16 @@ pub(crate) struct Without {
 
 impl Written {
     pub(super) fn before(paths: &Arc<Paths>, node: usize) -> Self {
-        Self(Source::Paths { paths: Arc::clone(paths), node, after: false })
+        Self(Source::Paths { paths: Arc::clone(paths), node, when: When::Before })
+    }
+
+    pub(super) fn before_again(paths: &Arc<Paths>, node: usize) -> Self {
+        let when = When::BeforeAgain(Arc::new(paths.written_again(node)));
+        Self(Source::Paths { paths: Arc::clone(paths), node, when })
     }
 
     pub(super) fn after(paths: &Arc<Paths>, node: usize) -> Self {
-        Self(Source::Paths { paths: Arc::clone(paths), node, after: true })
+        Self(Source::Paths { paths: Arc::clone(paths), node, when: When::After })
     }
 
     pub(super) fn at_start(paths: &Arc<Paths>) -> Self {
@@ -58,10 +73,11 @@ impl Written {
             paths.field(field).map_or(Presence::Never, ask)
         };
         match &self.0 {
-            Source::Paths { paths, node, after: false } => {
-                ask(paths, &|it| paths.before(*node, it))
-            }
-            Source::Paths { paths, node, after: true } => ask(paths, &|it| paths.after(*node, it)),
+            Source::Paths { paths, node, when } => ask(paths, &|it| match when {
+                When::BeforeAgain(written) if written.contains(it) => Presence::Always,
+                When::Before | When::BeforeAgain(_) => paths.before(*node, it),
+                When::After => paths.after(*node, it),
+            }),
             Source::Start(paths) => ask(paths, &|it| paths.at_start(it)),
             #[cfg(test)]
             Source::Fixed(fields) if fields.contains(field) => Presence::Always,

@@ -10,6 +10,7 @@
 //! - [`starving`]: which joins may wait for ever;
 //! - [`Assigned`]: which fields are written when a node starts, on every way or on some.
 
+mod again;
 mod assigned;
 mod bits;
 mod choices;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    graph::net::{Assigned, Ending, GapKind, Net},
+    graph::net::{Assigned, Bits, Ending, GapKind, Net},
     id::{ChannelName, NodeName},
     workflow::written::{Presence, Without},
 };
@@ -35,6 +35,11 @@ impl Paths {
         } else {
             Presence::Sometimes(self.without(node, field))
         }
+    }
+
+    /// What a node has written before any visit but the first since its count was last reset.
+    pub(in crate::workflow) fn written_again(&self, node: usize) -> Bits {
+        self.net.written_again(node)
     }
 
     pub(in crate::workflow) fn after(&self, node: usize, field: usize) -> Presence {

@@ -28,8 +28,11 @@ impl Lowering<'_> {
         }
         let system = found.as_ref().and_then(|it| it.system.clone());
         let (prompt, again) = self.read_prompts(reading);
-        for prompt in [&system, &prompt, &again].into_iter().flatten() {
+        for prompt in [&system, &prompt].into_iter().flatten() {
             self.check_prompt(prompt, name, bounded);
+        }
+        if let Some(again) = &again {
+            self.check_prompt_again(again, name, bounded);
         }
         let help = "name the field that its answer is written to";
         let writes = section.require(&mut self.report, "writes", help);
