@@ -16,6 +16,7 @@ use super::{
 use crate::{
     checkpoint::{AskedQuestion, OpenQuestion},
     engine::Closed,
+    graph::Question,
     state::Type,
 };
 
@@ -80,7 +81,7 @@ fn give(
 ) -> Result<Exit, CliError> {
     let answers = |open: &[OpenQuestion], asked: &[AskedQuestion]| {
         let question = find(run, node, open, asked)?;
-        let answer = verdict.answer(question).map_err(|problem| {
+        let answer = verdict.answer(&question.question).map_err(|problem| {
             let key = &question.question.key;
             let answer = format!("{key}={}", example(&question.question.schema));
             let command =
@@ -91,6 +92,12 @@ fn give(
         Ok(BTreeMap::from([(question.question.key.clone(), answer)]))
     };
     go_on(run, globals, |origin: Origin| origin.with_options(options), answers)
+}
+
+/// Whether `approve` and `reject` answer a question.
+pub(super) fn is_yes_or_no(question: &Question) -> bool {
+    let answer = |is_yes| Verdict { is_yes, comment: None }.answer(question);
+    answer(true).is_ok() && answer(false).is_ok()
 }
 
 /// The open question that is meant.
@@ -147,8 +154,7 @@ fn find<'a>(
 
 impl Verdict<'_> {
     /// The answer that says it, or why the question takes none such.
-    fn answer(self, question: &OpenQuestion) -> Result<Value, String> {
-        let question = &question.question;
+    fn answer(self, question: &Question) -> Result<Value, String> {
         let ty = Type::of_schema(&question.schema);
         let answer = match (&ty, self.choice(&ty)) {
             (_, Some(choice)) if self.comment.is_none() => choice,
@@ -214,17 +220,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        graph::Question,
-        id::{NodeName, Step, TaskId},
-    };
 
     fn answer(schema: Value, is_yes: bool, comment: Option<&str>) -> Result<Value, String> {
-        let question = OpenQuestion {
-            task: TaskId { step: Step(1), index: 0 },
-            node: NodeName::parse("help").unwrap(),
-            question: Question::new("help", "Ship it?").with_schema(schema),
-        };
+        let question = Question::new("help", "Ship it?").with_schema(schema);
         Verdict { is_yes, comment }.answer(&question)
     }
 

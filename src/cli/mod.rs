@@ -10,6 +10,7 @@ mod execute;
 mod explain;
 mod fork;
 mod graph;
+mod init;
 mod lsp;
 mod plan;
 mod resume;
@@ -85,6 +86,8 @@ enum Command {
     Say(say::Args),
     /// Make a new run of an old checkpoint, with a changed state if need be, and go on with it
     Fork(fork::Args),
+    /// Write a workflow that runs at once, to start from
+    Init(init::Args),
     /// Check workflows and report all findings at once
     Validate(validate::Args),
     /// Say what the code of a finding means, with an example of wrong and of right
@@ -134,6 +137,7 @@ impl Command {
             Self::Retry(args) => retry::run(args, globals),
             Self::Say(args) => say::run(&args, globals),
             Self::Fork(args) => fork::run(args, globals),
+            Self::Init(args) => init::run(&args, globals),
             Self::Validate(args) => validate::run(&args, globals),
             Self::Explain(args) => explain::run(&args, globals),
             Self::Plan(args) => plan::run(&args, globals),
@@ -207,6 +211,7 @@ mod tests {
             "graphrun plan",
             "graphrun schema",
             "graphrun schema state",
+            "graphrun init nothing",
             "graphrun runs state x@last",
             "graphrun runs diff",
             "graphrun fork",

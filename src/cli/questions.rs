@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::approve;
 use crate::{
     checkpoint::{AskedQuestion, Became, OpenQuestion},
     graph::Question,
@@ -20,6 +21,9 @@ pub(super) struct QuestionLine {
     pub(super) show: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) deadline: Option<String>,
+    /// Whether `approve` and `reject` answer it.
+    #[serde(skip)]
+    pub(super) is_yes_or_no: bool,
 }
 
 /// A question that was answered: who did it, when, and to what.
@@ -35,8 +39,10 @@ pub(super) struct AnswerLine {
 
 impl From<OpenQuestion> for QuestionLine {
     fn from(OpenQuestion { node, question, .. }: OpenQuestion) -> Self {
+        let is_yes_or_no = approve::is_yes_or_no(&question);
         let Question { key, prompt, schema, show, deadline } = question;
-        Self { key, node, prompt, schema, show, deadline: deadline.map(|it| it.to_string()) }
+        let deadline = deadline.map(|it| it.to_string());
+        Self { key, node, prompt, schema, show, deadline, is_yes_or_no }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use jiff::Timestamp;
+
 use super::{
     answer::example,
     database::Database,
@@ -97,7 +99,18 @@ pub(super) fn draw_questions(report: &RunReport, paint: Paint) -> String {
             let answer = format!("{}={}", question.key, example(&question.schema));
             let command = format!("{resume} --answer {}", shell_word(&answer));
             lines.push(format!("  answer it with: {}\n", paint.command(&command)));
+            if question.is_yes_or_no {
+                let key = shell_word(&question.key);
+                let [yes, no] = ["approve", "reject"].map(|verb| {
+                    let run = resume.replacen("resume", verb, 1);
+                    paint.command(&format!("{run} {key}"))
+                });
+                lines.push(format!("  or with: {yes}, {no}\n"));
+            }
             if let Some(deadline) = &question.deadline {
+                let deadline = deadline
+                    .parse()
+                    .map_or_else(|_| deadline.clone(), |it: Timestamp| format!("{it:.0}"));
                 lines.push(format!(
                     "  until {deadline}; then `{resume}` goes on without an answer\n"
                 ));

@@ -6,6 +6,7 @@ mod changed;
 mod failure;
 mod graph;
 mod history;
+mod init;
 mod people;
 mod plan;
 #[cfg(feature = "postgres")]

@@ -1,0 +1,163 @@
+//! `graphrun init [TEMPLATE] [DIR]`: a workflow that runs at once, to start from.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::{
+    drive::to_json,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    terminal::print_result,
+};
+use crate::workflow;
+
+/// The schema that editors with the YAML language server complete and underline by.
+const SCHEMA: &str = "workflow.schema.json";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to start from
+    #[arg(value_enum, default_value_t = Template::Review)]
+    template: Template,
+    /// The folder for its files; it is made if it is not there
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Template {
+    /// A writer and a critic, in a loop with a bound
+    Review,
+    /// A person decides; needs no model
+    Approval,
+    /// A question is split, its parts are answered side by side
+    Research,
+}
+
+/// The files of a template, each with its path and content.
+macro_rules! files {
+    ($template:literal: $($path:literal),+ $(,)?) => {
+        &[$(($path, include_str!(concat!("../../graphs/templates/", $template, "/", $path)))),+]
+    };
+}
+
+impl Template {
+    fn files(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Review => files!(
+                "review": "review.yaml", "review.test.yaml", "recording.jsonl",
+                "prompts/write.md", "prompts/rewrite.md", "prompts/read.md", "prompts/report.md",
+            ),
+            Self::Approval => files!("approval": "approval.yaml", "approval.test.yaml"),
+            Self::Research => files!(
+                "research": "research.yaml", "research.test.yaml", "recording.jsonl",
+                "prompts/split.md", "prompts/find.md", "prompts/conclude.md",
+            ),
+        }
+    }
+
+    /// What to do with it, in the order in which one may want to, each with a word about it.
+    fn commands(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Review => &[
+                ("graphrun test review.yaml --coverage", "its cases, without a model"),
+                (
+                    "graphrun execute review.yaml -i topic=Lighthouses --replay recording.jsonl",
+                    "a run with recorded answers, without a key",
+                ),
+                ("graphrun plan review.yaml", "what it can take at most"),
+            ],
+            Self::Approval => &[
+                ("graphrun test approval.yaml --coverage", "its cases, without anybody"),
+                (
+                    "graphrun execute approval.yaml -i request='A new chair' -i amount=300",
+                    "a run that asks you",
+                ),
+            ],
+            Self::Research => &[
+                ("graphrun test research.yaml --coverage", "its cases, without a model"),
+                (
+                    "graphrun execute research.yaml -i question='Why is the sea salty?' \
+                     --replay recording.jsonl",
+                    "a run with recorded answers, without a key",
+                ),
+                ("graphrun graph research.yaml", "a picture of it"),
+            ],
+        }
+    }
+}
+
+/// Writes the files, all or none, and says what to do with them.
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("init", &[Output::Text, Output::Json])?;
+    let schema = to_json(&workflow::json_schema())?;
+    let mut files: Vec<(PathBuf, &str)> =
+        args.template.files().iter().map(|(path, text)| (args.dir.join(path), *text)).collect();
+    files.push((args.dir.join(SCHEMA), &schema));
+    refuse_existing(&files)?;
+    write_all(&files)?;
+    let result = match globals.output {
+        Output::Json => {
+            let paths: Vec<_> = files.iter().map(|(path, _)| path.display().to_string()).collect();
+            let commands: Vec<_> = args.template.commands().iter().map(|(it, _)| it).collect();
+            to_json(&json!({ "files": paths, "commands": commands }))?
+        }
+        _ => draw(args, &files, globals),
+    };
+    print_result(&result).map_err(CliError::write)?;
+    Ok(Exit::Done)
+}
+
+/// Nothing that is there is written over.
+fn refuse_existing(files: &[(PathBuf, &str)]) -> Result<(), CliError> {
+    let is_there = |it: &&(PathBuf, &str)| it.0.symlink_metadata().is_ok();
+    let there: Vec<String> =
+        files.iter().filter(is_there).map(|(path, _)| path.display().to_string()).collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    let refused = CliError::usage("some of the files are there already; nothing was written");
+    Err(refused.with_problems(there).with_help("name another folder: `graphrun init review DIR`"))
+}
+
+fn write_all(files: &[(PathBuf, &str)]) -> Result<(), CliError> {
+    for (at, (path, text)) in files.iter().enumerate() {
+        if let Err(source) = write_new(path, text) {
+            // The next try must not be told that some files are there already.
+            files[..at].iter().for_each(|(path, _)| drop(fs::remove_file(path)));
+            let message = format!("could not write {}", path.display());
+            return Err(CliError::new(Exit::Unusable, message).because(source));
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file whole or not at all.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
+}
+
+fn draw(args: &Args, files: &[(PathBuf, &str)], globals: &Globals) -> String {
+    let paint = globals.stdout;
+    let mut lines: Vec<String> =
+        files.iter().map(|(path, _)| format!("wrote {}", path.display())).collect();
+    lines.push(String::new());
+    if args.dir != Path::new(".") {
+        lines.push(paint.command(&format!("cd {}", args.dir.display())));
+    }
+    for (command, about) in args.template.commands() {
+        lines.push(format!("{}  {}", paint.command(command), paint.faint(&format!("# {about}"))));
+    }
+    lines.join("\n") + "\n"
+}
