@@ -66,7 +66,9 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
             for action in std::mem::take(&mut next) {
                 match action {
                     Action::Run(task) => open.push(*task),
-                    Action::Sleep { task, .. } => next.extend(machine.apply(Event::Woke { task })),
+                    Action::Sleep { task, wake, .. } => {
+                        next.extend(machine.apply(Event::Woke { task, wake }));
+                    }
                     Action::Commit(_) => taken.count(&machine),
                     Action::Hear(_) => (),
                     Action::Record(_) | Action::Rest { .. } => (),

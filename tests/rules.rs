@@ -115,8 +115,8 @@ impl Hand {
                     self.saved = commit;
                 }
                 Action::Run(task) => self.open.push_back(*task),
-                Action::Sleep { task, .. } => {
-                    let actions = self.machine.apply(Event::Woke { task });
+                Action::Sleep { task, wake, .. } => {
+                    let actions = self.machine.apply(Event::Woke { task, wake });
                     self.perform(actions);
                 }
                 Action::Rest { status, reason } => self.rest = Some((status, reason)),

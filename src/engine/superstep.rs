@@ -160,7 +160,9 @@ impl Machine {
     pub fn apply(&mut self, event: Event) -> Vec<Action> {
         let Some(index) = self.index(event.task()) else { return Vec::new() };
         let expected = match (&event, &self.tasks[index].phase) {
-            (Event::Woke { .. }, phase) => matches!(phase, Phase::Sleeping { .. }),
+            (Event::Woke { wake, .. }, phase) => {
+                matches!(phase, Phase::Sleeping { wake: until, .. } if until == wake)
+            }
             (Event::Expired { .. }, _) => self.tasks[index].deadline().is_some(),
             (Event::Answered { key, .. }, Phase::Waiting(question)) => question.key == *key,
             (Event::Answered { .. }, _) => false,

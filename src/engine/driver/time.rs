@@ -24,7 +24,7 @@ impl Driver<'_> {
         let cut = self.cut.clone();
         async move {
             let woke = cut.run_until_cancelled_owned(time::sleep(rest)).await;
-            woke.map(|()| Event::Woke { task })
+            woke.map(|()| Event::Woke { task, wake })
         }
     }
 

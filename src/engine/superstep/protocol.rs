@@ -74,6 +74,8 @@ pub enum Event {
     Woke {
         /// The task.
         task: TaskId,
+        /// When that was to be, which tells this wait from earlier ones.
+        wake: Timestamp,
     },
 }
 
@@ -172,7 +174,7 @@ impl Event {
             | Self::Asked { task, .. }
             | Self::Answered { task, .. }
             | Self::Expired { task }
-            | Self::Woke { task } => *task,
+            | Self::Woke { task, .. } => *task,
         }
     }
 }
