@@ -33,7 +33,7 @@ use graphrun::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use support::Dying;
+use support::disturbed::Disturbed;
 
 /// A model that numbers its answers, and cannot give the first `failures` of them.
 #[derive(Clone, Debug, Default)]
@@ -352,7 +352,7 @@ async fn a_node_that_finished_before_a_crash_but_was_not_saved_is_not_run_again(
     // The run is accepted, and the record of the node is the write that fails.
     let dying = Engine::new(
         bench.graph(&writer("cache: true")),
-        Arc::new(Dying::after(1, Arc::clone(&storage))),
+        Arc::new(Disturbed::dying_after(1, Arc::clone(&storage))),
     );
     let (info, input) = (RunInfo::new("w"), Update::of(&brief("cats")).unwrap());
     let (sink, stop) = (EventSink::default(), Stop::default());

@@ -14,14 +14,13 @@ use std::{
 use futures_util::future::BoxFuture;
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, RunInfo},
-    compile::{CompiledGraph, compile},
+    compile::CompiledGraph,
     engine::{Engine, RunEnd, RunError, Stop},
     event::{Event, EventSink, Report, Spent, Status},
     graph::{
         Backoff, Catch, Command, Dispatch, ErrorKind, GraphBuilder, Limits, Node, NodeContext,
         NodeError, Policies, Question, Target, node_fn,
     },
-    id::NodeName,
     llm::Usage,
     state::{State, Update},
     storage::MemoryStorage,
@@ -29,7 +28,11 @@ use graphrun::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use support::{Dying, Ledger};
+use support::{
+    Ledger,
+    disturbed::Disturbed,
+    team::{Noted, Nothing, compiled, name, noted},
+};
 use tokio::time::sleep;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,33 +43,12 @@ struct Team {
     decision: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
-
-#[derive(Serialize, JsonSchema)]
-struct Noted {
-    notes: Vec<String>,
-}
-
-fn name(name: &str) -> NodeName {
-    NodeName::parse(name).unwrap()
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "it is what node functions end with")]
-fn noted(note: impl Into<String>) -> Result<Noted, NodeError> {
-    Ok(Noted { notes: vec![note.into()] })
-}
-
 /// A node that waits, then notes its name.
 fn waits(ms: u64) -> impl Node {
     node_fn(move |_: Nothing, ctx: NodeContext| async move {
         sleep(Duration::from_millis(ms)).await;
         noted(ctx.node.as_str())
     })
-}
-
-fn compiled(builder: GraphBuilder) -> CompiledGraph {
-    compile(builder.build()).unwrap().0
 }
 
 fn engine(graph: CompiledGraph) -> Engine {
@@ -121,7 +103,7 @@ async fn parallel_nodes_are_in_one_super_step_whatever_their_latency() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_hangs_is_timed_out_tried_again_and_caught() {
+async fn g12_a_node_that_is_never_ready_is_timed_out_tried_again_and_caught() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let hangs = node_fn(move |_: Nothing, _| {
@@ -455,7 +437,7 @@ async fn a_crash_at_any_write_changes_nothing() {
         let ledger = Ledger::default();
         let graph = workshop(&ledger);
         let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
-        let dying = Arc::new(Dying::after(writes, Arc::clone(&storage)));
+        let dying = Arc::new(Disturbed::dying_after(writes, Arc::clone(&storage)));
         let died = see_through(&graph, dying, &info).await.is_err();
         let saved = match storage.records(&info.id).await {
             Ok(records) => records,

@@ -25,7 +25,7 @@ use graphrun::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use support::Dying;
+use support::disturbed::Disturbed;
 use tempfile::TempDir;
 use tokio::{sync::Notify, time::sleep};
 
@@ -391,7 +391,7 @@ async fn a_crash_within_is_gone_on_from_without_repeating_what_had_finished() {
     for writes in 1.. {
         let place = Place::new();
         let first = Process::new("top.yaml", Fragile::Works);
-        let dying: Arc<dyn Checkpointer> = Arc::new(Dying::after(writes, place.open()));
+        let dying: Arc<dyn Checkpointer> = Arc::new(Disturbed::dying_after(writes, place.open()));
         let died = match first.start(&dying).await {
             Ok(_) => first.resume(&dying, &run(), Some("good")).await.err(),
             Err(error) => Some(error),

@@ -15,50 +15,23 @@ use graphrun::{
     checkpoint::{
         Became, CheckpointError, Checkpointer, Message, Outcome, RunInfo, asked_questions,
     },
-    compile::{CompiledGraph, compile},
     engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Pauses},
     event::{Event, EventSink, Status},
     graph::{
         Catch, Dispatch, ErrorKind, GraphBuilder, Node, NodeContext, NodeError, Policies, Question,
         Target, node_fn,
     },
-    id::{ChannelName, NodeName, RunId},
-    state::{State, Update},
+    id::{ChannelName, RunId},
+    state::Update,
     storage::MemoryStorage,
 };
 use jiff::Timestamp;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use support::Dying;
+use support::{
+    disturbed::Disturbed,
+    team::{Noted, Nothing, Team, compiled, name, notes},
+};
 use tokio::time::sleep;
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-struct Team {
-    #[serde(default)]
-    #[schemars(extend("x-merge" = "append"))]
-    notes: Vec<String>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
-
-#[derive(Serialize, JsonSchema)]
-struct Noted {
-    notes: Vec<String>,
-}
-
-fn name(name: &str) -> NodeName {
-    NodeName::parse(name).unwrap()
-}
-
-fn compiled(builder: GraphBuilder) -> CompiledGraph {
-    compile(builder.build()).unwrap().0
-}
-
-fn notes(state: &State) -> Vec<String> {
-    state.read::<Team>().unwrap().notes
-}
 
 /// Notes its name and what a person said.
 fn asks(patience: Option<Duration>) -> impl Node {
@@ -429,7 +402,7 @@ async fn what_was_said_is_neither_lost_nor_heard_twice_when_the_process_dies() {
     let mut crashes = 0;
     for writes in 1..30 {
         let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
-        let dying = Arc::new(Dying::after(writes, Arc::clone(&storage)));
+        let dying = Arc::new(Disturbed::dying_after(writes, Arc::clone(&storage)));
         let info = RunInfo::new("patient");
         let run = info.id.clone();
         let (events, stop) = (EventSink::default(), Stop::default());

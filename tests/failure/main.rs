@@ -12,40 +12,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun::{
     checkpoint::{Checkpointer, RunInfo},
-    compile::{CompiledGraph, compile},
+    compile::CompiledGraph,
     engine::{Engine, RunEnd, RunError, Stop},
     event::EventSink,
-    graph::{Catch, GraphBuilder, Node, NodeContext, NodeError, Policies, Target, node_fn},
-    id::{NodeName, RunId},
-    state::{State, Update},
+    graph::{Catch, Node, NodeContext, Policies, Target, node_fn},
+    id::RunId,
+    state::Update,
     storage::MemoryStorage,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-struct Team {
-    #[serde(default)]
-    #[schemars(extend("x-merge" = "append"))]
-    notes: Vec<String>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
-
-#[derive(Serialize, JsonSchema)]
-struct Noted {
-    notes: Vec<String>,
-}
-
-fn name(name: &str) -> NodeName {
-    NodeName::parse(name).unwrap()
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "it is what node functions end with")]
-fn noted(note: impl Into<String>) -> Result<Noted, NodeError> {
-    Ok(Noted { notes: vec![note.into()] })
-}
+use support::team::{Noted, Nothing, Team, compiled, name, noted, notes};
 
 /// A node that notes its name and by which way the run came to it.
 fn notes_its_way() -> impl Node {
@@ -58,14 +33,6 @@ fn notes_its_way() -> impl Node {
 fn caught_by(node: &str) -> Policies {
     let catch = vec![Catch { kind: None, to: Target::Node(name(node)) }];
     Policies { catch, ..Policies::default() }
-}
-
-fn compiled(builder: GraphBuilder) -> CompiledGraph {
-    compile(builder.build()).unwrap().0
-}
-
-fn notes(state: &State) -> Vec<String> {
-    state.read::<Team>().unwrap().notes
 }
 
 /// A storage and a run in it.

@@ -18,7 +18,7 @@ use graphrun::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::support::Dying;
+use super::support::disturbed::Disturbed;
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
 
 /// What nodes began: their names, and the attempts.
@@ -170,7 +170,8 @@ async fn g13_no_budget_begins_anew_whenever_the_process_dies() {
         for writes in 0.. {
             let (begun, saved) = (Begun::default(), Saved::new());
             let graph = around(&begun, limits.clone());
-            let dying = Dying::after(writes, Arc::clone(&saved.storage) as Arc<dyn Checkpointer>);
+            let dying =
+                Disturbed::dying_after(writes, Arc::clone(&saved.storage) as Arc<dyn Checkpointer>);
             let (info, input) = (saved.info.clone(), Update::default());
             let (events, stop) = (EventSink::default(), Stop::default());
             let engine = Engine::new(graph.clone(), Arc::new(dying));

@@ -1,0 +1,294 @@
+//! What happens to one run, life after life.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use graphrun::{
+    checkpoint::{CheckpointError, Checkpointer, Link, Logged, Outcome, RunInfo},
+    compile::CompiledGraph,
+    engine::{Clock, Engine, RunEnd, RunError, Stop},
+    event::{Event, EventSink, Stamped, Status},
+    graph::Limits,
+    id::{RunId, TaskId},
+    state::{State, Update},
+    storage::MemoryStorage,
+};
+use jiff::{SignedDuration, Timestamp};
+use rand::{RngExt as _, rngs::StdRng};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    support::disturbed::{Disturbed, Happens},
+    world::World,
+};
+
+/// After so many disturbed lives a run is left in peace.
+const DISTURBED_MAX: usize = 12;
+
+/// After so many lives in all it should have come to its end.
+const LIVES_MAX: usize = 60;
+
+/// How long a life may take, by a clock that jumps from event to event. Without faults few take more than a minute.
+const LIFE_MAX: Duration = Duration::from_secs(1_200);
+
+/// A run, and what became of it.
+pub(crate) struct Fate {
+    graph: CompiledGraph,
+    storage: Arc<MemoryStorage>,
+    info: RunInfo,
+    /// Goes with the one of the runtime, which jumps.
+    clock: Clock,
+    pub(crate) lives: usize,
+    /// How its lives ended, each with how often.
+    pub(crate) ends: BTreeMap<&'static str, usize>,
+}
+
+impl Fate {
+    pub(crate) fn new(graph: CompiledGraph) -> Self {
+        // Waits are drawn by the id of the run, among others.
+        let id = RunId::parse("r").unwrap();
+        let info = RunInfo { id, ..RunInfo::new("random") };
+        let begun = Instant::now();
+        let clock = Clock::new(move || {
+            Timestamp::UNIX_EPOCH + SignedDuration::try_from(begun.elapsed()).unwrap()
+        });
+        Self { graph, storage: Arc::default(), info, clock, lives: 0, ends: BTreeMap::new() }
+    }
+
+    /// Goes on with the run, life after life, until it is done.
+    pub(crate) async fn see_through(
+        &mut self,
+        world: &World,
+        mut random: Option<&mut StdRng>,
+    ) -> State {
+        loop {
+            self.lives += 1;
+            assert!(self.lives <= LIVES_MAX, "it never comes to its end");
+            let disturbing = random.as_deref_mut().filter(|_| self.lives <= DISTURBED_MAX);
+            let (links, finished) = (self.links().await, self.finished().await);
+            let begun = world.tasks();
+            let (end, told) = self.live(disturbing).await;
+
+            // What was saved is still there, and first; what had finished was not done again.
+            assert!(self.links().await.starts_with(&links), "it has another history now");
+            for task in finished {
+                assert_eq!(world.tasks()[&task], begun[&task], "{task} ran again");
+            }
+            self.compare_events(&told).await;
+            *self.ends.entry(word_for(end.as_ref())).or_default() += 1;
+            match end {
+                Some(Ok(end)) if end.status == Status::Done => return end.state,
+                Some(Ok(end)) => assert_ne!(end.status, Status::Running, "that is no rest"),
+                // It died after its last write, or somebody died there for it.
+                Some(Err(RunError::NothingToDo(Status::Done))) => {
+                    let saved = self.storage.load(&self.info.id).await.unwrap();
+                    return self.graph.schema().restore(saved.values).unwrap();
+                }
+                Some(Err(RunError::Checkpoint(
+                    CheckpointError::Storage { .. } | CheckpointError::Overtaken { .. },
+                )))
+                | None => (),
+                Some(Err(error)) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    /// One life: a process that starts the run or goes on with it. None is the end of one that was killed.
+    async fn live(
+        &self,
+        mut random: Option<&mut StdRng>,
+    ) -> (Option<Result<RunEnd, RunError>>, Vec<Stamped>) {
+        let fault = random.as_mut().map_or(Fault::None, |it| Fault::random(it));
+        let signal = random.as_mut().and_then(|it| Signal::random(it));
+        let time = random.as_mut().and_then(|it| {
+            let time = Duration::from_millis(it.random_range(100..30_000));
+            it.random_ratio(1, 6).then_some(time)
+        });
+        let killed = random.as_mut().and_then(|it| {
+            let after = Duration::from_millis(it.random_range(0..400));
+            it.random_ratio(1, 3).then_some(after)
+        });
+        let inner = Arc::clone(&self.storage) as Arc<dyn Checkpointer>;
+        let storage = Arc::new(Disturbed::new(inner, move |nth| fault.at(nth)));
+        let limits = Limits { time, ..self.graph.graph().limits.clone() };
+        let engine = Engine::new(self.graph.clone(), storage);
+        let engine = engine.with_limits(limits).with_clock(self.clock.clone());
+        let (mut sink, stop, id) = (EventSink::default(), Stop::default(), &self.info.id);
+        let mut told = sink.subscribe();
+        let work = async {
+            let found = self.storage.find(id.as_str()).await;
+            if matches!(found, Err(CheckpointError::UnknownRun(_))) {
+                engine.start(self.info.clone(), Update::default(), sink, &stop).await
+            } else {
+                let answers = self.answers(random.as_deref_mut(), &engine).await;
+                engine.resume(id, answers, sink, &stop).await
+            }
+        };
+        // In the heap: a future that holds so much would be moved about.
+        let work = Box::pin(async {
+            tokio::select! {
+                end = work => end,
+                () = sent(signal, &stop) => unreachable!("a signal is sent once"),
+            }
+        });
+        let end = match killed {
+            Some(after) => timeout(after, work).await.ok(),
+            None => Some(timeout(LIFE_MAX, work).await.expect("a life has an end")),
+        };
+        let mut heard = Vec::new();
+        while let Ok(event) = told.try_recv() {
+            heard.push(event);
+        }
+        (end, heard)
+    }
+
+    /// Answers to some of the open questions. Wrong ones are tried before, and change nothing.
+    async fn answers(
+        &self,
+        random: Option<&mut StdRng>,
+        engine: &Engine,
+    ) -> BTreeMap<String, serde_json::Value> {
+        let saved = self.storage.load(&self.info.id).await.unwrap();
+        let mut open = BTreeMap::new();
+        for record in &saved.records {
+            match &record.outcome {
+                Outcome::Asked { question, .. } => {
+                    open.insert(question.key.clone(), json!(record.task.step.0));
+                }
+                Outcome::Answered { key, .. } => {
+                    open.remove(key);
+                }
+                _ => (),
+            }
+        }
+        let Some(random) = random else { return open };
+        for (key, answer) in
+            [(open.keys().next().cloned(), json!("many")), (Some("q0".into()), json!(1))]
+        {
+            let Some(key) = key.filter(|_| random.random_ratio(1, 4)) else { continue };
+            let links = self.links().await;
+            let (answers, stop) = (BTreeMap::from([(key, answer)]), Stop::default());
+            let refused = engine.resume(&self.info.id, answers, EventSink::default(), &stop).await;
+            assert!(refused.is_err(), "a wrong answer was taken: {refused:?}");
+            assert_eq!(self.links().await, links, "a wrong answer has changed something");
+        }
+        open.retain(|_, _| random.random_ratio(2, 3));
+        open
+    }
+
+    async fn journal(&self) -> Vec<Logged> {
+        match self.storage.journal(&self.info.id, 0, usize::MAX).await {
+            Err(CheckpointError::UnknownRun(_)) => Vec::new(),
+            journal => journal.unwrap(),
+        }
+    }
+
+    async fn links(&self) -> Vec<Link> {
+        self.journal().await.iter().map(|it| it.link).collect()
+    }
+
+    async fn finished(&self) -> Vec<TaskId> {
+        let journal = self.journal().await;
+        let records = journal.iter().flat_map(|it| &it.entry.records);
+        records.filter(|it| it.outcome.is_final()).map(|it| it.task).collect()
+    }
+
+    /// Events are numbered without gaps, and what was told of as done was saved before.
+    async fn compare_events(&self, told: &[Stamped]) {
+        let saved: Vec<Stamped> =
+            self.journal().await.into_iter().flat_map(|it| it.entry.events).collect();
+        assert!(saved.iter().map(|it| it.seq).eq(1..=saved.len() as u64), "gaps: {saved:?}");
+        assert!(told.windows(2).all(|it| it[1].seq == it[0].seq + 1), "gaps: {told:?}");
+        for event in told {
+            let is_begun = matches!(
+                event.event,
+                Event::TaskStarted { .. } | Event::TaskReported { .. } | Event::TaskRetrying { .. }
+            );
+            let at = usize::try_from(event.seq).unwrap() - 1;
+            assert!(is_begun || saved.get(at) == Some(event), "told and not saved: {event:?}");
+        }
+    }
+}
+
+/// What happens to one write of a life, and to those after it.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    None,
+    /// The process dies before it is made.
+    Before(usize),
+    /// It is made, and the process dies before it knows.
+    After(usize),
+    /// It is refused, and later ones are not.
+    Refused(usize),
+    /// This one and every third takes its time.
+    Late(usize, Duration),
+    /// Another process takes the run before it.
+    Stolen(usize),
+}
+
+impl Fault {
+    fn random(random: &mut StdRng) -> Self {
+        let nth = random.random_range(0..8);
+        match random.random_range(0..7) {
+            0 | 1 => Self::None,
+            2 => Self::Before(nth),
+            3 => Self::After(nth),
+            4 => Self::Refused(nth),
+            5 => Self::Late(nth, Duration::from_millis(random.random_range(1..5_000))),
+            _ => Self::Stolen(nth),
+        }
+    }
+
+    fn at(self, at: usize) -> Happens {
+        match self {
+            Self::Before(nth) if at >= nth => Happens::Refused,
+            Self::After(nth) if at > nth => Happens::Refused,
+            Self::After(nth) if at == nth => Happens::Unnoticed,
+            Self::Refused(nth) if at == nth => Happens::Refused,
+            Self::Late(nth, time) if at >= nth && (at - nth).is_multiple_of(3) => {
+                Happens::Late(time)
+            }
+            Self::Stolen(nth) if at == nth => Happens::Stolen,
+            _ => Happens::Nothing,
+        }
+    }
+}
+
+/// A signal to the process, and when it comes.
+#[derive(Clone, Copy, Debug)]
+struct Signal {
+    after: Duration,
+    /// Whether a second one follows at once.
+    twice: bool,
+}
+
+impl Signal {
+    fn random(random: &mut StdRng) -> Option<Self> {
+        let after = Duration::from_millis(random.random_range(0..3_000));
+        let twice = random.random_bool(0.5);
+        random.random_ratio(1, 6).then_some(Self { after, twice })
+    }
+}
+
+/// Sends a signal if there is one, and never ends.
+async fn sent(signal: Option<Signal>, stop: &Stop) {
+    if let Some(Signal { after, twice }) = signal {
+        sleep(after).await;
+        stop.drain();
+        if twice {
+            stop.now();
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+/// How a life ended, in a word.
+fn word_for(end: Option<&Result<RunEnd, RunError>>) -> &'static str {
+    match end {
+        None => "killed",
+        Some(Ok(end)) => end.status.as_str(),
+        Some(Err(RunError::NothingToDo(_))) => "done before",
+        Some(Err(RunError::Checkpoint(CheckpointError::Overtaken { .. }))) => "overtaken",
+        Some(Err(_)) => "not saved",
+    }
+}

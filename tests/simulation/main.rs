@@ -1,0 +1,102 @@
+//! Random graphs under random faults: processes that die between any two writes, writes that are refused, late or come to
+//! pass unnoticed, runs that are taken away, nodes that panic, hang, break, fail and take their time, signals, limits of
+//! time, answers that are wrong or given twice; and the rules alone, told everything twice, late or never.
+//!
+//! Each seed is one graph and one fate. `GRAPHRUN_SEED=17` tries one seed, `GRAPHRUN_SEEDS=50000` more than usual.
+
+mod fate;
+mod parts;
+mod rules;
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
+
+use std::{
+    collections::BTreeMap,
+    env, iter,
+    num::NonZero,
+    panic::{catch_unwind, resume_unwind},
+    sync::Mutex,
+    thread::{self, ScopedJoinHandle},
+};
+
+use fate::Fate;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use tokio::runtime;
+use world::World;
+
+/// How many seeds are tried where nobody says otherwise.
+const SEEDS: u64 = 500;
+
+/// Tries every seed, as many at a time as there are processors, and gives back what came of each. Says which one has failed.
+fn try_seeds<T: Send>(check: fn(u64) -> T) -> Vec<T> {
+    let number = |name| env::var(name).ok().map(|it: String| it.parse().expect("it is a number"));
+    let seeds = match number("GRAPHRUN_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("GRAPHRUN_SEEDS").unwrap_or(SEEDS),
+    };
+    let check = |seed| {
+        let checked = catch_unwind(|| check(seed));
+        checked.unwrap_or_else(|_| panic!("GRAPHRUN_SEED={seed} tries this one alone"))
+    };
+    let places = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = Mutex::new(seeds);
+    let take = || next.lock().expect("no thread panics over a number").next();
+    thread::scope(|scope| {
+        let work = || iter::from_fn(take).map(check).collect::<Vec<T>>();
+        let threads: Vec<_> = (0..places).map(|_| scope.spawn(work)).collect();
+        let ended = threads.into_iter().map(ScopedJoinHandle::join);
+        ended.flat_map(|it| it.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
+#[test]
+fn g1_g2_g3_g18_g20_random_runs_under_random_faults_end_as_undisturbed_ones_do() {
+    let lived = try_seeds(check);
+    let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
+    for (end, count) in lived.iter().flatten() {
+        *ends.entry(end).or_default() += count;
+    }
+    let lives: usize = ends.values().sum();
+    println!("{} runs had {lives} lives, which ended so: {ends:?}", lived.len());
+    assert!(lived.len() == 1 || lives > lived.len() * 2, "too little has happened to them");
+    let all =
+        ["done", "failed", "interrupted", "killed", "limit", "not saved", "overtaken", "paused"];
+    let missed = all.into_iter().find(|it| !ends.contains_key(it));
+    assert!(lived.len() < 500 || missed.is_none(), "no life ended as {missed:?}");
+}
+
+#[test]
+fn g3_g20_the_rules_are_told_everything_twice_late_or_never_and_come_to_the_same_end() {
+    let happened = try_seeds(rules::check);
+    let (repeated, crashes) =
+        happened.iter().fold((0, 0), |sum, it| (sum.0 + it.repeated, sum.1 + it.crashes));
+    println!("{repeated} events were repeated, and {crashes} times something was taken up again");
+    assert!(happened.len() == 1 || repeated.min(crashes) > happened.len(), "too little happened");
+}
+
+/// Compares a disturbed run with one that is not. Gives back how its lives ended.
+fn check(seed: u64) -> BTreeMap<&'static str, usize> {
+    let runtime = runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut random = StdRng::seed_from_u64(seed);
+        let parts = parts::random(&mut random);
+        let calm = World::default();
+        let mut undisturbed = Fate::new(parts::graph(&parts, &calm));
+        let expected = undisturbed.see_through(&calm, None).await;
+
+        let world = World::disturbed(random.random());
+        let mut fate = Fate::new(parts::graph(&parts, &world));
+        let state = fate.see_through(&world, Some(&mut random)).await;
+        assert_eq!(state, expected, "{parts:?}");
+        let (begun, usual) = (world.begun(), calm.begun());
+        assert!(begun.keys().eq(usual.keys()), "{parts:?}: {begun:?} and not {usual:?}");
+        for (attempt, count) in begun {
+            // Each question that is answered starts its task over; its life before counts as well.
+            let asked = usual[&attempt] - 1;
+            assert!(count <= fate.lives + asked, "{parts:?}: {attempt:?} was begun {count} times");
+        }
+        fate.ends
+    })
+}

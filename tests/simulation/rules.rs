@@ -1,0 +1,211 @@
+//! The rules without a driver: what happens to tasks is told in any order, again when it is long over, or not at all, and
+//! then another process takes up what was saved.
+
+use graphrun::{
+    checkpoint::{Checkpoint, Commit, TaskRecord},
+    compile::CompiledGraph,
+    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    event::{Spent, Status},
+    graph::{Command, ErrorKind, Failure, Limits, Question},
+    id::{ChannelName, RunId},
+    state::{State, Update},
+};
+use jiff::Timestamp;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use serde_json::json;
+
+use crate::{
+    parts::{self, Part, Temper},
+    world::World,
+};
+
+/// After so many events a run should have come to its end.
+const EVENTS_MAX: usize = 10_000;
+
+/// What happened to a run.
+#[derive(Debug, Default)]
+pub(crate) struct Happened {
+    pub(crate) repeated: usize,
+    pub(crate) crashes: usize,
+}
+
+/// Compares a run whose rules hear everything as it happens with one whose rules do not.
+pub(crate) fn check(seed: u64) -> Happened {
+    let mut random = StdRng::seed_from_u64(seed);
+    let parts = parts::random(&mut random);
+    let graph = parts::graph(&parts, &World::default());
+    let mut calm = Process::start(&graph, &parts);
+    while !calm.pending.is_empty() {
+        calm.tell(0);
+    }
+    let mut process = Process::start(&graph, &parts);
+    let mut happened = Happened::default();
+    for told in 0.. {
+        assert!(told < EVENTS_MAX, "{parts:?}: it never comes to its end");
+        let Some(last) = process.pending.len().checked_sub(1) else { break };
+        match random.random_range(0..8) {
+            0 | 1 if !process.told.is_empty() => {
+                let again = process.told[random.random_range(0..process.told.len())].clone();
+                let actions = process.machine.apply(again.clone());
+                assert_eq!(actions, [], "{parts:?}: {again:?} was told again");
+                happened.repeated += 1;
+            }
+            2 if random.random_bool(0.6) => {
+                process = process.dies();
+                happened.crashes += 1;
+            }
+            _ => process.tell(random.random_range(0..=last)),
+        }
+    }
+    assert_eq!(process.rest, calm.rest, "{parts:?}");
+    assert_eq!(calm.rest, Some((Status::Done, None)), "{parts:?}");
+    assert_eq!(process.machine.state(), calm.machine.state(), "{parts:?}");
+    assert_eq!(process.machine.position(), calm.machine.position(), "{parts:?}");
+    assert_eq!(process.settled(), calm.settled(), "{parts:?}");
+    happened
+}
+
+/// What drives the rules, and what it has saved.
+struct Process {
+    graph: CompiledGraph,
+    parts: Vec<Part>,
+    machine: Machine,
+    /// What happened, and was not told yet.
+    pending: Vec<Event>,
+    /// What was told, for as long as this process lives.
+    told: Vec<Event>,
+    saved: (Commit, State),
+    /// Of the step that is not committed.
+    records: Vec<TaskRecord>,
+    /// Of all steps.
+    history: Vec<TaskRecord>,
+    rest: Option<(Status, Option<String>)>,
+}
+
+impl Process {
+    fn start(graph: &CompiledGraph, parts: &[Part]) -> Self {
+        let run = RunId::parse("r").unwrap();
+        let (machine, commit, actions) =
+            Machine::start(graph.clone(), Limits::default(), run, &Update::default()).unwrap();
+        let saved = (commit, machine.state().as_ref().clone());
+        let mut process = Self {
+            graph: graph.clone(),
+            parts: parts.to_vec(),
+            machine,
+            pending: Vec::new(),
+            told: Vec::new(),
+            saved,
+            records: Vec::new(),
+            history: Vec::new(),
+            rest: None,
+        };
+        process.perform(actions);
+        process
+    }
+
+    /// Another one goes on with what was saved; what this one had not told never comes.
+    fn dies(self) -> Self {
+        let (Commit { position, .. }, state) = self.saved.clone();
+        let checkpoint = Checkpoint { position, state };
+        let (run, records) = (self.machine.run().clone(), self.records.clone());
+        let (machine, actions) =
+            Machine::restore(self.graph.clone(), Limits::default(), run, checkpoint, records)
+                .unwrap();
+        let mut next = Self { machine, pending: Vec::new(), told: Vec::new(), rest: None, ..self };
+        next.ask_people();
+        next.perform(actions);
+        next
+    }
+
+    /// Tells one of the events that happened.
+    fn tell(&mut self, at: usize) {
+        let event = self.pending.remove(at);
+        // A question that is asked once more is another question.
+        if !matches!(event, Event::Asked { .. }) {
+            self.told.push(event.clone());
+        }
+        let actions = self.machine.apply(event);
+        self.perform(actions);
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Record(record) => {
+                    self.history.push(record.clone());
+                    self.records.push(record);
+                    self.ask_people();
+                }
+                Action::Commit(commit) => {
+                    self.records.clear();
+                    self.saved = (commit, self.machine.state().as_ref().clone());
+                }
+                Action::Run(task) => self.pending.push(self.end_of(&task)),
+                Action::Sleep { task, wake, .. } => self.pending.push(Event::Woke { task, wake }),
+                Action::Rest { status, reason } => self.rest = Some((status, reason)),
+                Action::Hear(heard) => assert_eq!(heard, [], "nobody says anything"),
+            }
+        }
+    }
+
+    /// Has somebody answer what is open and has no answer on its way.
+    fn ask_people(&mut self) {
+        for open in self.machine.open_questions() {
+            let (task, key) = (open.task, open.question.key);
+            let on_its_way =
+                |it: &Event| matches!(it, Event::Answered { task: of, .. } if *of == task);
+            if !self.pending.iter().any(on_its_way) {
+                let answer = json!(task.step.0);
+                self.pending.push(Event::Answered { task, key, answer, by: None, asked: None });
+            }
+        }
+    }
+
+    /// How an attempt ends.
+    fn end_of(&self, task: &Task) -> Event {
+        let id = task.id;
+        let ended = Timestamp::UNIX_EPOCH;
+        let attempt = Attempt { number: task.attempt, ms: 7, spent: Spent::default(), ended };
+        let failed = |kind, transient| {
+            let failure = Failure { transient, ..Failure::new(kind, "no") };
+            Event::Failed { task: id, failure, attempt }
+        };
+        let key = format!("q{id}");
+        match self.temper_of(task) {
+            Temper::Fails(times) if task.attempt <= times => failed(ErrorKind::Provider, true),
+            Temper::Hangs if task.attempt == 1 => failed(ErrorKind::Timeout, true),
+            Temper::Panics => failed(ErrorKind::Panic, false),
+            Temper::Asks if !task.answers.contains_key(&key) => {
+                let question = Question::new(key, "how many?");
+                Event::Asked { task: id, question, attempt }
+            }
+            _ => Event::Finished { task: id, command: noting(task), attempt },
+        }
+    }
+
+    /// The temper of a node, by its name.
+    fn temper_of(&self, task: &Task) -> Temper {
+        let (word, rest) = task.node.as_str().split_at(1);
+        let (part, branch) = rest.split_once('_').unwrap_or((rest, "0"));
+        let (part, branch): (usize, usize) = (part.parse().unwrap(), branch.parse().unwrap());
+        match (word, self.parts.get(part)) {
+            ("n", Some(Part::One(temper))) => *temper,
+            ("i", Some(Part::Fan(tempers))) => tempers[branch],
+            _ => Temper::Steady,
+        }
+    }
+
+    /// What became of every task, in their order.
+    fn settled(&self) -> Vec<&TaskRecord> {
+        let mut settled: Vec<&TaskRecord> =
+            self.history.iter().filter(|it| it.outcome.is_final()).collect();
+        settled.sort_by_key(|it| it.task);
+        settled
+    }
+}
+
+/// Notes which task ran, and of which attempt, with which answers.
+fn noting(task: &Task) -> Command {
+    let note = format!("{} {} {} {:?}", task.node, task.id, task.attempt, task.answers);
+    Update::default().write(ChannelName::parse("notes").unwrap(), note).into()
+}

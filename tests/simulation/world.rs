@@ -1,0 +1,121 @@
+//! What nodes do, and what is known of it outside of their runs.
+
+use std::{
+    collections::BTreeMap,
+    panic::resume_unwind,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use graphrun::{
+    graph::{ErrorKind, Failure, Node, NodeContext, NodeError, Question, node_fn},
+    id::TaskId,
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{parts::Temper, support::team::Nothing};
+
+/// Kinds of failure, of each class.
+const KINDS: [ErrorKind; 8] = [
+    ErrorKind::Provider,
+    ErrorKind::Refused,
+    ErrorKind::Credentials,
+    ErrorKind::Tool,
+    ErrorKind::Sandbox,
+    ErrorKind::Delivery,
+    ErrorKind::Panic,
+    ErrorKind::Other,
+];
+
+/// What is known of nodes outside of their runs.
+#[derive(Clone, Default)]
+pub(crate) struct World {
+    begun: Arc<Mutex<BTreeMap<(TaskId, u32), usize>>>,
+    /// Makes nodes take their time, each time another, and break.
+    lazy: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Channels {
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    notes: Vec<String>,
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "sum"))]
+    sum: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Noted {
+    notes: Vec<String>,
+    sum: u64,
+}
+
+impl World {
+    /// A world in which things happen, as a seed says.
+    pub(crate) fn disturbed(seed: u64) -> Self {
+        Self { lazy: Some(seed), ..Self::default() }
+    }
+
+    pub(crate) fn begun(&self) -> BTreeMap<(TaskId, u32), usize> {
+        self.begun.lock().unwrap().clone()
+    }
+
+    /// How often each task was begun, all attempts together.
+    pub(crate) fn tasks(&self) -> BTreeMap<TaskId, usize> {
+        let mut tasks = BTreeMap::new();
+        for ((task, _), count) in self.begun() {
+            *tasks.entry(task).or_default() += count;
+        }
+        tasks
+    }
+
+    /// A node of this world.
+    pub(crate) fn node(&self, temper: Temper) -> impl Node + 'static {
+        let world = self.clone();
+        node_fn(move |_: Nothing, ctx: NodeContext| {
+            let world = world.clone();
+            async move {
+                let nth = {
+                    let mut begun = world.begun.lock().unwrap();
+                    let nth = begun.entry((ctx.task, ctx.attempt)).or_default();
+                    *nth += 1;
+                    u64::try_from(*nth).unwrap()
+                };
+                if let Some(seed) = world.lazy {
+                    let mixed = ctx.task.step.0 ^ u64::from(ctx.task.index) << 8 ^ nth << 16;
+                    let mut random = StdRng::seed_from_u64(seed ^ mixed);
+                    sleep(Duration::from_millis(random.random_range(0..50))).await;
+                }
+                match temper {
+                    Temper::Fails(times) if ctx.attempt <= times => {
+                        return Err(NodeError::transient(format!("attempt {}", ctx.attempt)));
+                    }
+                    // As `panic!` does, less the words on stderr, which take their time.
+                    Temper::Panics => resume_unwind(Box::new("a node that always panics")),
+                    Temper::Hangs if ctx.attempt == 1 => std::future::pending().await,
+                    Temper::Slow(seconds) => sleep(Duration::from_secs(seconds)).await,
+                    Temper::Breaks(times) if nth <= times && world.lazy.is_some() => {
+                        let kind =
+                            KINDS[usize::try_from(nth + ctx.task.step.0).unwrap() % KINDS.len()];
+                        return Err(Failure::new(kind, "broken").into());
+                    }
+                    Temper::Asks => {
+                        let question = Question::new(format!("q{}", ctx.task), "how many?");
+                        let question = question.with_schema(json!({"type": "integer"}));
+                        let answer: u64 = ctx.ask(question)?;
+                        return Ok(Noted { notes: vec![format!("{answer}")], sum: answer });
+                    }
+                    _ => (),
+                }
+                let item = ctx.input.item().map(ToString::to_string).unwrap_or_default();
+                let note = format!("{} {} {item} {}", ctx.node, ctx.task, ctx.attempt);
+                Ok(Noted { notes: vec![note], sum: ctx.task.step.0 })
+            }
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! A storage to which something happens.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use graphrun::{
+    checkpoint::{
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Message, Position, Posted,
+        Presence, RunInfo, RunSummary, SavedRun,
+    },
+    id::{ChannelName, RunId, Step},
+};
+use serde_json::Value;
+use tokio::time::sleep;
+
+/// What happens to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happens {
+    Nothing,
+    /// It takes that long.
+    Late(Duration),
+    /// It is not made.
+    Refused,
+    /// It is made, and whoever made it hears that it was not.
+    Unnoticed,
+    /// Another process has taken the run before.
+    Stolen,
+}
+
+/// A storage that does to each write what is said of its number.
+pub(crate) struct Disturbed {
+    inner: Arc<dyn Checkpointer>,
+    writes: AtomicUsize,
+    fate: Box<dyn Fn(usize) -> Happens + Send + Sync>,
+}
+
+impl Disturbed {
+    /// What happens to each write: to the first, whose number is zero, and those that follow.
+    pub(crate) fn new(
+        inner: Arc<dyn Checkpointer>,
+        fate: impl Fn(usize) -> Happens + Send + Sync + 'static,
+    ) -> Self {
+        Self { inner, writes: AtomicUsize::new(0), fate: Box::new(fate) }
+    }
+
+    /// A storage that fails every write from one on, as if the process had died there.
+    pub(crate) fn dying_after(writes: usize, inner: Arc<dyn Checkpointer>) -> Self {
+        let fate = move |nth: usize| if nth < writes { Happens::Nothing } else { Happens::Refused };
+        Self::new(inner, fate)
+    }
+
+    /// Makes a write, unless something happens. `hold` is the right to it, where there is one.
+    async fn write<T>(
+        &self,
+        hold: Option<&Hold>,
+        write: impl Future<Output = Result<T, CheckpointError>>,
+    ) -> Result<T, CheckpointError> {
+        let lost = || CheckpointError::Storage {
+            action: "write after the crash".into(),
+            source: "injected".into(),
+        };
+        match (self.fate)(self.writes.fetch_add(1, Ordering::SeqCst)) {
+            Happens::Nothing => write.await,
+            Happens::Late(time) => {
+                sleep(time).await;
+                write.await
+            }
+            Happens::Refused => Err(lost()),
+            Happens::Unnoticed => {
+                write.await?;
+                Err(lost())
+            }
+            Happens::Stolen => {
+                if let Some(hold) = hold {
+                    self.steal(hold).await;
+                }
+                write.await
+            }
+        }
+    }
+
+    /// Takes a run, as a process that takes its owner for dead, and dies.
+    async fn steal(&self, hold: &Hold) {
+        let presence = Presence::new();
+        let ttl = Duration::from_secs(60);
+        let claim = Claim { owner: presence.owner().clone(), ttl, over: Some(hold.fence) };
+        // A run that came to rest has no owner; then this is one more that nothing comes of.
+        drop(self.inner.acquire(&hold.run, &claim).await);
+    }
+}
+
+impl fmt::Debug for Disturbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Disturbed({:?})", self.inner)
+    }
+}
+
+#[async_trait]
+impl Checkpointer for Disturbed {
+    async fn create(
+        &self,
+        info: &RunInfo,
+        claim: &Claim,
+        first: &Entry,
+    ) -> Result<Hold, CheckpointError> {
+        self.write(None, self.inner.create(info, claim, first)).await
+    }
+
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
+        self.write(None, self.inner.acquire(run, claim)).await
+    }
+
+    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
+        self.inner.renew(hold, ttl).await
+    }
+
+    async fn release(&self, _: &Hold) -> Result<(), CheckpointError> {
+        // The dead give nothing back.
+        Ok(())
+    }
+
+    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
+        self.write(Some(hold), self.inner.append(hold, entry)).await
+    }
+
+    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
+        self.inner.load(run).await
+    }
+
+    async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
+        self.inner.find(id_or_name).await
+    }
+
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, CheckpointError> {
+        self.inner.page(before, limit).await
+    }
+
+    async fn journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        self.inner.journal(run, after, limit).await
+    }
+
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        self.inner.post(run, message).await
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+        self.inner.inbox(run, after).await
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        self.inner.remove(run).await
+    }
+
+    async fn checkpoint_at(
+        &self,
+        run: &RunId,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        self.inner.checkpoint_at(run, step).await
+    }
+}
