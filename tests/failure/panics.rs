@@ -8,6 +8,8 @@ use graphrun::{
     id::ChannelName,
     state::{Channel, Fold, Reducer, Schema},
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{Noted, Nothing, Saved, Team, caught_by, compiled, noted, notes, notes_its_way};
@@ -140,4 +142,71 @@ async fn g14_a_panic_while_a_node_drops_its_own_is_its_failure() {
         .entry("drops")
         .then("drops", "end");
     assert_eq!(contained(graph).await, ["help after: the node panicked: it went off"]);
+}
+
+/// Panics when it is written as JSON, or read.
+#[derive(JsonSchema)]
+struct Unwritable {
+    #[expect(dead_code, reason = "it is only for the schema")]
+    notes: Vec<String>,
+}
+
+impl Serialize for Unwritable {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("these cannot be written")
+    }
+}
+
+impl<'de> Deserialize<'de> for Unwritable {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        panic!("these cannot be read")
+    }
+}
+
+#[tokio::test]
+async fn g14_a_panic_while_a_result_is_written_or_the_state_is_read_is_the_failure_of_the_node() {
+    let writes = node_fn(|_: Nothing, _: NodeContext| async {
+        Ok::<_, NodeError>(Unwritable { notes: Vec::new() })
+    });
+    let graph = GraphBuilder::new::<Team>("writes")
+        .node_with("writes", writes, caught_by("help"))
+        .entry("writes")
+        .then("writes", "end");
+    assert_eq!(contained(graph).await, ["help after: the node panicked: these cannot be written"]);
+
+    let reads = node_fn(|_: Unwritable, _: NodeContext| async { noted("never") });
+    let graph = GraphBuilder::new::<Team>("reads")
+        .node_with("reads", reads, caught_by("help"))
+        .entry("reads")
+        .then("reads", "end");
+    assert_eq!(contained(graph).await, ["help after: the node panicked: these cannot be read"]);
+
+    let graph = GraphBuilder::new::<Team>("route")
+        .node_with("routed", notes_its_way(), caught_by("help"))
+        .entry("routed")
+        .route("routed", ["end"], |_: &Unwritable| "end");
+    assert_eq!(contained(graph).await, ["help after: the route panicked: these cannot be read"]);
+}
+
+#[tokio::test]
+async fn g14_a_panic_in_a_node_is_its_failure_with_its_place_and_other_runs_go_on() {
+    let panics = node_fn(|_: Nothing, _: NodeContext| async {
+        let empty: Vec<Noted> = Vec::new();
+        Ok::<_, NodeError>(empty.into_iter().next().expect("somebody was to note something"))
+    });
+    let graph = GraphBuilder::new::<Team>("panics")
+        .node("panics", panics)
+        .entry("panics")
+        .then("panics", "end");
+    let (saved, other) = (Saved::new(), Saved::new());
+    let calm = GraphBuilder::new::<Team>("calm")
+        .node("calm", notes_its_way())
+        .entry("calm")
+        .then("calm", "end");
+    let (graph, calm) = (compiled(graph), compiled(calm));
+    let (engine, calm) = (saved.engine(&graph), other.engine(&calm));
+    let (end, beside) = tokio::join!(saved.start(&engine), other.start(&calm));
+    let told = "`panics` failed: the node panicked: somebody was to note something";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some(told)));
+    assert_eq!((beside.status, notes(&beside.state)), (Status::Done, vec!["calm".to_owned()]));
 }

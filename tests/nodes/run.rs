@@ -1,5 +1,10 @@
 //! `run`: real commands in the real sandbox.
 
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
 use graphrun::event::Status;
 use serde_json::{Value, json};
 
@@ -82,6 +87,23 @@ async fn a_command_that_does_not_end_is_stopped() {
     let ended = run(&text.replace("10s", "1s"), words("")).await;
     assert_eq!(ended.end.status, Status::Failed, "it did not end, so there is no result");
     assert!(ended.reason().contains("`sleep` was stopped after 1s"), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn g12_a_command_that_sleeps_beyond_the_time_of_its_node_is_gone_when_that_is_told() {
+    let node = "    run: [sh, -c, 'sleep 600 # of g12']\n    timeout: 1s\n    writes: { ok: ok }\n    \
+                catch: { timeout: mend }\n";
+    let mend = "  mend: { set: { caught: '\"late\"' }, then: end }\n";
+    let begun = Instant::now();
+    let ended = run(&(command(node) + mend), words("")).await;
+    assert_eq!((ended.end.status, ended.state("caught")), (Status::Done, &json!("late")));
+    assert!(begun.elapsed() < Duration::from_secs(9), "the sandbox itself would end it after 10 s");
+    let is_it = |it: &fs::DirEntry| {
+        let arguments = fs::read(it.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).contains("sleep 600 # of g12")
+    };
+    let left = fs::read_dir("/proc").unwrap().map(Result::unwrap).filter(is_it).count();
+    assert_eq!(left, 0, "it sleeps on");
 }
 
 #[tokio::test]
