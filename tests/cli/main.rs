@@ -17,6 +17,7 @@ mod retry;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]
 mod server;
+mod signals;
 mod used;
 
 use std::{

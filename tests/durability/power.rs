@@ -32,6 +32,9 @@ use crate::{
 
 const SECTOR: usize = 512;
 
+/// The runs that are written: steps one after the other, and tasks side by side.
+const SHAPES: [&str; 2] = ["rounds", "joined"];
+
 /// How many images are tried at least, where nobody says otherwise.
 const IMAGES: usize = 2_000;
 
@@ -57,10 +60,17 @@ struct Write {
 
 #[tokio::test]
 async fn g5_no_acknowledged_step_is_lost_to_a_power_cut() {
-    let folder = folder();
-    let (journal, writes) = record(folder.path()).await;
-    let links: Vec<Link> = journal.iter().map(|it| it.link).collect();
     let wanted = env::var("GRAPHRUN_IMAGES").map_or(IMAGES, |it| it.parse().unwrap());
+    for shape in SHAPES {
+        cut(shape, wanted.div_ceil(SHAPES.len())).await;
+    }
+}
+
+/// Cuts the power while the run of a shape is written, and looks at so many images of what may be left.
+async fn cut(shape: &str, wanted: usize) {
+    let folder = folder();
+    let (journal, writes) = record(folder.path(), shape).await;
+    let links: Vec<Link> = journal.iter().map(|it| it.link).collect();
     let mut random = StdRng::seed_from_u64(5);
     let mut images = 0;
     for write in &writes {
@@ -69,7 +79,8 @@ async fn g5_no_acknowledged_step_is_lost_to_a_power_cut() {
         tried.extend((0..choices).map(|_| write.choice(&mut random)));
         for image in tried {
             images += 1;
-            let found = image.entries(folder.path(), images % GO_ON_EVERY == 0).await;
+            let goes_on = images % GO_ON_EVERY == 0;
+            let found = image.entries(folder.path(), goes_on.then_some(shape)).await;
             let found = found.unwrap_or_else(|error| panic!("image {images}: {error}"));
             assert!(
                 found.len() >= write.acknowledged && links.starts_with(&found),
@@ -78,7 +89,7 @@ async fn g5_no_acknowledged_step_is_lost_to_a_power_cut() {
             );
         }
     }
-    println!("{images} images of {} writes", writes.len());
+    println!("{shape}: {images} images of {} writes", writes.len());
     assert!(images >= wanted);
 }
 
@@ -86,20 +97,20 @@ async fn g5_no_acknowledged_step_is_lost_to_a_power_cut() {
 #[tokio::test]
 async fn g5_what_is_not_waited_for_is_lost_and_that_is_seen() {
     let folder = folder();
-    let (_, writes) = record(folder.path()).await;
+    let (_, writes) = record(folder.path(), SHAPES[0]).await;
     let mut lost = 0;
     for write in &writes {
         // The log as it was when the database was last synced.
         let image = Files { log: Vec::new(), ..write.before.clone() };
-        let found = image.entries(folder.path(), false).await.unwrap_or_default();
+        let found = image.entries(folder.path(), None).await.unwrap_or_default();
         lost += usize::from(found.len() < write.acknowledged);
     }
     assert!(lost > writes.len() / 2, "{lost} of {}", writes.len());
 }
 
 /// Writes a run entry by entry, and keeps the files around each write.
-async fn record(folder: &Path) -> (Vec<Logged>, Vec<Write>) {
-    let journal = run(folder).await;
+async fn record(folder: &Path, shape: &str) -> (Vec<Logged>, Vec<Write>) {
+    let journal = run(folder, shape).await;
     let path = folder.join("recorded.db");
     let storage = SqliteStorage::open(&path).unwrap();
     let presence = Presence::new();
@@ -109,7 +120,7 @@ async fn record(folder: &Path) -> (Vec<Logged>, Vec<Write>) {
     for (acknowledged, logged) in journal.iter().enumerate() {
         match &hold {
             None => {
-                hold = Some(storage.create(&info("rounds"), &claim, &logged.entry).await.unwrap());
+                hold = Some(storage.create(&info(shape), &claim, &logged.entry).await.unwrap());
             }
             Some(hold) => storage.append(hold, &logged.entry).await.unwrap(),
         }
@@ -133,12 +144,12 @@ async fn record(folder: &Path) -> (Vec<Logged>, Vec<Write>) {
 }
 
 /// The journal of a run.
-async fn run(folder: &Path) -> Vec<Logged> {
+async fn run(folder: &Path, shape: &str) -> Vec<Logged> {
     let storage = Arc::new(SqliteStorage::open(folder.join("original.db")).unwrap());
-    let graph = shapes::graph("rounds", &folder.join("ledger"), Duration::ZERO);
+    let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
     let engine = Engine::new(graph, storage.clone());
     let (events, stop) = (EventSink::default(), Stop::default());
-    engine.start(info("rounds"), Update::default(), events, &stop).await.unwrap();
+    engine.start(info(shape), Update::default(), events, &stop).await.unwrap();
     storage.journal(&RunId::parse(RUN).unwrap(), 0, usize::MAX).await.unwrap()
 }
 
@@ -213,7 +224,9 @@ impl Files {
     }
 
     /// What is left of the run when these files are opened again: the links of its entries.
-    async fn entries(&self, folder: &Path, goes_on: bool) -> Result<Vec<Link>, String> {
+    ///
+    /// With a shape, the run is brought to its end, too.
+    async fn entries(&self, folder: &Path, shape: Option<&str>) -> Result<Vec<Link>, String> {
         // Of its own: who has gone on with the image before may not have let go of it yet.
         let folder = tempfile::tempdir_in(folder).unwrap();
         let path = folder.path().join("image.db");
@@ -228,15 +241,15 @@ impl Files {
         }
         storage.load(&run).await.map_err(told)?;
         let journal = storage.journal(&run, 0, usize::MAX).await.map_err(told)?;
-        if goes_on {
-            go_on(folder.path(), storage).await?;
+        if let Some(shape) = shape {
+            go_on(folder.path(), shape, storage).await?;
         }
         Ok(journal.iter().map(|it| it.link).collect())
     }
 }
 
 /// Brings the run to its end.
-async fn go_on(folder: &Path, storage: SqliteStorage) -> Result<(), String> {
+async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(), String> {
     let run = RunId::parse(RUN).unwrap();
     // Whoever wrote it is gone with the power.
     let raw = storage.find(RUN).await.map_err(|it| format!("{it:?}"))?.holder;
@@ -247,7 +260,7 @@ async fn go_on(folder: &Path, storage: SqliteStorage) -> Result<(), String> {
         let hold = storage.acquire(&run, &claim).await.map_err(|it| format!("{it:?}"))?;
         storage.release(&hold).await.map_err(|it| format!("{it:?}"))?;
     }
-    let graph = shapes::graph("rounds", &folder.join("ledger"), Duration::ZERO);
+    let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
     let engine = Engine::new(graph, Arc::new(storage));
     let (events, stop) = (EventSink::default(), Stop::default());
     match engine.resume(&run, std::collections::BTreeMap::new(), events, &stop).await {

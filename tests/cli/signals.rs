@@ -1,0 +1,124 @@
+//! G11: a signal at any moment, and who goes on.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt as _,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{
+    failure::{GROWS, finished, noise, place},
+    program::{Ended, Place, Running},
+};
+
+/// How many moments are tried.
+const ROUNDS: usize = 50;
+
+/// A loop of a command in a sandbox, twelve times.
+const IN_SANDBOXES: &str = r#"graphrun: 1
+name: sandboxed
+state: { pile: { type: [string], merge: append, default: [] }, said: string? }
+output: pile
+sandboxes: { box: { time: 20s } }
+start: note
+nodes:
+  note: { set: { pile: '"x"' }, max_visits: 12, exhausted: end, then: work }
+  work: { run: [sh, -c, 'sleep 0.02; echo done # MARKER'], in: box, writes: { said: stdout }, then: note }
+"#;
+
+/// Sends a signal at a moment that the round says, after a line was said. None if the run was over.
+fn interrupted(place: &Place, args: &[&str], line: &str, round: usize) -> Option<Value> {
+    let signal = if round.is_multiple_of(2) { Signal::SIGINT } else { Signal::SIGTERM };
+    let mut run = Running::of(place.command(args));
+    run.wait_for(line);
+    let wait = u64::from(noise("signals", ROUNDS)[round]);
+    thread::sleep(Duration::from_millis(wait / 2));
+    run.signal(signal);
+    let (code, report) = run.end();
+    if code == Some(0) {
+        return None;
+    }
+    let expected = if signal == Signal::SIGINT { 130 } else { 143 };
+    assert_eq!((code, &report["status"]), (Some(expected), &"interrupted".into()));
+    Some(report)
+}
+
+#[test]
+fn g11_a_signal_at_any_time_leaves_a_run_that_goes_on_at_once_from_anywhere() {
+    let mut hit = 0;
+    for round in 0..ROUNDS {
+        let place = place(GROWS);
+        let args = ["execute", "w.yaml", "-i", "text=x", "--run-id", "run-1", "--output", "json"];
+        if interrupted(&place, &args, "add 1/40 started", round).is_none() {
+            continue;
+        }
+        hit += 1;
+        // Another machine, as far as one can tell: it cannot know that the process has ended.
+        let elsewhere = ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc"];
+        let output = Command::new("bwrap")
+            .args(elsewhere)
+            .args(["--unshare-uts", "--hostname", "elsewhere"])
+            .arg(env!("CARGO_BIN_EXE_graphrun"))
+            .args(["resume", "run-1", "--output", "json"])
+            .current_dir(place.path(""))
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap_or_else(|| output.status.signal().unwrap() + 128);
+        let end = Ended { code, stdout: text(output.stdout), stderr: text(output.stderr) };
+        assert_eq!(end.code, 0, "{end}");
+        assert_eq!(end.json()["state"]["pile"].as_array().unwrap().len(), 40);
+        assert_eq!(finished(&place, "sqlite:.graphrun/runs.db"), (1..=40).collect::<Vec<u64>>());
+    }
+    assert!(hit >= ROUNDS / 6, "only {hit} of {ROUNDS} came in time");
+}
+
+#[test]
+fn g11_a_signal_at_any_time_leaves_no_sandbox_and_no_lease() {
+    let mut hit = 0;
+    for round in 0..ROUNDS {
+        let marker = format!("graphrun-g11-{}-{round}", std::process::id());
+        let place = place(&IN_SANDBOXES.replace("MARKER", &marker));
+        let args = ["execute", "w.yaml", "--run-id", "run-1", "--output", "json"];
+        let Some(stopped) = interrupted(&place, &args, "work started", round) else { continue };
+        hit += 1;
+        assert_eq!(processes(&marker), [""; 0], "round {round}");
+        let shown = place.run(["runs", "list", "--output", "json"]).json();
+        assert_eq!(shown[0]["owner"], Value::Null, "nobody has it, and nobody need find out");
+        let steps = stopped["steps"].as_u64().unwrap();
+        assert_eq!(finished(&place, "sqlite:.graphrun/runs.db").len() as u64, steps, "all is kept");
+        if round.is_multiple_of(5) {
+            let begun = Instant::now();
+            let done = place.run(["resume", "run-1", "--output", "json"]);
+            assert_eq!(
+                (done.code, &done.json()["state"]["pile"]),
+                (0, &json!(vec!["x"; 12])),
+                "{done}"
+            );
+            assert!(begun.elapsed() < Duration::from_secs(14), "that is as long as a lease");
+            assert_eq!(
+                finished(&place, "sqlite:.graphrun/runs.db"),
+                (1..=24).collect::<Vec<u64>>()
+            );
+        }
+    }
+    assert!(hit >= ROUNDS / 6, "only {hit} of {ROUNDS} came in time");
+}
+
+/// Processes with a marker among their arguments.
+fn processes(marker: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").unwrap().map(Result::unwrap) {
+        let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+        if arguments.contains(marker) {
+            found.push(arguments);
+        }
+    }
+    found
+}
