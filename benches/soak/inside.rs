@@ -1,0 +1,82 @@
+//! Runs within this process, one after the other, as a program that lives long has them.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use graphrun::{
+    checkpoint::{Checkpointer as _, RunInfo},
+    compile::compile,
+    engine::{Engine, Stop},
+    event::EventSink,
+    graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+    state::Update,
+    storage::SqliteStorage,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Soak, leaks::Sample};
+
+/// The first runs fill pools and caches.
+const WARM_UP: Duration = Duration::from_secs(10);
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Channels {
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    notes: Vec<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+/// Runs until the time is over, and gives back what this process had after each.
+pub(crate) fn run(soak: &Soak) -> Vec<Sample> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let begun = Instant::now();
+    let mut samples = Vec::new();
+    while Instant::now() < soak.until {
+        runtime.block_on(one(soak, samples.len()));
+        if begun.elapsed() > WARM_UP {
+            samples.extend(Sample::of(std::process::id()));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    samples
+}
+
+/// A run with a node that is timed out, and one that is dropped with everything else every third time.
+async fn one(soak: &Soak, nth: usize) {
+    let notes = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        Ok::<_, NodeError>(Channels { notes: vec![format!("{} {}", ctx.node, "x".repeat(1_000))] })
+    });
+    let hangs = node_fn(|_: Nothing, _: NodeContext| async {
+        std::future::pending::<Result<Channels, NodeError>>().await
+    });
+    let late = Policies { timeout: Some(Duration::from_millis(30)), ..Policies::default() };
+    let graph = GraphBuilder::new::<Channels>("inside")
+        .node("notes", notes)
+        .node_with("hangs", hangs, late)
+        .entry("notes")
+        .entry("hangs")
+        .then("notes", "end")
+        .then("hangs", "end");
+    let graph = compile(graph.build()).unwrap().0;
+    let storage = Arc::new(SqliteStorage::open(soak.folder.join("inside.db")).unwrap());
+    let engine = Engine::new(graph, storage.clone());
+    let (info, events, stop) = (RunInfo::new("inside"), EventSink::default(), Stop::default());
+    let id = info.id.clone();
+    let run = engine.start(info, Update::default(), events, &stop);
+    let patience =
+        if nth.is_multiple_of(3) { Duration::from_millis(15) } else { Duration::from_secs(60) };
+    // Dropped, it is as if this process had died.
+    drop(tokio::time::timeout(patience, run).await);
+    // It is given back by and by.
+    while storage.remove(&id).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,99 @@
+//! Many runs at a time for a long time, in processes that are killed, stopped and asked to end at any moment: every run
+//! comes to its one end, and nothing is left behind.
+//!
+//! `cargo bench --bench soak -- --minutes 30 --seed 7`. Not a part of CI; without arguments it takes a minute. Ends with an
+//! error at the first run that went wrong, and at the end if memory, descriptors, files or processes have piled up.
+
+mod inside;
+mod leaks;
+mod slot;
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use leaks::Sample;
+
+/// Runs at a time.
+const SLOTS: u64 = 20;
+
+/// How long a process that was killed or ended may take to be gone, with all that it started.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// What all runs share.
+struct Soak {
+    folder: PathBuf,
+    until: Instant,
+    seed: u64,
+    /// Stands in the arguments and the environment of all that is started.
+    marker: String,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen of processes and runs.
+#[derive(Default)]
+struct Seen {
+    samples: Vec<Sample>,
+    runs: usize,
+    lives: usize,
+    kills: usize,
+    stops: usize,
+    terms: usize,
+    /// Processes that ended because another one kept the database.
+    locked: usize,
+}
+
+fn main() {
+    let minutes = argument("--minutes").unwrap_or(1);
+    let seed = argument("--seed").unwrap_or_else(rand::random);
+    let home = tempfile::tempdir().unwrap();
+    for folder in ["tmp", "cache"] {
+        fs::create_dir(home.path().join(folder)).unwrap();
+    }
+    let soak = Soak {
+        folder: home.path().to_owned(),
+        until: Instant::now() + Duration::from_secs(minutes * 60),
+        seed,
+        marker: format!("graphrun-soak-{}", std::process::id()),
+        seen: Mutex::default(),
+    };
+    slot::prepare(&soak);
+    println!("{SLOTS} runs at a time for {minutes} min, seed {seed}");
+    let inside = thread::scope(|scope| {
+        let inside = scope.spawn(|| inside::run(&soak));
+        for slot in 0..SLOTS {
+            let soak = &soak;
+            scope.spawn(move || slot::run(soak, slot));
+        }
+        inside.join().unwrap()
+    });
+
+    leaks::assert_gone(&soak.marker, GONE_WITHIN);
+    let left: Vec<_> = fs::read_dir(home.path().join("tmp")).unwrap().collect();
+    assert!(left.is_empty(), "temporary files are left: {left:?}");
+    slot::verify(&soak);
+    let Seen { samples, runs, lives, kills, stops, terms, locked } =
+        soak.seen.into_inner().unwrap();
+    println!(
+        "{runs} runs in {lives} processes: {kills} killed, {stops} stopped, {terms} asked to end, {locked} locked out"
+    );
+    leaks::compare("a process of the program", &samples);
+    leaks::compare("this process, with runs inside of it", &inside);
+    assert!(runs > 0, "no run has come to its end");
+}
+
+/// The number after a name on the command line.
+fn argument(name: &str) -> Option<u64> {
+    let mut arguments = env::args().skip_while(|it| it != name);
+    arguments.next()?;
+    Some(
+        arguments
+            .next()
+            .and_then(|it| it.parse().ok())
+            .unwrap_or_else(|| panic!("{name} wants a number")),
+    )
+}
