@@ -120,11 +120,20 @@ impl Paint {
 ///
 /// Fails when stdout cannot be written for another reason than that nobody reads it any more.
 pub(super) fn print_result(text: &str) -> io::Result<()> {
+    print_while_read(text).map(drop)
+}
+
+/// Writes a part of a result to stdout, and says whether somebody still reads it.
+///
+/// # Errors
+///
+/// As [`print_result`].
+pub(super) fn print_while_read(text: &str) -> io::Result<bool> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true),
     }
 }
 

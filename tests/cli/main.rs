@@ -3,6 +3,7 @@
 mod cache;
 mod cases;
 mod changed;
+mod events;
 mod failure;
 mod graph;
 mod history;

@@ -1,13 +1,28 @@
 //! `graphrun runs events RUN`.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use super::super::{
     drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     progress::{Caption, line},
-    terminal::print_result,
+    terminal::{print_result, print_while_read, say},
 };
+use crate::{
+    checkpoint::{Checkpointer, RunSummary},
+    event::{Stamped, Status},
+    id::RunId,
+};
+
+/// How often a run that is followed is looked at. What people watch is not late by then.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How many entries are read at once.
+const ENTRIES_AT_ONCE: usize = 256;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -16,28 +31,91 @@ pub(super) struct Args {
     /// Only the events after this number
     #[arg(long, value_name = "SEQ", default_value_t)]
     after: u64,
+    /// Go on with what happens, in whichever process, until the run rests
+    #[arg(long)]
+    follow: bool,
+}
+
+/// Reads the events of a run in their order, each once, as their entries come to be.
+struct Reading<'a> {
+    checkpointer: &'a dyn Checkpointer,
+    run: RunId,
+    /// The number of the last entry that was read.
+    number: u64,
+    /// The number of the last event that was read, or that was not asked for.
+    seq: u64,
 }
 
 /// Prints the events in their order, as lines for people or as they are.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs events", &[Output::Text, Output::Json, Output::Jsonl])?;
+    if args.follow && globals.output == Output::Json {
+        return Err(CliError::usage("`--output json` is one list, which has an end")
+            .with_help("with `--follow` take `--output jsonl`, one event a line"));
+    }
     let database = globals.database()?;
     let checkpointer = database.open_for(&args.run)?;
     let info = checkpointer.find(&args.run).await?.info;
-    let events = checkpointer.events(&info.id, args.after).await?;
+    let resume = database.command("resume", &info.name);
+    let caption = Caption { name: info.name.clone(), resume };
+    let (checkpointer, run) = (checkpointer.as_ref(), info.id);
+    let mut reading = Reading { checkpointer, run, number: 0, seq: args.after };
+    if globals.output == Output::Json {
+        let mut all = Vec::new();
+        while let Some(events) = reading.next().await? {
+            all.extend(events);
+        }
+        print_result(&to_json(&all)?).map_err(CliError::write)?;
+        return Ok(Exit::Done);
+    }
+    loop {
+        // Looked at before the events are read: what brought the run to rest is among them then.
+        let summary = checkpointer.find(reading.run.as_str()).await?;
+        while let Some(events) = reading.next().await? {
+            let lines = events.iter().map(|it| drawn(it, globals, &caption));
+            let lines: String = lines.collect::<Result<_, _>>()?;
+            if !print_while_read(&lines).map_err(CliError::write)? {
+                return Ok(Exit::Done);
+            }
+        }
+        if !args.follow || summary.status != Status::Running {
+            return Ok(Exit::Done);
+        }
+        if is_left(&summary) {
+            let gone = format!("the process that had run {} in hand is gone", caption.name);
+            let resume = caption.resume.iter().map(|it| format!("; go on with: {it}"));
+            say(&resume.fold(gone, |text, it| text + &it));
+            return Ok(Exit::Done);
+        }
+        sleep(LOOK).await;
+    }
+}
+
+impl Reading<'_> {
+    /// The events of the next entries; none where nothing has come to be since.
+    async fn next(&mut self) -> Result<Option<Vec<Stamped>>, CliError> {
+        let entries = self.checkpointer.journal(&self.run, self.number, ENTRIES_AT_ONCE).await?;
+        let Some(last) = entries.last() else { return Ok(None) };
+        self.number = last.number;
+        let mut events: Vec<Stamped> = entries.into_iter().flat_map(|it| it.entry.events).collect();
+        events.retain(|it| it.seq > self.seq);
+        self.seq = events.last().map_or(self.seq, |it| it.seq);
+        Ok(Some(events))
+    }
+}
+
+/// Whether the process that had the run in hand is gone.
+fn is_left(summary: &RunSummary) -> bool {
+    let holder = summary.holder.as_ref();
+    holder.is_none_or(|it| it.owner.is_gone() || it.until <= jiff::Timestamp::now())
+}
+
+fn drawn(event: &Stamped, globals: &Globals, caption: &Caption) -> Result<String, CliError> {
     let text = match globals.output {
-        Output::Json => to_json(&events)?,
-        Output::Text | Output::Sarif | Output::Github => {
-            let resume = database.command("resume", &info.name);
-            let caption = Caption { name: info.name, resume };
-            events.iter().map(|it| line(it, &caption) + "\n").collect()
-        }
         Output::Jsonl => {
-            let lines: Result<Vec<String>, _> = events.iter().map(serde_json::to_string).collect();
-            let lines = lines.map_err(|error| CliError::write(error.into()))?;
-            lines.into_iter().map(|it| it + "\n").collect()
+            serde_json::to_string(event).map_err(|error| CliError::write(error.into()))?
         }
+        _ => line(event, caption),
     };
-    print_result(&text).map_err(CliError::write)?;
-    Ok(Exit::Done)
+    Ok(text + "\n")
 }

@@ -1,0 +1,114 @@
+//! The events of a run, read while it is at work and by readers that are cut off.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::program::{Place, Running, workflow};
+
+/// Every event of the run, as the program prints them once it is at rest.
+fn all(place: &Place, database: &[&str]) -> Vec<String> {
+    let ended = place.run([&["runs", "events", "run-1", "--output", "jsonl"], database].concat());
+    assert_eq!(ended.code, 0, "{ended}");
+    ended.stdout.lines().map(str::to_owned).collect()
+}
+
+fn follow(place: &Place, after: usize, database: &[&str]) -> Command {
+    let after = after.to_string();
+    let args = ["runs", "events", "run-1", "--follow", "--after", &after, "--output", "jsonl"];
+    place.command([&args[..], database].concat())
+}
+
+/// Starts a follower whose stdout somebody reads.
+fn reader(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let stdout = child.stdout.take().unwrap();
+    (child, BufReader::new(stdout))
+}
+
+/// Follows a run in another process, once as a whole and once by readers that are killed after each
+/// event and come back.
+#[cfg(feature = "failpoints")]
+fn a_run_is_followed(database: &[&str]) {
+    let place = Place::new();
+    let workflow = workflow("three_steps");
+    let execute = ["execute", &workflow, "-i", "brief=x", "--run-id", "run-1", "--output", "json"];
+    let mut command = place.command([&execute[..], database].concat());
+    command.env("GRAPHRUN_FAIL", "task.before_run=sleep(150)");
+    let mut running = Running::of(command);
+    running.wait_for("run-1");
+    let whole = follow(&place, 0, database).stdout(Stdio::piped()).spawn().unwrap();
+
+    let mut seen: Vec<String> = Vec::new();
+    while seen.last().is_none_or(|it| !it.contains(r#""type":"run.finished""#)) {
+        let (mut child, mut lines) = reader(follow(&place, seen.len(), database));
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(line.ends_with('\n'), "an event is a line: {line}");
+        seen.push(line.trim_end().to_owned());
+    }
+    assert_eq!(running.end().0, Some(0));
+    let whole = whole.wait_with_output().unwrap();
+    assert!(whole.status.success());
+    let whole = String::from_utf8(whole.stdout).unwrap();
+    let all = all(&place, database);
+    assert_eq!(seen, all);
+    assert_eq!(whole.lines().collect::<Vec<_>>(), all);
+    for (line, seq) in all.iter().zip(1_u64..) {
+        assert_eq!(serde_json::from_str::<Value>(line).unwrap()["seq"], seq, "{line}");
+    }
+    // Of a run at rest it is what there is, from wherever it is asked for.
+    for after in 0..=all.len() {
+        let rest = follow(&place, after, database).output().unwrap();
+        let rest = String::from_utf8(rest.stdout).unwrap();
+        assert_eq!(rest.lines().collect::<Vec<_>>(), all[after..], "after {after}");
+    }
+}
+
+#[test]
+#[cfg(feature = "failpoints")]
+fn g18_readers_that_are_cut_off_at_every_event_see_all_of_them_once() {
+    a_run_is_followed(&[]);
+}
+
+#[test]
+#[cfg(all(feature = "failpoints", feature = "postgres"))]
+fn g18_readers_that_are_cut_off_at_every_event_see_all_of_them_once_in_postgres() {
+    let schema = crate::server::Schema::new();
+    a_run_is_followed(&["--db", &schema.url()]);
+}
+
+#[test]
+fn following_ends_with_the_process_that_is_followed() {
+    let place = Place::new();
+    let provider = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let running = Running::start(&place, &provider);
+    let _call = provider.accept().unwrap();
+    let list = place.run(["runs", "list", "--output", "json"]).json();
+    let name = list[0]["name"].as_str().unwrap().to_owned();
+    let mut command = place.command(["runs", "events", &name, "--follow"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    running.signal(Signal::SIGKILL);
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success() && said.contains(&format!("graphrun resume {name}")), "{said}");
+}
+
+#[test]
+fn what_is_followed_is_printed_event_by_event() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    let refused = place.run(["runs", "events", &name, "--follow", "--output", "json"]);
+    assert!(refused.code == 2 && refused.stderr.contains("jsonl"), "{refused}");
+    let text = place.run(["runs", "events", &name, "--follow"]);
+    assert_eq!(text.code, 0, "{text}");
+    assert_eq!(text.stdout, place.run(["runs", "events", &name]).stdout);
+}
