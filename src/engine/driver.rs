@@ -13,6 +13,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+pub(super) use self::rest::accept_at_rest;
 use super::{
     Engine, RunEnd, RunError, Stop,
     lease::Lease,

@@ -29,7 +29,7 @@ pub use self::{
     superstep::ReviseError,
 };
 use self::{
-    driver::Driver,
+    driver::{Driver, accept_at_rest},
     lease::Lease,
     log::Watched,
     retry::nothing_failed,
@@ -263,6 +263,10 @@ impl Engine {
                 .map_err(RunError::Input)?;
         let graph = Some(Box::new(Outline::of(&self.graph)));
         let info = RunInfo { graph, ..info };
+        if let [Action::Rest { status, reason }] = actions.as_slice() {
+            let rest = (*status, reason.clone());
+            return accept_at_rest(self, machine, events, (&info, first), rest).await;
+        }
         let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
         driver.drive(actions).await
     }

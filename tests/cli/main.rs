@@ -7,6 +7,8 @@ mod events;
 mod failure;
 mod graph;
 mod history;
+#[cfg(feature = "failpoints")]
+mod killed;
 mod init;
 mod people;
 mod plan;

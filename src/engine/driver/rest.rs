@@ -1,14 +1,45 @@
 //! How a run comes to rest: with all of its last words, or, on a full disk, with what fits.
 
-use super::Driver;
+use super::{Driver, Rest};
 use crate::{
-    checkpoint::{CheckpointError, Entry, Standing},
-    engine::{RunEnd, RunError},
-    event::{Event, Status},
+    checkpoint::{CheckpointError, Commit, Entry, RunInfo, Standing},
+    engine::{Engine, RunEnd, RunError, lease::Lease, log::Log, superstep::Machine},
+    event::{Event, EventSink, Status},
+    fault::{self, Point},
 };
 
 /// Why a run rests that found no room to be saved in.
 const FULL: &str = "the disk is full";
+
+/// Saves a new run that rests before its first task, such as at a breakpoint.
+///
+/// That it rests is saved with its acceptance: a crash between the two would leave a run that looks
+/// as if it had been told to go on.
+pub(in crate::engine) async fn accept_at_rest(
+    engine: &Engine,
+    machine: Machine,
+    events: EventSink,
+    (info, first): (&RunInfo, Commit),
+    (status, reason): Rest,
+) -> Result<RunEnd, RunError> {
+    let mut log = Log::new(info.id.clone(), (events, 0), engine.clock.clone());
+    let (name, workflow) = (info.name.clone(), info.workflow.clone());
+    log.add(Event::RunStarted { name, workflow });
+    let spent = machine.spent();
+    log.add(Event::RunFinished { status, reason: reason.clone(), steps: 0, spent });
+    let first = Entry {
+        standing: Some(Standing { status, reason: reason.clone() }),
+        events: log.unsaved(),
+        ..Entry::from(first)
+    };
+    let lease = Lease::create(&engine.checkpointer, info, &first, engine.lease).await?;
+    fault::hit(Point::AcceptAfterCommit).map_err(CheckpointError::injected)?;
+    engine.checkpointer.release(lease.hold()).await?;
+    lease.forget();
+    log.publish().await?;
+    let (position, state) = (machine.position().clone(), machine.state().as_ref().clone());
+    Ok(RunEnd { status, reason, position, state, questions: Vec::new() })
+}
 
 impl Driver<'_> {
     /// Notes that the run comes to rest, and how.
