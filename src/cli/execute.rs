@@ -13,14 +13,14 @@ use super::{
     globals::{Globals, Output},
     input::{self, InputFlag},
     names,
-    origin::{InboxField, Origin, RunOptions},
+    origin::{Origin, RunOptions},
     prepare,
     terminal::{columns, say},
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
     engine::Engine,
-    id::{ChannelName, NameError, RunId},
+    id::{NameError, RunId},
 };
 
 /// The folder that holds a folder for each run, where `--out` names none.
@@ -52,21 +52,13 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let workflow = &loaded.workflow;
     let input = input::read(&args.input, &workflow.schema, &workflow.input)?;
     let title = workflow.name.clone();
-    let output: Vec<String> = workflow.output.iter().map(ChannelName::to_string).collect();
-    let private = workflow.schema.channels().iter().filter(|it| it.is_private());
-    let private: Vec<String> = private.map(|it| it.name().to_string()).collect();
-    let inbox = workflow.inbox.iter().filter_map(|it| {
-        let schema = workflow.schema.channel(it.as_str())?.schema().clone();
-        Some(InboxField { field: it.clone(), schema })
-    });
-    let inbox: Vec<InboxField> = inbox.collect();
     let models = loaded.connect(&args.options)?;
     block_on(async {
         let checkpointer = database.create()?;
         let name = free_name(checkpointer.as_ref()).await?;
         let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
-        let origin = Origin::new(&args.workflow, &out, output, args.options)?;
-        let origin = Origin { private, inbox, ..origin };
+        let origin = Origin::new(&args.workflow, &out, args.options)?;
+        let origin = origin.with_fields_of(&loaded.workflow);
         loaded.check_out(&origin.out)?;
         let results = origin.options.cache(&loaded, &database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results)?;

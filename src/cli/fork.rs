@@ -21,7 +21,7 @@ use super::{
 use crate::{
     checkpoint::{ForkedFrom, RunInfo},
     engine::{Answers, Engine, ReviseError, RunError},
-    id::{ChannelName, RunId},
+    id::RunId,
 };
 
 #[derive(Debug, clap::Args)]
@@ -61,13 +61,10 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let workflow = &loaded.workflow;
         let set = args.set.read(&workflow.schema, SetKind::Whole)?;
         let title = workflow.name.clone();
-        let output: Vec<String> = workflow.output.iter().map(ChannelName::to_string).collect();
-        let private = workflow.schema.channels().iter().filter(|it| it.is_private());
-        let private: Vec<String> = private.map(|it| it.name().to_string()).collect();
         let name = free_name(checkpointer.as_ref()).await?;
         let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
-        let origin = Origin::new(&origin.workflow, &out, output, origin.options)?;
-        let origin = Origin { private, ..origin };
+        let origin = Origin::new(&origin.workflow, &out, origin.options)?;
+        let origin = origin.with_fields_of(workflow);
         let graph = if args.no_run {
             prepare::check(&origin.workflow).map_err(|it| prepare::refuse(&origin.workflow, it))?.0
         } else {

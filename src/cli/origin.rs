@@ -19,6 +19,7 @@ use crate::{
     graph::Limits,
     id::{ChannelName, NodeName},
     nodes::Cache,
+    workflow::Workflow,
 };
 
 /// The version of the form in which origins are saved.
@@ -107,12 +108,7 @@ impl Origin {
     /// # Errors
     ///
     /// Fails when the current folder is gone.
-    pub(super) fn new(
-        workflow: &Path,
-        out: &Path,
-        output: Vec<String>,
-        options: RunOptions,
-    ) -> Result<Self, CliError> {
+    pub(super) fn new(workflow: &Path, out: &Path, options: RunOptions) -> Result<Self, CliError> {
         let absolute =
             |path: &Path| std::path::absolute(path).map_err(|error| CliError::read(path, error));
         let options = RunOptions {
@@ -125,11 +121,27 @@ impl Origin {
             v: VERSION,
             workflow,
             out,
-            output,
+            output: Vec::new(),
             private: Vec::new(),
             inbox: Vec::new(),
             options,
         })
+    }
+
+    /// The same with what a workflow says of its fields.
+    #[must_use]
+    pub(super) fn with_fields_of(self, workflow: &Workflow) -> Self {
+        let private = workflow.schema.channels().iter().filter(|it| it.is_private());
+        let inbox = workflow.inbox.iter().filter_map(|it| {
+            let schema = workflow.schema.channel(it.as_str())?.schema().clone();
+            Some(InboxField { field: it.clone(), schema })
+        });
+        Self {
+            output: workflow.output.iter().map(ChannelName::to_string).collect(),
+            private: private.map(|it| it.name().to_string()).collect(),
+            inbox: inbox.collect(),
+            ..self
+        }
     }
 
     /// What a saved run was started with.
@@ -307,9 +319,8 @@ mod tests {
             timeout: Some(Duration::from_secs(5400)),
             ..RunOptions::default()
         };
-        let origin =
-            Origin::new(Path::new("/w.yaml"), Path::new("/out"), vec!["code".into()], options)
-                .unwrap();
+        let origin = Origin::new(Path::new("/w.yaml"), Path::new("/out"), options).unwrap();
+        let origin = Origin { output: vec!["code".into()], ..origin };
         assert_eq!(Origin::of(&info(origin.to_json().unwrap())).unwrap(), origin);
     }
 

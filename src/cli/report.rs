@@ -312,9 +312,10 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
     let origin = Origin::new(
         std::path::Path::new("/w.yaml"),
         std::path::Path::new("/out"),
-        vec!["code".into(), "review".into(), "never".into()],
         super::origin::RunOptions::default(),
     );
+    let output = vec!["code".into(), "review".into(), "never".into()];
+    let origin = origin.map(|it| Origin { output, ..it });
     let status = serde_json::from_value(json!(status)).unwrap();
     let reason = (status != Status::Done).then(|| "for a reason".to_owned());
     let saved = SavedRun {

@@ -202,7 +202,7 @@ fn changes(before: &BTreeMap<ChannelName, Value>, state: &State) -> Vec<Change> 
             (_, Some(new)) => ChangeKind::Set(new.clone()),
             (_, None) => ChangeKind::Cleared,
         };
-        let channel = ChannelName::parse(name).expect("it is the name of a channel");
+        let channel = ChannelName::parse_path(name).expect("it is the name of a channel");
         changes.push(Change { channel, kind });
     }
     changes

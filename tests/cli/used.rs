@@ -22,3 +22,15 @@ fn a_question_of_a_used_workflow_is_answered_in_another_process() {
     let shown = place.run(["runs", "show", &name]);
     assert!(shown.code == 0 && shown.stdout.contains("inner.ask"), "{shown}");
 }
+
+#[test]
+fn what_is_within_a_used_workflow_is_changed_by_hand() {
+    let place = Place::new();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workflow/used/gate.yaml");
+    let asked = place.run(["execute", path, "-i", "text=a poem", "--output", "json"]);
+    let name = asked.json()["name"].as_str().unwrap().to_owned();
+    let updated = place.run(["runs", "update", &name, "--set", "inner.topic=\"prose\""]);
+    assert_eq!(updated.code, 0, "{updated}");
+    let state = place.run(["runs", "state", &name, "--output", "json"]);
+    assert_eq!(state.json()["inner.topic"], "prose", "{state}");
+}
