@@ -71,6 +71,28 @@ pub enum Event {
         /// What has changed, in words.
         changes: Vec<String>,
     },
+    /// Somebody carried the run over to a workflow that had changed in a way that breaks it.
+    #[serde(rename = "workflow.migrated")]
+    WorkflowMigrated {
+        /// The step that this makes.
+        step: Step,
+        /// The name of the workflow that it goes by since.
+        workflow: String,
+        /// The nodes and fields that have another name since, as `old → new`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        mapped: Vec<String>,
+        /// The nodes and fields that were left behind.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        dropped: Vec<String>,
+        /// The nodes whose tasks begin anew, by the names they had.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        again: Vec<String>,
+        /// The channels that were given a value.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        set: Vec<String>,
+        /// The nodes of the next step, in task order.
+        next: Vec<NodeName>,
+    },
     /// A run was made of a checkpoint of another one.
     #[serde(rename = "run.forked")]
     RunForked {

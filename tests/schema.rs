@@ -312,6 +312,15 @@ fn events() -> Vec<Event> {
         Event::RunStarted { name: text(), workflow: text() },
         Event::RunResumed { step: Step(3) },
         Event::WorkflowChanged { changes: vec![text()] },
+        Event::WorkflowMigrated {
+            step: Step(4),
+            workflow: text(),
+            mapped: Vec::new(),
+            dropped: Vec::new(),
+            again: Vec::new(),
+            set: Vec::new(),
+            next: vec![node()],
+        },
         Event::RunForked { from: RunId::parse("R0").unwrap(), step: Step(3), set: Vec::new() },
         Event::StateUpdated { step: Step(4), node: None, wrote: vec![text()] },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: None },
@@ -350,6 +359,7 @@ fn events() -> Vec<Event> {
             Event::RunStarted { .. }
             | Event::RunResumed { .. }
             | Event::WorkflowChanged { .. }
+            | Event::WorkflowMigrated { .. }
             | Event::RunForked { .. }
             | Event::StateUpdated { .. }
             | Event::TaskStarted { .. }

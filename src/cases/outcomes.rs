@@ -176,6 +176,7 @@ impl<'a> Outcomes<'a> {
             run: run.clone(),
             task: task.id,
             node: task.node.clone(),
+            began: None,
             attempt: task.attempt,
             visits: task.visits.clone(),
             max_visits: spec.policies.max_visits,

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
-use super::{Commit, Outcome, TaskRecord};
+use super::{Commit, Migration, Outcome, TaskRecord};
 use crate::{
     event::{Stamped, Status},
     fault::Point,
@@ -21,6 +21,9 @@ pub struct Entry {
     pub records: Vec<TaskRecord>,
     /// The step that these and the records before complete.
     pub commit: Option<Commit>,
+    /// How the run was carried over to another workflow, if that is what the step is. It has no
+    /// records before it.
+    pub migration: Option<Box<Migration>>,
     /// How the run stands from now on, if that changes.
     pub standing: Option<Standing>,
     /// What is told of it.
@@ -62,8 +65,14 @@ impl Entry {
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
             && self.commit.is_none()
+            && self.migration.is_none()
             && self.standing.is_none()
             && self.events.is_empty()
+    }
+
+    /// The records of the step that is open after it, if it commits one.
+    pub fn carried(&self) -> &[TaskRecord] {
+        self.migration.as_ref().map_or(&[], |it| &it.records)
     }
 
     /// The points within the transaction that adds it.

@@ -29,7 +29,7 @@ impl Message {
 }
 
 /// A message in the inbox of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Posted {
     /// Its number: above those that were posted before. Numbers may have gaps.
     pub number: u64,

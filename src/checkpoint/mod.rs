@@ -7,6 +7,7 @@ mod entry;
 mod error;
 mod inbox;
 mod lease;
+mod migration;
 mod outline;
 mod position;
 mod questions;
@@ -18,18 +19,19 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use async_trait::async_trait;
 use serde_json::Value;
 
-pub(crate) use self::questions::named;
 pub use self::{
     entry::{Entry, Link, Logged, NoLink, Standing},
     error::CheckpointError,
     inbox::{Message, Posted},
     lease::{Claim, Hold, Holder, Owner, Presence},
+    migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, NodeOutline, Outline},
     position::{Activation, Checkpoint, Commit, NodeTook, Position, UsedUp},
     questions::{AskedQuestion, Became, OpenQuestion, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
     run::{ForkedFrom, RunInfo, RunSummary, SavedRun},
 };
+pub(crate) use self::{migration::Fate, questions::named};
 use crate::{
     event::Stamped,
     id::{ChannelName, RunId, Step},
@@ -64,7 +66,8 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
     /// Gives a run back. Does nothing if it is not held any more.
     async fn release(&self, hold: &Hold) -> Result<(), CheckpointError>;
 
-    /// Adds an entry. One that brings the run to rest gives the run back, too.
+    /// Adds an entry. One that brings the run to rest gives the run back, too. One that carries the
+    /// run over to another workflow changes what [`find`](Self::find) and the others tell of it.
     ///
     /// Refuses with [`CheckpointError::Overtaken`] what does not follow from the entries before,
     /// and every entry of those who do not hold the run any more.

@@ -78,6 +78,11 @@ impl Outline {
         }
     }
 
+    /// Whether it has a list that people may have said something to.
+    pub(crate) fn may_be_spoken_to(&self) -> bool {
+        self.channels.values().any(|it| it.reducer.is_some())
+    }
+
     /// What tells it from every other one.
     pub fn fingerprint(&self) -> String {
         digest(&json!(self))

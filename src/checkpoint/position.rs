@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::Posted;
 use crate::{
     event::Spent,
-    graph::{Input, Via},
+    graph::{Began, Input, Via},
     id::{NodeName, Step},
     state::{Change, State},
 };
@@ -41,6 +42,14 @@ pub struct Position {
     /// The number of the last message that was taken in from the inbox.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub heard: u64,
+    /// What was said to the run and not taken in when it was carried over to another workflow, to
+    /// the lists as they are called there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Posted>,
+    /// The tasks of the next step, by their places in the frontier, that had begun before the run was
+    /// carried over to another workflow.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub began: BTreeMap<u32, Began>,
     /// The limit that was reached and routed, if one was; it is routed once.
     pub limit: Option<String>,
     /// The limits as they were then. They are used up: none of them counts any more until it is

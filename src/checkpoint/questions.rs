@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Link, Logged, Outcome, Position, TaskRecord};
+use super::{Entry, Link, Logged, Outcome, Position, TaskRecord};
 use crate::{
     event::Event,
-    graph::Question,
+    graph::{Began, Question},
     id::{NodeName, TaskId},
 };
 
@@ -18,6 +18,8 @@ use crate::{
 pub struct OpenQuestion {
     /// The task that waits.
     pub task: TaskId,
+    /// What it was called when it began, before any migration of the run: part of the whole name.
+    pub first: TaskId,
     /// Its node.
     pub node: NodeName,
     /// The question; its key is the name by which it is answered.
@@ -29,6 +31,8 @@ pub struct OpenQuestion {
 pub struct AskedQuestion {
     /// The task that asked.
     pub task: TaskId,
+    /// What it was called when it began, before any migration of the run: part of the whole name.
+    pub first: TaskId,
     /// Its node.
     pub node: NodeName,
     /// The question, under the key that its node gave it.
@@ -63,7 +67,7 @@ pub enum Became {
 impl OpenQuestion {
     /// Whether this is what a text names: the name of the question, or the whole of it.
     pub fn is_called(&self, text: &str) -> bool {
-        let (key, task) = (&self.question.key, format!("@{}", self.task));
+        let (key, task) = (&self.question.key, format!("@{}", self.first));
         text == key || (!key.ends_with(&task) && text.strip_suffix(&task) == Some(key.as_str()))
     }
 }
@@ -71,7 +75,7 @@ impl OpenQuestion {
 impl AskedQuestion {
     /// The name that no other question of the run has.
     pub fn full_name(&self) -> String {
-        full_name(&self.question.key, self.task)
+        full_name(&self.question.key, self.first)
     }
 }
 
@@ -90,28 +94,32 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
     }
     let open = open.into_iter().map(|(task, (node, question))| {
         let key = question.key.as_str();
-        named(task, node, question, position.asked.contains(key) || askers[key].len() > 1)
+        let first = position.began.get(&task.index).map(|it| it.task);
+        named((task, first), node, question, position.asked.contains(key) || askers[key].len() > 1)
     });
     open.collect()
 }
 
-/// An open question by its name: `is_known` says whether another one of the run had its key.
+/// An open question by its name: `is_known` says whether another one of the run had its key, and
+/// `first` what its task was called when it began, if that was before a migration.
 pub(crate) fn named(
-    task: TaskId,
+    (task, first): (TaskId, Option<TaskId>),
     node: &NodeName,
     question: &Question,
     is_known: bool,
 ) -> OpenQuestion {
     let mut question = question.clone();
+    let first = first.unwrap_or(task);
     if is_known {
-        question.key = full_name(&question.key, task);
+        question.key = full_name(&question.key, first);
     }
-    OpenQuestion { task, node: node.clone(), question }
+    OpenQuestion { task, first, node: node.clone(), question }
 }
 
 /// Every question of a run, oldest first, by its whole journal.
 pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
     let mut asked: Vec<AskedQuestion> = Vec::new();
+    let mut names: BTreeMap<TaskId, TaskId> = BTreeMap::new();
     for Logged { link, entry, .. } in journal {
         for record in &entry.records {
             let is_of_it = |it: &&mut AskedQuestion| it.task == record.task;
@@ -120,6 +128,7 @@ pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
             match (&record.outcome, open) {
                 (Outcome::Asked { question }, _) => asked.push(AskedQuestion {
                     task: record.task,
+                    first: names.get(&record.task).copied().unwrap_or(record.task),
                     node: record.node.clone(),
                     question: question.clone(),
                     link: *link,
@@ -135,8 +144,37 @@ pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
                 (_, None) => (),
             }
         }
+        if entry.migration.is_some() {
+            names = names_after(entry);
+            carry(&mut asked, entry, &names);
+        }
     }
     asked
+}
+
+/// What the tasks of the step that is open after a migration were called when they began.
+fn names_after(entry: &Entry) -> BTreeMap<TaskId, TaskId> {
+    let Some(position) = entry.commit.as_ref().map(|it| &it.position) else {
+        return BTreeMap::new();
+    };
+    let step = position.step.next();
+    let name = |(index, began): (&u32, &Began)| (TaskId { step, index: *index }, began.task);
+    position.began.iter().map(name).collect()
+}
+
+/// Open questions are those of other tasks after a migration, or none any more.
+fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, TaskId>) {
+    for it in asked.iter_mut().filter(|it| it.became == Became::Open) {
+        let of_it = |record: &&TaskRecord| names.get(&record.task) == Some(&it.first);
+        let last = entry.carried().iter().rev().find(of_it);
+        match last.map(|it| (it, &it.outcome)) {
+            Some((record, Outcome::Asked { question })) => {
+                (it.task, it.node) = (record.task, record.node.clone());
+                it.question.clone_from(question);
+            }
+            _ => it.became = Became::Dropped { at: told_at(entry.events.iter(), it.task) },
+        }
+    }
 }
 
 /// When the entry told of a task, or of anything if it did not.

@@ -94,6 +94,20 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Where it leads, once it is final.
+    pub fn hops(&self) -> &[Hop] {
+        match self {
+            Self::Finished { hops, .. }
+            | Self::Caught { hops, .. }
+            | Self::Skipped { hops, .. } => hops,
+            Self::Failed { .. }
+            | Self::Retrying { .. }
+            | Self::CutOff
+            | Self::Asked { .. }
+            | Self::Answered { .. } => &[],
+        }
+    }
+
     /// Whether the task never runs again.
     pub fn is_final(&self) -> bool {
         match self {

@@ -298,6 +298,7 @@ mod tests {
     fn open() -> Vec<OpenQuestion> {
         let question = |key: &str, schema: Value| OpenQuestion {
             task: crate::id::TaskId { step: crate::id::Step(7), index: 0 },
+            first: crate::id::TaskId { step: crate::id::Step(7), index: 0 },
             node: NodeName::parse("help").unwrap(),
             question: Question::new(key, "Go on?\u{1b}[2J").with_schema(schema),
         };

@@ -13,6 +13,8 @@ use super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    migrate,
+    origin::Origin,
     progress::{Caption, Views},
     report::RunReport,
     signals::{Signal, Signals},
@@ -144,7 +146,7 @@ impl Run<'_> {
                 Ok((None, first))
             }
             Some(Err(error)) if is_saved => Err(self.failure(error)),
-            Some(Err(error)) => Err(error.into()),
+            Some(Err(error)) => Err(self.refused(error).await),
             None => Ok((None, first)),
         }
     }
@@ -178,6 +180,18 @@ impl Run<'_> {
     fn caption(&self) -> Caption {
         let resume = self.database.command("resume", &self.name);
         Caption { name: self.name.clone(), resume }
+    }
+
+    /// An error of the engine that has done nothing; of a changed workflow with the command that
+    /// carries the run over.
+    async fn refused(&self, error: RunError) -> CliError {
+        let RunError::Broken { remedies, .. } = &error else { return error.into() };
+        let info = self.checkpointer.find(self.id.as_str()).await.map(|it| it.info);
+        let origin = info.ok().and_then(|it| Origin::of(&it).ok());
+        let command = origin
+            .and_then(|it| migrate::command(self.database, &self.name, &it.workflow, remedies));
+        let help = command.map(|it| format!("to carry it over on purpose: {it}"));
+        help.into_iter().fold(CliError::from(error), CliError::with_help)
     }
 
     /// An error of the engine, with the way back to the run.
@@ -257,6 +271,11 @@ impl From<RunError> for CliError {
                 Self::new(Exit::NotResumable, error.to_string())
                     .with_problems(problems)
                     .with_help("with the workflow as it was, the run goes on")
+            }
+            RunError::NoPlace { ref differences, .. } => {
+                let breaks = differences.iter().filter(|it| it.breaks.is_some());
+                Self::new(Exit::NotResumable, format!("{error}; nothing was changed"))
+                    .with_problems(breaks.map(ToString::to_string).collect())
             }
             RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
                 .because(error)

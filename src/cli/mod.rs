@@ -12,6 +12,7 @@ mod fork;
 mod graph;
 mod init;
 mod lsp;
+mod migrate;
 mod plan;
 mod resume;
 mod retry;
@@ -33,6 +34,7 @@ mod faults;
 mod globals;
 mod input;
 mod log;
+mod migrate_flags;
 mod models;
 mod names;
 mod origin;
@@ -86,6 +88,8 @@ enum Command {
     Say(say::Args),
     /// Make a new run of an old checkpoint, with a changed state if need be, and go on with it
     Fork(fork::Args),
+    /// Carry a run over to a workflow that has changed in a way that breaks it
+    Migrate(migrate::Args),
     /// Write a workflow that runs at once, to start from
     Init(init::Args),
     /// Check workflows and report all findings at once
@@ -137,6 +141,7 @@ impl Command {
             Self::Retry(args) => retry::run(args, globals),
             Self::Say(args) => say::run(&args, globals),
             Self::Fork(args) => fork::run(args, globals),
+            Self::Migrate(args) => migrate::run(&args, globals),
             Self::Init(args) => init::run(&args, globals),
             Self::Validate(args) => validate::run(&args, globals),
             Self::Explain(args) => explain::run(&args, globals),
@@ -215,6 +220,10 @@ mod tests {
             "graphrun runs state x@last",
             "graphrun runs diff",
             "graphrun fork",
+            "graphrun migrate x",
+            "graphrun migrate x w.yaml --map a",
+            "graphrun migrate x w.yaml --map a=",
+            "graphrun migrate x w.yaml --drop 1",
             "graphrun fork x@y",
             "graphrun fork x --set brief",
             "graphrun runs update x --set brief",

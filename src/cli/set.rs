@@ -1,6 +1,6 @@
 //! `--set FIELD=JSON` and `--clear FIELD`: values for channels, from the command line.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub(super) struct SetArgs {
 
 /// One `--set`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct SetFlag {
+pub(super) struct SetFlag {
     field: String,
     text: String,
 }
@@ -38,6 +38,12 @@ pub(super) enum SetKind {
     Write,
 }
 
+impl fmt::Display for SetFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.field, self.text)
+    }
+}
+
 impl FromStr for SetFlag {
     type Err = &'static str;
 
@@ -48,6 +54,11 @@ impl FromStr for SetFlag {
 }
 
 impl SetArgs {
+    /// The flags that give fields a value, and none that takes one away.
+    pub(super) fn of(set: Vec<SetFlag>) -> Self {
+        Self { set, clear: Vec::new() }
+    }
+
     /// Whether nothing is to change.
     pub(super) fn is_empty(&self) -> bool {
         self.set.is_empty() && self.clear.is_empty()

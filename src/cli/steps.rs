@@ -21,6 +21,9 @@ pub(super) struct HistoryStep {
     pub(super) changed: Vec<ChangedField>,
     /// What was to run after it.
     pub(super) next: Vec<NodeName>,
+    /// The workflow that the run was carried over to, if that is what the step is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) migrated: Option<String>,
 }
 
 /// A task whose result is part of a step.
@@ -50,16 +53,26 @@ pub(super) struct Writer {
     pub(super) node: Option<NodeName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) task: Option<TaskId>,
+    /// Whether it was a migration of the run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) migrated: bool,
 }
 
 /// Reads the committed steps of a journal, the first one included.
 pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
-    let (mut steps, mut tasks) = (Vec::new(), Vec::new());
+    let (mut steps, mut tasks, mut still_open) = (Vec::new(), Vec::new(), Vec::new());
     for Logged { number, link, entry } in journal {
+        tasks.append(&mut still_open);
         tasks.extend(entry.records.iter().filter_map(HistoryTask::of));
         let Some(commit) = entry.commit else { continue };
         let mut tasks = std::mem::take(&mut tasks);
-        tasks.sort_by_key(|it| it.task);
+        tasks.sort_by_key(|it: &HistoryTask| it.task);
+        let migrated = entry.migration.map(|migration| {
+            // What tasks had done by then is taken in by the step after.
+            still_open = migration.records.iter().filter_map(HistoryTask::of).collect();
+            tasks.clear();
+            migration.is.workflow
+        });
         let changed = commit.changes.iter().map(|it| ChangedField {
             field: it.channel.to_string(),
             how: match it.kind {
@@ -76,6 +89,7 @@ pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
             tasks,
             changed: changed.collect(),
             next: commit.position.frontier.into_iter().map(|it| it.node).collect(),
+            migrated,
         });
     }
     steps
@@ -109,10 +123,14 @@ impl HistoryStep {
             .tasks
             .iter()
             .filter(|it| it.wrote.iter().any(|it| it == field))
-            .map(|it| Writer { step: self.step, node: Some(it.node.clone()), task: Some(it.task) })
+            .map(|it| {
+                let (node, task) = (Some(it.node.clone()), Some(it.task));
+                Writer { step: self.step, node, task, migrated: false }
+            })
             .collect();
         if writers.is_empty() && self.changed.iter().any(|it| it.field == field) {
-            writers.push(Writer { step: self.step, node: None, task: None });
+            let migrated = self.migrated.is_some();
+            writers.push(Writer { step: self.step, node: None, task: None, migrated });
         }
         writers
     }
@@ -124,6 +142,7 @@ impl Writer {
         match &self.node {
             Some(node) => format!("{node} (step {})", self.step),
             None if self.step == Step(0) => "the beginning".to_owned(),
+            None if self.migrated => format!("the migration (step {})", self.step),
             None => format!("by hand (step {})", self.step),
         }
     }

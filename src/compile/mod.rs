@@ -8,6 +8,7 @@ mod checks;
 mod concurrency;
 mod envelope;
 mod flow;
+mod midway;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,6 +18,7 @@ use std::{
 use petgraph::graphmap::DiGraphMap;
 
 pub use self::envelope::{Cause, Envelope, NodeEnvelope, Why};
+pub(crate) use self::midway::Midway;
 use crate::{
     diagnostic::Diagnostics,
     graph::{Edge, Graph, NodeSpec, Target, net::Net},

@@ -9,6 +9,7 @@ mod compare;
 mod driver;
 mod lease;
 mod log;
+mod migrate;
 mod retry;
 mod revise;
 pub mod superstep;
@@ -24,11 +25,13 @@ pub(crate) use self::budget::use_up;
 pub use self::{
     answers::{Answers, Closed},
     clock::Clock,
-    compare::Difference,
+    compare::{Difference, Remedy},
+    migrate::Migrated,
     retry::{check_retry, failures},
     superstep::ReviseError,
 };
 use self::{
+    compare::{Compared, compare, suggest},
     driver::{Driver, accept_at_rest},
     lease::Lease,
     log::Watched,
@@ -107,6 +110,17 @@ pub enum RunError {
         /// The run.
         run: RunId,
         /// Every difference; those that break the run come first.
+        differences: Vec<Difference>,
+        /// What a [migration](Engine::migrate) would have to be told, as far as that can be guessed.
+        remedies: Vec<Remedy>,
+    },
+    /// The run has parts without a counterpart in the workflow that it is to be carried over to.
+    /// Nothing was done.
+    #[error("run `{run}` has parts that the workflow has no place for")]
+    NoPlace {
+        /// The run.
+        run: RunId,
+        /// Each of them, and everything else that has changed.
         differences: Vec<Difference>,
     },
     /// An answer does not fit its question; the question stays open.
@@ -299,12 +313,9 @@ impl Engine {
             self.matched(run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
         }
-        let changes = self.changes_since(&saved)?;
-        let said = if self.graph.graph().inbox.is_empty() {
-            Vec::new()
-        } else {
-            self.checkpointer.inbox(run, saved.position.heard).await?
-        };
+        let said = self.said(&saved).await?;
+        let changes = self.changes_since(&saved, &said)?;
+        let said = if self.graph.graph().inbox.is_empty() { Vec::new() } else { said };
         let (mut machine, mut actions) = self.restore(saved, said, None)?;
         let open = machine.open_questions();
         let answered = self.matched(run, &open, answers).await?;
@@ -339,7 +350,7 @@ impl Engine {
         let saved = self.checkpointer.load(run).await?;
         check_retry(&saved, node)?;
         let last_seq = saved.last_seq;
-        let changes = self.changes_since(&saved)?;
+        let changes = self.changes_since(&saved, &self.said(&saved).await?)?;
         let (machine, actions) = self.restore(saved, Vec::new(), node)?;
         let watched = Watched { events, last_seq, changes };
         let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
@@ -361,13 +372,27 @@ impl Engine {
         Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
     }
 
+    /// What was said to a run and not taken in yet, as far as it or the graph has lists for that.
+    async fn said(&self, saved: &SavedRun) -> Result<Vec<Posted>, RunError> {
+        let old = saved.summary.info.graph.as_deref();
+        if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.may_be_spoken_to()) {
+            return Ok(Vec::new());
+        }
+        Ok(self.checkpointer.inbox(&saved.summary.info.id, saved.position.heard).await?)
+    }
+
     /// What has changed in the graph since the run was started, in words.
-    fn changes_since(&self, saved: &SavedRun) -> Result<Vec<String>, RunError> {
+    fn changes_since(&self, saved: &SavedRun, said: &[Posted]) -> Result<Vec<String>, RunError> {
         let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
-        let new = Outline::of(&self.graph);
-        let differences = compare::compare(old, &new, self.graph.schema(), saved);
+        let new = &Outline::of(&self.graph);
+        if **old == *new {
+            return Ok(Vec::new());
+        }
+        let compared = Compared { old, new, graph: &self.graph, saved, said };
+        let differences = compare(compared, None);
         if differences.iter().any(|it| it.breaks.is_some()) {
-            return Err(RunError::Broken { run: saved.summary.info.id.clone(), differences });
+            let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));
+            return Err(RunError::Broken { run, differences, remedies });
         }
         Ok(differences.into_iter().map(|it| it.what).collect())
     }

@@ -6,13 +6,15 @@ use serde_json::Value;
 
 use super::{
     Engine, RunError,
+    compare::{Compared, compare},
     lease::Lease,
     log::Log,
-    superstep::{Machine, ReviseError, Revised},
+    superstep::{Machine, ReviseError, Revised, carry},
 };
 use crate::{
     checkpoint::{
-        Checkpoint, Commit, Entry, ForkedFrom, Outline, Position, RunInfo, SavedRun, Standing,
+        Checkpoint, Commit, Entry, ForkedFrom, Mapping, Migration, Outline, Position, RunInfo,
+        RunSummary, SavedRun, Standing,
     },
     event::{Event, EventSink, Spent, Status},
     id::{ChannelName, NodeName, RunId, Step},
@@ -68,7 +70,8 @@ impl Engine {
     /// other run stays as it is. The new one is at rest; [`Engine::resume`] goes on with it.
     ///
     /// Its steps count from zero, and so does what it takes; how often nodes have run is kept, so
-    /// that loops stay bounded.
+    /// that loops stay bounded. A checkpoint from before a migration of the run is carried over as the
+    /// run was.
     ///
     /// # Errors
     ///
@@ -80,10 +83,13 @@ impl Engine {
         from: ForkedFrom,
         changed: BTreeMap<ChannelName, Option<Value>>,
     ) -> Result<(), RunError> {
-        let (position, mut values) = self.checkpointer.checkpoint_at(&from.run, from.step).await?;
+        let (position, values) = self.checkpointer.checkpoint_at(&from.run, from.step).await?;
         if position.frontier.is_empty() {
             return Err(ReviseError::AtItsEnd.into());
         }
+        let summary = self.checkpointer.find(from.run.as_str()).await?;
+        let (position, mut values, old) =
+            self.as_of_now(summary, (position, values), &changed).await?;
         let position = Position {
             step: Step(0),
             spent: Spent::default(),
@@ -94,10 +100,12 @@ impl Engine {
             // Nobody has asked in it yet, or said anything to it.
             asked: BTreeSet::new(),
             heard: 0,
+            said: Vec::new(),
+            began: BTreeMap::new(),
             ..position
         };
         // What is new in the workflow begins as in a new run.
-        if let Some(old) = self.checkpointer.find(from.run.as_str()).await?.info.graph {
+        if let Some(old) = old {
             for channel in self.graph.schema().channels() {
                 if let Some(default) = channel.default()
                     && !old.channels.contains_key(channel.name())
@@ -152,6 +160,45 @@ impl Engine {
         Ok(())
     }
 
+    /// A checkpoint of a run by the names that the run goes by now, and the graph those are of: where
+    /// it was migrated since, that is done to the checkpoint as well.
+    async fn as_of_now(
+        &self,
+        summary: RunSummary,
+        (position, values): (Position, BTreeMap<ChannelName, Value>),
+        changed: &BTreeMap<ChannelName, Option<Value>>,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>, Option<Box<Outline>>), RunError> {
+        let run = summary.info.id.clone();
+        let journal = self.checkpointer.journal(&run, 0, usize::MAX).await?;
+        let is_later =
+            |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > position.step);
+        let since = journal.into_iter().map(|it| it.entry).filter(is_later);
+        let since: Vec<Migration> = since.filter_map(|it| Some(*it.migration?)).collect();
+        let Some(old) = since.first().and_then(|it| it.was.graph.clone()) else {
+            return Ok((position, values, summary.info.graph));
+        };
+        let mappings: Vec<&Mapping> = since.iter().map(|it| &it.mapping).collect();
+        let mut mapping = Mapping::in_a_row(&old, &mappings);
+        for (field, value) in changed {
+            match value {
+                Some(value) => mapping = mapping.set(field.clone(), value.clone()),
+                None => drop(mapping.set.remove(field)),
+            }
+        }
+        let said = &[];
+        let records = Vec::new();
+        let saved = SavedRun { summary, position, values, records, last_seq: 0 };
+        let new = Outline::of(&self.graph);
+        let compared = Compared { old: &old, new: &new, graph: &self.graph, saved: &saved, said };
+        let differences = compare(compared, Some(&mapping));
+        if differences.iter().any(|it| it.breaks.is_some()) {
+            return Err(RunError::NoPlace { run, differences });
+        }
+        let position = carry(&self.graph, &mapping, (&saved.position, &[]), said).position;
+        let values = self.values_by(&mapping, saved.values);
+        Ok((position, values, Some(Box::new(new))))
+    }
+
     /// The step that an update makes of a saved run.
     fn revise(
         &self,
@@ -188,7 +235,7 @@ fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &st
 }
 
 /// What makes these values the state.
-fn changes(before: &BTreeMap<ChannelName, Value>, state: &State) -> Vec<Change> {
+pub(super) fn changes(before: &BTreeMap<ChannelName, Value>, state: &State) -> Vec<Change> {
     let now: BTreeMap<&str, &Value> = state.iter().collect();
     let names: BTreeSet<&str> =
         before.keys().map(ChannelName::as_str).chain(now.keys().copied()).collect();

@@ -4,6 +4,7 @@
 //! order, each durable before the next, and tells it what happened; the order in which results
 //! of one step come in makes no difference.
 
+mod carry;
 mod fit;
 mod frontier;
 mod hear;
@@ -22,6 +23,7 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub(super) use self::carry::carry;
 use self::frontier::next_frontier;
 pub use self::hear::Heard;
 pub use self::pause::{Pauses, Terms};
@@ -35,7 +37,7 @@ use crate::{
     },
     compile::CompiledGraph,
     event::{Spent, Status},
-    graph::{ErrorKind, Failure, Input, Question, Via},
+    graph::{Began, ErrorKind, Failure, Input, Question, Via},
     id::{NodeName, RunId, TaskId},
     state::{State, StateError, Update},
 };
@@ -258,7 +260,8 @@ impl Machine {
             .map(|(index, question)| {
                 let (key, node) = (question.key.as_str(), &self.position.frontier[index].node);
                 let is_known = self.position.asked.contains(key) || askers[key].len() > 1;
-                named(self.id(index), node, question, is_known)
+                let first = self.began(index).map(|it| it.task);
+                named((self.id(index), first), node, question, is_known)
             })
             .collect()
     }
@@ -287,6 +290,11 @@ impl Machine {
         TaskId { step: self.position.step.next(), index }
     }
 
+    /// What a task of the step was called when it began, if that was before a migration.
+    fn began(&self, index: usize) -> Option<&Began> {
+        self.position.began.get(&u32::try_from(index).ok()?)
+    }
+
     fn index(&self, task: TaskId) -> Option<usize> {
         let index = usize::try_from(task.index).ok()?;
         (task.step == self.position.step.next() && index < self.tasks.len()).then_some(index)
@@ -297,6 +305,7 @@ impl Machine {
         Task {
             id: self.id(index),
             node,
+            began: self.began(index).cloned(),
             attempt: self.tasks[index].attempt,
             input,
             via,

@@ -85,6 +85,7 @@ pub(super) fn attempt(
         run,
         task: task.id,
         node: task.node,
+        began: task.began,
         attempt: task.attempt,
         visits: task.visits,
         max_visits: spec.policies.max_visits,

@@ -61,6 +61,15 @@ pub enum Via {
     },
 }
 
+/// A task and its node as they were called when it began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Began {
+    /// The task.
+    pub task: TaskId,
+    /// The node.
+    pub node: NodeName,
+}
+
 /// What a node can see and do while it runs.
 #[derive(Clone, Debug)]
 pub struct NodeContext {
@@ -70,6 +79,9 @@ pub struct NodeContext {
     pub task: TaskId,
     /// The node.
     pub node: NodeName,
+    /// What both were called when the task began, if the run was carried over to another workflow
+    /// since.
+    pub began: Option<Began>,
     /// The attempt, from one; only failures count, not crashes.
     pub attempt: u32,
     /// How often each node has run since its count was last reset, this time included.
@@ -133,7 +145,9 @@ impl NodeContext {
 
     /// A key that is the same whenever this task runs, for services that take one.
     pub fn idempotency_key(&self) -> String {
-        format!("{}/{}/{}/{}", self.run, self.task.step, self.node, self.task.index)
+        let now = || Began { task: self.task, node: self.node.clone() };
+        let Began { task, node } = self.began.clone().unwrap_or_else(now);
+        format!("{}/{}/{node}/{}", self.run, task.step, task.index)
     }
 
     /// Says that the node is still at work, where it has nothing to report: only silence counts

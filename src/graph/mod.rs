@@ -20,7 +20,7 @@ pub use self::{
     builder::GraphBuilder,
     command::{Command, Dispatch, Goto, Hop, IntoCommand, Target},
     condition::{Condition, condition_fn},
-    context::{Input, NodeContext, Reporter, Via},
+    context::{Began, Input, NodeContext, Reporter, Via},
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, FailureClass, NodeError},
     node::{Contract, Node, Read, Touches, node_fn},

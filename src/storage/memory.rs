@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::rules::{
-    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, misfit, rests,
+    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, finished_by,
+    misfit, rests,
 };
 use crate::{
     checkpoint::{
@@ -34,6 +35,8 @@ pub struct MemoryStorage {
 #[derive(Debug)]
 struct Run {
     info: RunInfo,
+    /// `info` as JSON, as it was at first.
+    first: Vec<u8>,
     head: Head,
     /// Never empty; the first holds step zero.
     entries: Vec<Entry>,
@@ -84,6 +87,7 @@ impl Checkpointer for MemoryStorage {
             .map_err(|refusal| refusal.explain(format!("accept run `{}`", info.id)))?;
         let mut run = Run {
             info: info.clone(),
+            first: serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?,
             head,
             entries: vec![first.clone()],
             finished: BTreeSet::new(),
@@ -132,7 +136,7 @@ impl Checkpointer for MemoryStorage {
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
         self.with(run, |run| {
-            let records = run.entries.iter().flat_map(|it| &it.records);
+            let records = run.entries.iter().flat_map(|it| it.records.iter().chain(it.carried()));
             let open = records.filter(|it| it.task.step > run.head.step);
             let (position, values) = run.checkpoint_at(run.head.step)?;
             Ok(SavedRun {
@@ -192,12 +196,8 @@ impl Checkpointer for MemoryStorage {
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError> {
         self.with(run, |run| {
-            let unwritable = |source: serde_json::Error| CheckpointError::Storage {
-                action: format!("write run `{}` as JSON", run.info.id),
-                source: source.into(),
-            };
-            let info = serde_json::to_vec(&run.info).map_err(unwritable)?;
-            let mut link = beginning(&run.info.id, &info);
+            let unwritable = |source| unwritable(&run.info.id, source);
+            let mut link = beginning(&run.info.id, &run.first);
             let mut found = Vec::new();
             for (number, entry) in (1..).zip(&run.entries) {
                 link = link_after(link, number, entry).map_err(unwritable)?;
@@ -265,10 +265,12 @@ impl Run {
     fn append(&mut self, hold: &Hold, entry: &Entry) -> Result<(), Refusal> {
         check_fence(self.holder.as_ref(), hold.fence)?;
         self.head = self.head.after(entry, |task| self.finished.contains(&task))?;
-        let finished = entry.records.iter().filter(|it| it.outcome.is_final());
-        self.finished.extend(finished.map(|it| it.task));
         if entry.commit.is_some() {
             self.finished.clear();
+        }
+        self.finished.extend(finished_by(entry));
+        if let Some(migration) = &entry.migration {
+            self.info = self.info.clone().on(migration.is.clone());
         }
         if rests(entry) {
             self.holder = None;
@@ -309,10 +311,14 @@ impl Run {
 
 /// The hash of an entry and of the link before it.
 fn link_after(before: Link, number: u64, entry: &Entry) -> serde_json::Result<Link> {
-    let Entry { records, commit, standing, events } = entry;
+    let Entry { records, commit, migration, standing, events } = entry;
     let commit = commit.as_ref().map(|it| (&it.position, &it.changes));
-    let json = serde_json::to_vec(&(number, records, commit, standing, events))?;
+    let json = serde_json::to_vec(&(number, records, commit, migration, standing, events))?;
     Ok(Link(blake3::Hasher::new().update(&before.0).update(&json).finalize().into()))
+}
+
+fn unwritable(run: &RunId, source: serde_json::Error) -> CheckpointError {
+    CheckpointError::Storage { action: format!("write run `{run}` as JSON"), source: source.into() }
 }
 
 fn end_of(ttl: Duration) -> Timestamp {

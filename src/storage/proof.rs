@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-use super::rules::Head;
+use super::rules::{Head, finished_by};
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, Link, Logged, SavedRun},
+    checkpoint::{Basis, CheckpointError, Checkpointer, Link, Logged, SavedRun},
     id::{RunId, Step, TaskId},
 };
 
@@ -47,7 +47,8 @@ pub async fn prove(
     run: &RunId,
     expected: Option<Link>,
 ) -> Result<Proof, CheckpointError> {
-    let mut reading = Reading { run, expected, head: None, finished: BTreeSet::new(), proof: None };
+    let (head, basis, proof) = (None, None, None);
+    let mut reading = Reading { run, expected, head, finished: BTreeSet::new(), basis, proof };
     loop {
         let number = reading.number();
         let entries = storage.journal(run, number, ENTRIES_AT_ONCE).await?;
@@ -69,6 +70,8 @@ struct Reading<'a> {
     head: Option<Head>,
     /// The tasks of the open step whose records are final.
     finished: BTreeSet<TaskId>,
+    /// What the last migration says that the run goes by.
+    basis: Option<Basis>,
     proof: Option<Proof>,
 }
 
@@ -86,9 +89,10 @@ impl Reading<'_> {
         let head = next.map_err(|refusal| self.damaged(format!("entry {number}"), refusal))?;
         if entry.commit.is_some() {
             self.finished.clear();
-        } else {
-            let finished = entry.records.iter().filter(|it| it.outcome.is_final());
-            self.finished.extend(finished.map(|it| it.task));
+        }
+        self.finished.extend(finished_by(entry));
+        if let Some(migration) = &entry.migration {
+            self.basis = Some(migration.is.clone());
         }
         let before = self.proof.and_then(|it| it.expected_at);
         let expected_at = before.or((self.expected == Some(*link)).then_some(*number));
@@ -103,7 +107,9 @@ impl Reading<'_> {
         };
         let stands = (saved.summary.status, &saved.summary.reason);
         let said = (head.standing.status, &head.standing.reason);
+        let info = &saved.summary.info;
         let is_same = stands == said
+            && self.basis.as_ref().is_none_or(|it| *it == info.basis())
             && (saved.position.step, saved.last_seq) == (head.step, head.seq)
             && saved.summary.step == head.step;
         if is_same {

@@ -1,12 +1,16 @@
 //! What every storage does alike: which entries it refuses, and how changes become values.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, Holder, Link, Standing},
+    checkpoint::{CheckpointError, Commit, Entry, Holder, Link, Migration, RunInfo, Standing},
     event::Status,
     id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind},
@@ -32,6 +36,8 @@ pub(super) enum Refusal {
     ChangedTwice(ChannelName),
     #[error("the first entry of a run holds its step 0, and nothing else does")]
     NoBeginning,
+    #[error("a migration is a step of its own, and is followed by the records it carries over")]
+    Migration,
 }
 
 /// Items were appended to a value that is no list.
@@ -56,7 +62,7 @@ impl Refusal {
     /// The error for the caller who tried `action`.
     pub(super) fn explain(self, action: String) -> CheckpointError {
         match self {
-            Self::ChangedTwice(_) | Self::NoBeginning => {
+            Self::ChangedTwice(_) | Self::NoBeginning | Self::Migration => {
                 CheckpointError::Storage { action, source: self.into() }
             }
             _ => CheckpointError::Overtaken { action, source: self.into() },
@@ -68,7 +74,8 @@ impl Head {
     /// The head after the first entry of a run.
     pub(super) fn first(entry: &Entry) -> Result<Self, Refusal> {
         let begins = |it: &Commit| it.position.step == Step(0);
-        if !entry.records.is_empty() || !entry.commit.as_ref().is_some_and(begins) {
+        let has_more = !entry.records.is_empty() || entry.migration.is_some();
+        if has_more || !entry.commit.as_ref().is_some_and(begins) {
             return Err(Refusal::NoBeginning);
         }
         let standing = Standing { status: Status::Running, reason: None };
@@ -99,6 +106,16 @@ impl Head {
         {
             return Err(Refusal::OutOfTurn { next, given });
         }
+        if entry.migration.is_some() && (entry.commit.is_none() || !entry.records.is_empty()) {
+            return Err(Refusal::Migration);
+        }
+        let mut carried = BTreeSet::new();
+        for record in entry.carried() {
+            let is_again = record.outcome.is_final() && !carried.insert(record.task);
+            if record.task.step != next.next() || is_again {
+                return Err(Refusal::Migration);
+            }
+        }
         self.with(entry)
     }
 
@@ -125,13 +142,66 @@ impl Head {
     }
 }
 
-/// What comes before the first entry of a run: the run itself.
+/// The tasks that never run again once an entry is saved, of the step that is open then.
+pub(super) fn finished_by(entry: &Entry) -> impl Iterator<Item = TaskId> {
+    let records = if entry.commit.is_none() { entry.records.as_slice() } else { entry.carried() };
+    records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task)
+}
+
+/// The last entry before those that tell of the step that is open after an entry; `before` is
+/// that of the step that was open.
+pub(super) fn committed(entry: &Entry, head: &Head, before: u64) -> u64 {
+    match entry.commit {
+        None => before,
+        // It tells of that step itself.
+        Some(_) if !entry.carried().is_empty() => head.number - 1,
+        Some(_) => head.number,
+    }
+}
+
+/// What comes before the first entry of a run: the run itself, as it was then.
 pub(super) fn beginning(run: &RunId, info: &[u8]) -> Link {
     let mut hasher = blake3::Hasher::new();
+    let info: &[u8] = &info_at_first(info);
     for part in [run.as_str().as_bytes(), info] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
     Link(hasher.finalize().into())
+}
+
+/// How the text of what is known of a run begins once it goes by another workflow.
+const MIGRATED: &[u8] = b"{\"first\":";
+
+/// What is known of a run that was carried over to another workflow, as it is stored: what was
+/// known at first stays with it, as its history hangs on that to the byte.
+#[derive(Serialize)]
+struct MigratedInfo<'a> {
+    first: &'a str,
+    #[serde(flatten)]
+    info: &'a RunInfo,
+}
+
+#[derive(Deserialize)]
+struct FirstInfo {
+    first: String,
+}
+
+/// What was known of a run at first, as it was written then.
+fn info_at_first(info: &[u8]) -> Cow<'_, [u8]> {
+    if info.starts_with(MIGRATED)
+        && let Ok(FirstInfo { first }) = serde_json::from_slice(info)
+    {
+        return Cow::Owned(first.into_bytes());
+    }
+    Cow::Borrowed(info)
+}
+
+/// What is known of a run, as it is to be stored once it goes by something else.
+pub(super) fn info_after(info: &[u8], migration: &Migration) -> serde_json::Result<Vec<u8>> {
+    let first = info_at_first(info);
+    let first = String::from_utf8_lossy(&first);
+    let info = serde_json::from_slice::<RunInfo>(info)?.on(migration.is.clone());
+    serde_json::to_vec(&MigratedInfo { first: &first, info: &info })
 }
 
 /// Checks that the lease `fence` is the one that holds.

@@ -40,17 +40,17 @@ const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
     (
         &[("judge]", "referee]"), ("judge:", "referee:")],
         6,
-        "the node `judge` is gone; it waits for an answer; if `referee` is this node, give it its old name back",
+        "the node `judge` is gone; it waits for an answer; if `referee` is this node, `--map judge=referee`; else `--drop judge`",
     ),
     (
         &[("[left", "[lint"), ("left:", "lint:")],
         6,
-        "the node `left` is gone; it has finished in a step that is not complete; if `lint` is this node",
+        "the node `left` is gone; it has finished in a step that is not complete; if `lint` is this node, `--map left=lint`; else `--drop left`",
     ),
     (
         &[("then: done", "then: finish"), ("done:", "finish:")],
         6,
-        "the node `done` is gone; it has begun to wait: `left` arrived there; if `finish` is this node",
+        "the node `done` is gone; it has begun to wait: `left` arrived there; if `finish` is this node, `--map done=finish`; else `--drop done`",
     ),
     (
         &[
@@ -69,7 +69,7 @@ const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
             ("rework: plan", "rework: planer"),
         ],
         6,
-        "the node `plan` is gone; it has run 1 of 3 times, which would be forgotten; if `planer` is this node",
+        "the node `plan` is gone; it has run 1 of 3 times, which would be forgotten; if `planer` is this node, `--map plan=planer`; else `--drop plan`",
     ),
     (
         &[
@@ -77,12 +77,12 @@ const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
             ("  done:", "  right: { set: { notes: '[\"right\"]' } }\n  done:"),
         ],
         6,
-        "`done` waits for `judge`, `left`, `right` now, and for `judge`, `left` before; it has begun to wait: `left` arrived there",
+        "`done` waits for `judge`, `left`, `right` now, and for `judge`, `left` before; it has begun to wait: `left` arrived there; `--drop right` goes on without",
     ),
     (
         &[("count: int", "count: string"), ("count: '1'", "count: brief")],
         6,
-        "`count` was int and is string; its value does not fit",
+        "`count` was int and is string; its value does not fit (1 is not of type \"string\"); `--set count=JSON` gives it another, `--drop count` none",
     ),
     (
         &[("count: int", "count: float"), ("count: '1'", "count: '1.5'")],
@@ -92,27 +92,27 @@ const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
     (
         &[("  count: int\n", ""), (", count: '1'", "")],
         6,
-        "the field `count` (int) is gone; it holds a value; bring it back",
+        "the field `count` (int) is gone; it holds a value; `--map count=FIELD` says which field it is, `--drop count` leaves it behind",
     ),
     (
         &[("  count: int\n", "  counts: int\n"), (", count: ", ", counts: ")],
         6,
-        "the field `count` (int) is gone; it holds a value; if `counts` is this field, give it its old name back",
+        "the field `count` (int) is gone; it holds a value; if `counts` is this field, `--map count=counts`; else `--drop count`",
     ),
     (
         &[("merge: append", "merge: union")],
         6,
-        "`notes` was merged by append and is by union; it holds a value that was made the old way",
+        "`notes` was merged by append and is by union; it holds a value that was made the old way; `--map notes=notes` keeps it as it is, `--set notes=JSON` gives it another",
     ),
     (
         &[("  verdict:", "  extra: { type: int, default: 3 }\n  verdict:")],
         6,
-        "the field `extra` (int) is new; the run does not hold what it is to begin with; a fork of the run begins with it",
+        "the field `extra` (int) is new; the run does not hold what it is to begin with; a migration begins it so",
     ),
     (
         &[("Is it good?", "Is it fine?")],
         6,
-        "what `judge` (ask) does has changed; it waits for the answer to what it asked before; a fork of the run asks anew",
+        "what `judge` (ask) does has changed; it waits for the answer to what it asked before; `--again judge` asks anew, `--map judge=judge` keeps what it asked",
     ),
     (&[("  verdict:", "  extra: int?\n  verdict:")], 3, "the field `extra` (int?) is new"),
     (
@@ -131,7 +131,7 @@ const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
 ];
 
 /// Starts a run that pauses, and gives its name.
-fn paused(place: &Place) -> String {
+pub(crate) fn paused(place: &Place) -> String {
     fs::write(place.path("board.yaml"), WORKFLOW).unwrap();
     let ended = place.run(["execute", "board.yaml", "-i", "brief=x", "--output", "json"]);
     assert_eq!(ended.code, 3, "{ended}");
@@ -165,6 +165,47 @@ fn g17_a_changed_workflow_is_refused_where_the_change_breaks_the_run_and_told_wh
         fs::write(place.path("board.yaml"), WORKFLOW).unwrap();
         let ended = place.run(["resume", &name, "--answer", "judge=\"good\"", "--output", "json"]);
         assert_eq!((ended.code, &ended.json()["state"]), (0, &json!({"draft": "x"})), "{ended}");
+    }
+}
+
+/// The command that the refusal names, without `graphrun`; with a value where it wants one.
+pub(crate) fn named(refused: &Ended) -> Vec<String> {
+    let said = "help: to carry it over on purpose: graphrun ";
+    let line = refused.stderr.lines().find_map(|it| it.strip_prefix(said));
+    let line = line.unwrap_or_else(|| panic!("no command is named: {refused}"));
+    line.split(' ').map(|it| it.replace("count=JSON", "count=\"7\"")).collect()
+}
+
+#[test]
+fn g17_whatever_is_refused_goes_on_after_the_migration_that_the_refusal_names() {
+    let place = Place::new();
+    let refused = MUTATIONS.iter().filter(|it| it.1 == 6);
+    assert!(refused.clone().count() >= 10 && MUTATIONS.len() >= 15);
+    for (replaced, ..) in refused {
+        let name = paused(&place);
+        change(&place, replaced);
+        let command = named(&place.run(["resume", &name]));
+        assert_eq!(command[..3], ["migrate", &*name, "board.yaml"], "{replaced:?}");
+        // To try it changes nothing.
+        let tried = place.run(command.iter().map(String::as_str).chain(["--dry-run"]));
+        assert_eq!(tried.code, 0, "{replaced:?}: {tried}");
+        assert!(tried.stdout.contains("nothing was changed"), "{tried}");
+        assert_eq!(place.run(["resume", &name]).code, 6, "{replaced:?}");
+
+        let migrated = place.run(&command);
+        assert_eq!(migrated.code, 0, "{replaced:?}: {migrated}");
+        let ended = place.run(["resume", &name, "--output", "json"]);
+        assert_eq!(ended.code, 3, "{replaced:?}: {ended}");
+        assert!(!ended.stderr.contains("has changed"), "{replaced:?}: {ended}");
+        let key = ended.json()["questions"][0]["key"].as_str().unwrap().to_owned();
+        let answer = format!("{key}=\"good\"");
+        let ended = place.run(["resume", &name, "--answer", &answer, "--output", "json"]);
+        let state = &ended.json()["state"];
+        assert_eq!((ended.code, state), (0, &json!({"draft": "x"})), "{replaced:?}: {ended}");
+        let all = place.run(["runs", "state", &name]).json();
+        assert_eq!(all["notes"], json!(["x", "left"]), "{replaced:?}: what had finished is kept");
+        let verdict = place.run(["runs", "verify", &name]);
+        assert_eq!(verdict.code, 0, "{replaced:?}: {verdict}");
     }
 }
 

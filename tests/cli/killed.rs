@@ -40,3 +40,32 @@ fn a_breakpoint_at_the_start_is_kept_whenever_the_program_dies() {
         );
     }
 }
+
+#[test]
+fn a_migration_that_is_killed_has_happened_or_has_not() {
+    for (fault, has_happened) in [
+        ("acquire.after=abort", false),
+        ("barrier.in_tx=abort", false),
+        ("barrier.after_commit=abort", true),
+    ] {
+        let place = Place::new();
+        let name = crate::changed::paused(&place);
+        let old = std::fs::read_to_string(place.path("board.yaml")).unwrap();
+        let new = old.replace("judge", "referee");
+        std::fs::write(place.path("new.yaml"), new).unwrap();
+        let migrate = ["migrate", &name, "new.yaml", "--map", "judge=referee"];
+        killed(&place, &migrate, fault);
+        assert_eq!(place.run(["runs", "verify", &name]).code, 0, "{fault}");
+        let (key, other) = if has_happened { ("referee", "judge") } else { ("judge", "referee") };
+        let wrong = place.run(["resume", &name, "--answer", &format!("{other}=\"good\"")]);
+        assert_eq!(wrong.code, 2, "{fault}: {wrong}");
+        if !has_happened {
+            // Nobody has to wait for the one that died.
+            assert_eq!(place.run(migrate).code, 0, "{fault}");
+        }
+        let key = if has_happened { key } else { "referee" };
+        let answer = format!("{key}=\"good\"");
+        let done = place.run(["resume", &name, "--answer", &answer, "--output", "json"]);
+        assert_eq!((done.code, &done.json()["state"]), (0, &json!({"draft": "x"})), "{done}");
+    }
+}

@@ -7,9 +7,10 @@ mod events;
 mod failure;
 mod graph;
 mod history;
+mod init;
 #[cfg(feature = "failpoints")]
 mod killed;
-mod init;
+mod migrate;
 mod people;
 mod plan;
 #[cfg(feature = "postgres")]

@@ -29,6 +29,7 @@ fn full() -> Entry {
     Entry {
         records: vec![record(1, 0, failed()), record(1, 0, finished())],
         commit: Some(commit(1, vec![set("brief", "a calculator"), appended("notes", &["b"])])),
+        migration: None,
         standing: Some(standing(Status::Failed, Some("it broke"))),
         events: events("R1", [2, 3]),
     }

@@ -142,7 +142,7 @@ fn entries_of(steps: &[AnyStep]) -> Vec<Entry> {
         }
         let standing = (news == 3).then_some(Standing { status: Status::Running, reason: None });
         let commit = Some(commit(step, made.into_values().collect()));
-        add(Entry { records: open, commit, standing, events: vec![] }, news);
+        add(Entry { records: open, commit, standing, ..Entry::default() }, news);
     }
     entries
 }

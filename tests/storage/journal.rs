@@ -90,6 +90,7 @@ fn everything() -> Vec<Entry> {
             )),
             standing: Some(standing(Status::Running, None)),
             events: events("R1", [8, 9]),
+            migration: None,
         },
         entry(record(2, 0, skipped()), &[]),
         commit(2, vec![]).into(),
@@ -101,6 +102,7 @@ fn everything() -> Vec<Entry> {
             )),
             standing: Some(standing(Status::Done, None)),
             events: events("R1", [10]),
+            migration: None,
         },
     ]
 }
@@ -254,6 +256,7 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         commit: Some(commit(1, vec![set("brief", "x"), items("notes", json!(["a"]))])),
         standing: Some(standing(Status::Running, Some("why"))),
         events: events("R1", [1, 2]),
+        migration: None,
     };
     let changes: Vec<fn(&mut Entry)> = vec![
         |_| (),

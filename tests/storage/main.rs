@@ -18,6 +18,7 @@ mod journal;
 mod leases;
 #[cfg(feature = "postgres")]
 mod lost;
+mod migration;
 mod proof;
 #[cfg(feature = "postgres")]
 mod proxy;

@@ -4,11 +4,11 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use graphrun::{
     checkpoint::{
-        Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, NodeTook, Outcome,
-        Owner, Position, Presence, RunInfo, Standing, TaskRecord, UsedUp,
+        Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, Message, NodeTook,
+        Outcome, Owner, Position, Posted, Presence, RunInfo, Standing, TaskRecord, UsedUp,
     },
     event::{EVENT_VERSION, Event, Spent, Stamped, Status},
-    graph::{Failure, Hop, Input, Question, Target, Via},
+    graph::{Began, Failure, Hop, Input, Question, Target, Via},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{Change, ChangeKind, Update},
     storage::{MemoryStorage, SqliteStorage},
@@ -170,6 +170,17 @@ pub(crate) fn position(step: u64) -> Position {
         took: [(node("ba"), NodeTook { spent: spent(), worked_ms: 7 })].into(),
         asked: ["go_on".to_owned()].into(),
         heard: 7 * step,
+        said: vec![Posted {
+            number: 3,
+            message: Message {
+                id: "m".into(),
+                channel: channel("notes"),
+                value: json!("x"),
+                by: None,
+                at: "2025-06-01T12:00:00Z".into(),
+            },
+        }],
+        began: [(1, Began { task: TaskId { step: Step(1), index: 0 }, node: node("sse") })].into(),
         limit: Some("tokens".into()),
         used_up: Some(UsedUp { steps: 9, tokens: Some(7), usd: Some(0.3), time_ms: Some(1) }),
         failure: None,

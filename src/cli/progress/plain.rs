@@ -56,6 +56,18 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
         Event::WorkflowChanged { changes } => {
             format!("the workflow has changed: {}", clean(&changes.join("; ")))
         }
+        Event::WorkflowMigrated { workflow, mapped, dropped, again, set, .. } => {
+            let part = |word: &str, names: &[String]| {
+                if names.is_empty() {
+                    String::new()
+                } else {
+                    format!("; {word}{}", names.join(", "))
+                }
+            };
+            let (mapped, dropped) = (part("", mapped), part("without ", dropped));
+            let (again, set) = (part("anew: ", again), written(set));
+            format!("carried over to {}{mapped}{dropped}{again}{set}", clean(workflow))
+        }
         Event::RunForked { from, step, set } => {
             format!("forked from {from} after step {step}{}", written(set))
         }

@@ -102,7 +102,9 @@ impl Tree {
                 vec![format!("    {} the workflow has changed: {changes}", paint.loud("⚠"))]
             }
             // These happen while nobody looks on.
-            Event::RunForked { .. } | Event::StateUpdated { .. } => Vec::new(),
+            Event::RunForked { .. }
+            | Event::StateUpdated { .. }
+            | Event::WorkflowMigrated { .. } => Vec::new(),
             Event::StepCommitted { .. } => Vec::new(),
             Event::RunFinished { status, reason, .. } => {
                 // Whatever was dropped does not run any more.

@@ -48,9 +48,9 @@ fn head(info: &RunInfo) -> Value {
 
 fn line(logged: &Logged) -> Value {
     let Logged { number, link, entry } = logged;
-    let Entry { records, commit, standing, events } = entry;
+    let Entry { records, commit, migration, standing, events } = entry;
     let commit = commit.as_ref().map(|it| json!({"position": it.position, "changes": it.changes}));
-    json!({
+    let mut line = json!({
         "v": VERSION,
         "entry": number,
         "link": link,
@@ -58,5 +58,9 @@ fn line(logged: &Logged) -> Value {
         "commit": commit,
         "standing": standing,
         "events": events,
-    })
+    });
+    if let Some(migration) = migration {
+        line["migration"] = json!(migration);
+    }
+    line
 }

@@ -7,7 +7,7 @@ use super::super::{
     globals::{Globals, Output},
     steps::{HistoryStep, HistoryTask, steps},
     terminal::{Paint, print_result},
-    words::table,
+    words::{clean, table},
 };
 use crate::id::NodeName;
 
@@ -43,7 +43,11 @@ fn draw(steps: &[HistoryStep], paint: Paint) -> String {
         vec![
             paint.strong(&it.step.to_string()),
             time.to_owned(),
-            if ran.is_empty() { "—".to_owned() } else { ran.join(", ") },
+            match &it.migrated {
+                Some(workflow) => format!("migrated to {}", clean(workflow)),
+                None if ran.is_empty() => "—".to_owned(),
+                None => ran.join(", "),
+            },
             if changed.is_empty() { "—".to_owned() } else { changed.join(", ") },
             if next.is_empty() { "the end".to_owned() } else { next.join(", ") },
         ]

@@ -1,14 +1,29 @@
-//! What has changed in a workflow since a run was started, and whether the run can go on with it.
+//! What has changed in a workflow since a run was started, whether the run can go on with it, and
+//! what would settle whatever it cannot.
+//!
+//! Without a mapping it says what `resume` does; with one, what is left for a migration.
 
-use std::{collections::BTreeSet, fmt};
+mod candidates;
+mod fields;
+mod nodes;
+mod parts;
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use super::superstep::carry;
 use crate::{
-    checkpoint::{NodeOutline, Outcome, Outline, SavedRun, TaskRecord},
+    checkpoint::{Fate, Mapping, Outline, Posted, SavedRun},
+    compile::{CompiledGraph, Midway},
     diagnostic::did_you_mean,
     graph::Hop,
-    id::NodeName,
-    state::Schema,
+    id::{ChannelName, NodeName},
 };
+
+/// More rounds of settling than there are kinds of differences show nothing new.
+const ROUNDS_MAX: usize = 6;
 
 /// Something that is not as it was when the run was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +34,55 @@ pub struct Difference {
     pub breaks: Option<String>,
     /// What would mend it.
     pub hint: Option<String>,
+    /// The flags of a migration that settle it, the likeliest first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// What somebody may say to a migration. As text it is the flag of the program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Remedy {
+    /// A node has this name now, if one is likely.
+    MapNode(NodeName, Option<NodeName>),
+    /// A field has this name now, if one is likely.
+    MapField(ChannelName, Option<ChannelName>),
+    /// The run goes on without a node.
+    DropNode(NodeName),
+    /// The value of a field is left behind.
+    DropField(ChannelName),
+    /// The tasks of a node begin anew.
+    Again(NodeName),
+    /// A field is given a value.
+    Set(ChannelName),
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MapNode(old, Some(new)) => write!(f, "--map {old}={new}"),
+            Self::MapNode(old, None) => write!(f, "--map {old}=NODE"),
+            Self::MapField(old, Some(new)) => write!(f, "--map {old}={new}"),
+            Self::MapField(old, None) => write!(f, "--map {old}=FIELD"),
+            Self::DropNode(name) => write!(f, "--drop {name}"),
+            Self::DropField(name) => write!(f, "--drop {name}"),
+            Self::Again(name) => write!(f, "--again {name}"),
+            Self::Set(name) => write!(f, "--set {name}=JSON"),
+        }
+    }
+}
+
+impl Remedy {
+    /// Adds it to a mapping, if nothing is left open in it.
+    fn add_to(&self, mapping: Mapping) -> Option<Mapping> {
+        Some(match self.clone() {
+            Self::MapNode(old, new) => mapping.node(old, new?),
+            Self::MapField(old, new) => mapping.field(old, new?),
+            Self::DropNode(name) => mapping.drop_node(name),
+            Self::DropField(name) => mapping.drop_field(name),
+            Self::Again(name) => mapping.again(name),
+            // Which value it is makes no difference to what else is to be said.
+            Self::Set(name) => mapping.set(name, serde_json::Value::Null),
+        })
+    }
 }
 
 impl fmt::Display for Difference {
@@ -31,18 +95,32 @@ impl fmt::Display for Difference {
     }
 }
 
+/// A run, and the graph it may go on with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compared<'a> {
+    /// The graph it was started with.
+    pub(super) old: &'a Outline,
+    pub(super) new: &'a Outline,
+    pub(super) graph: &'a CompiledGraph,
+    pub(super) saved: &'a SavedRun,
+    /// What was said to it and not taken in yet.
+    pub(super) said: &'a [Posted],
+}
+
 /// Every difference between the graph a run was started with and another one, those that break
 /// the run as it stands first.
-pub(super) fn compare(
-    old: &Outline,
-    new: &Outline,
-    schema: &Schema,
-    saved: &SavedRun,
-) -> Vec<Difference> {
-    let mut comparing = Comparing { old, new, schema, saved, found: Vec::new() };
+pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<Difference> {
+    let given = mapping.cloned().unwrap_or_default();
+    let is_migration = mapping.is_some();
+    let mut comparing = Comparing { compared, mapping: given, is_migration, found: Vec::new() };
+    comparing.names();
     comparing.nodes();
-    comparing.channels();
-    if old.entry != new.entry {
+    comparing.fields();
+    comparing.said();
+    comparing.unwritten();
+    let Compared { old, new, .. } = compared;
+    let entry: BTreeSet<NodeName> = old.entry.iter().filter_map(|it| comparing.node(it)).collect();
+    if entry != new.entry.iter().cloned().collect() {
         comparing.note("the start has changed".to_owned());
     }
     if old.limits != new.limits {
@@ -53,246 +131,211 @@ pub(super) fn compare(
     found
 }
 
+/// What a migration of the run would have to be told, as far as that can be guessed; for a person to
+/// look at.
+pub(super) fn suggest(compared: Compared<'_>) -> Vec<Remedy> {
+    let mut flags: Vec<Remedy> = Vec::new();
+    let mut mapping = Mapping::default();
+    for _ in 0..ROUNDS_MAX {
+        let found = compare(compared, Some(&mapping));
+        let first = |it: &Difference| it.remedies.first().cloned().filter(|_| it.breaks.is_some());
+        let wanted: BTreeSet<Remedy> = found.iter().filter_map(first).collect();
+        let new: Vec<Remedy> = wanted.into_iter().filter(|it| !flags.contains(it)).collect();
+        if new.is_empty() {
+            break;
+        }
+        for remedy in new {
+            mapping = remedy.add_to(mapping.clone()).unwrap_or(mapping);
+            flags.push(remedy);
+        }
+    }
+    flags
+}
+
 struct Comparing<'a> {
-    old: &'a Outline,
-    new: &'a Outline,
-    schema: &'a Schema,
-    saved: &'a SavedRun,
+    compared: Compared<'a>,
+    mapping: Mapping,
+    /// Whether it is about a migration rather than about going on as it is.
+    is_migration: bool,
     found: Vec<Difference>,
 }
 
 impl Comparing<'_> {
     fn note(&mut self, what: String) {
-        self.found.push(Difference { what, breaks: None, hint: None });
+        let (breaks, hint, remedies) = (None, None, Vec::new());
+        self.found.push(Difference { what, breaks, hint, remedies });
     }
 
-    fn broken(&mut self, what: String, breaks: String, hint: String) {
-        self.found.push(Difference { what, breaks: Some(breaks), hint: Some(hint) });
+    fn broken(&mut self, what: String, breaks: String, hint: String, remedies: Vec<Remedy>) {
+        let (breaks, hint) = (Some(breaks), Some(hint));
+        self.found.push(Difference { what, breaks, hint, remedies });
     }
 
-    fn nodes(&mut self) {
-        let (old, new) = (self.old, self.new);
-        for (name, was) in &old.nodes {
-            match new.nodes.get(name) {
-                None => self.gone(name, was),
-                Some(is) => self.changed(name, was, is),
-            }
-        }
-        for name in new.nodes.keys().filter(|it| !old.nodes.contains_key(*it)) {
-            self.note(format!("the node `{name}` is new"));
-        }
+    /// What a node is called in the new graph, if it is there.
+    fn node(&self, old: &NodeName) -> Option<NodeName> {
+        let new = self.mapping.new_name_of(old)?;
+        self.compared.new.nodes.contains_key(&new).then_some(new)
     }
 
-    fn gone(&mut self, name: &NodeName, was: &NodeOutline) {
-        let what = format!("the node `{name}` is gone");
-        let Some(breaks) = self.part_of(name).or_else(|| self.bound_of(name, was)) else {
-            return self.note(what);
-        };
-        let hint = match self.renamed(name, was) {
-            Some(new) => format!("if `{new}` is this node, give it its old name back"),
-            None => "bring it back".to_owned(),
-        };
-        self.broken(what, breaks, hint);
+    /// What a field is called in the new graph, if it is there.
+    fn field(&self, old: &ChannelName) -> Option<ChannelName> {
+        let new = self.mapping.new_field_of(old)?;
+        self.compared.new.channels.contains_key(&new).then_some(new)
     }
 
-    fn changed(&mut self, name: &NodeName, was: &NodeOutline, is: &NodeOutline) {
-        if was.awaits != is.awaits {
-            let what = format!(
-                "`{name}` waits for {} now, and for {} before",
-                list(&is.awaits),
-                list(&was.awaits)
-            );
-            let arrived = self.arrived_at(name);
-            if arrived.is_empty() {
-                self.note(what);
-            } else {
-                let breaks = format!("it has begun to wait: {} arrived there", list(&arrived));
-                self.broken(what, breaks, "let it wait for the same nodes".to_owned());
-            }
+    fn is_dropped(&self, node: &NodeName) -> bool {
+        self.mapping.fate_of_node(node) == Fate::Dropped
+    }
+
+    fn is_dropped_field(&self, field: &ChannelName) -> bool {
+        self.mapping.fate_of_field(field) == Fate::Dropped
+    }
+
+    /// What the mapping names must be there.
+    fn names(&mut self) {
+        let Compared { old, new, .. } = self.compared;
+        let mapping = self.mapping.clone();
+        let old_nodes: Vec<&str> = old.nodes.keys().map(NodeName::as_str).collect();
+        let new_nodes: Vec<&str> = new.nodes.keys().map(NodeName::as_str).collect();
+        let old_fields: Vec<&str> = old.channels.keys().map(ChannelName::as_str).collect();
+        let new_fields: Vec<&str> = new.channels.keys().map(ChannelName::as_str).collect();
+        for (from, to) in &mapping.nodes {
+            self.named(from.as_str(), "node", ("the run", &old_nodes));
+            self.named(to.as_str(), "node", ("the workflow", &new_nodes));
         }
-        if was.kind != is.kind || was.does != is.does {
-            let what = if was.kind == is.kind {
-                format!("what `{name}` ({}) does has changed", is.kind)
-            } else {
-                format!("`{name}` was {} and is {}", article(&was.kind), article(&is.kind))
-            };
-            if self.asks(name) {
-                let breaks = "it waits for the answer to what it asked before".to_owned();
-                self.broken(what, breaks, "a fork of the run asks anew".to_owned());
-            } else {
-                self.note(what);
-            }
+        for (from, to) in &mapping.fields {
+            self.named(from.as_str(), "field", ("the run", &old_fields));
+            self.named(to.as_str(), "field", ("the workflow", &new_fields));
         }
-        if was.policies != is.policies {
-            self.note(format!("the conditions under which `{name}` runs have changed"));
+        let either: Vec<&str> = old_nodes.iter().chain(&new_nodes).copied().collect();
+        for name in &mapping.dropped_nodes {
+            self.named(name.as_str(), "node", ("the run", &either));
         }
-        if was.leads != is.leads {
-            let told =
-                |it: &[String]| if it.is_empty() { "nowhere".to_owned() } else { it.join(", ") };
-            self.note(format!(
-                "`{name}` leads to {} now, and to {} before",
-                told(&is.leads),
-                told(&was.leads)
-            ));
+        for name in &mapping.dropped_fields {
+            self.named(name.as_str(), "field", ("the run", &old_fields));
+        }
+        for name in &mapping.again {
+            self.named(name.as_str(), "node", ("the run", &old_nodes));
+        }
+        for name in mapping.set.keys() {
+            self.named(name.as_str(), "field", ("the workflow", &new_fields));
         }
     }
 
-    fn channels(&mut self) {
-        let (old, new) = (self.old, self.new);
-        for (name, was) in &old.channels {
-            let held = self.saved.values.get(name);
-            let Some(is) = new.channels.get(name) else {
-                let what = format!("the field `{name}` ({}) is gone", was.ty);
-                if held.is_none() {
-                    self.note(what);
-                    continue;
-                }
-                let added = new.channels.iter().filter(|(it, _)| !old.channels.contains_key(*it));
-                let same: Vec<&str> =
-                    added.filter(|(_, it)| *it == was).map(|(it, _)| it.as_str()).collect();
-                let nearest = did_you_mean(name.as_str(), same.iter().copied());
-                let only = if same.len() == 1 { same.first().copied() } else { None };
-                let hint = match nearest.or(only) {
-                    Some(new) => format!("if `{new}` is this field, give it its old name back"),
-                    None => "bring it back".to_owned(),
-                };
-                self.broken(what, "it holds a value".to_owned(), hint);
+    /// A name must be among these, or above one of them.
+    fn named(&mut self, name: &str, kind: &str, (whose, names): (&str, &[&str])) {
+        let below = |it: &&str| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
+        if names.iter().any(|it| *it == name || below(it)) {
+            return;
+        }
+        let near = did_you_mean(name, names.iter().copied());
+        let hint = near.map_or_else(
+            || "`graphrun graph` shows the names".to_owned(),
+            |it| format!("did you mean `{it}`?"),
+        );
+        let what = format!("{whose} has no {kind} `{name}`");
+        self.broken(what, "nothing is carried over under that name".to_owned(), hint, Vec::new());
+    }
+
+    /// What was said goes to a list that is there.
+    fn said(&mut self) {
+        let Compared { saved, said, new, .. } = self.compared;
+        let said = saved.position.said.iter().chain(said).map(|it| it.message.channel.clone());
+        for channel in said.collect::<BTreeSet<_>>() {
+            let is_told = self.holds(&channel);
+            if is_told || self.field(&channel).is_some() || self.is_dropped_field(&channel) {
                 continue;
-            };
-            if was.reducer != is.reducer {
-                let word = |it: &Option<String>| it.clone().unwrap_or_else(|| "replace".to_owned());
-                let (was, is) = (word(&was.reducer), word(&is.reducer));
-                let what = format!("`{name}` was merged by {was} and is by {is}");
-                if held.is_some() {
-                    let hint = "a fork of the run goes on with that value".to_owned();
-                    self.broken(
-                        what,
-                        "it holds a value that was made the old way".to_owned(),
-                        hint,
-                    );
-                } else {
-                    self.note(what);
-                }
             }
-            if (&was.ty, &was.schema) != (&is.ty, &is.schema) {
-                let what = if was.ty == is.ty {
-                    format!("the schema of `{name}` has changed")
-                } else {
-                    format!("`{name}` was {} and is {}", was.ty, is.ty)
-                };
-                let channel = self.schema.channel(name.as_str());
-                let misfit = held.zip(channel).and_then(|(value, it)| it.validate(value).err());
-                match misfit {
-                    Some(problems) => {
-                        let breaks = format!("its value does not fit ({})", problems.join("; "));
-                        let hint = format!("a fork can begin with another: `--set {name}=JSON`");
-                        self.broken(what, breaks, hint);
+            let near = did_you_mean(channel.as_str(), new.channels.keys().map(ChannelName::as_str));
+            let near = near.and_then(|it| ChannelName::parse_path(it).ok());
+            let hint = "`--map` says which list it is, `--drop` leaves what was said behind";
+            let remedies =
+                vec![Remedy::MapField(channel.clone(), near), Remedy::DropField(channel.clone())];
+            self.broken(
+                format!("the field `{channel}` is gone"),
+                "somebody has said something to it that was not heard yet".to_owned(),
+                hint.to_owned(),
+                remedies,
+            );
+        }
+    }
+
+    /// What is new must have a value where a node that the run may still come to needs one.
+    fn unwritten(&mut self) {
+        let Compared { old, graph, new, .. } = self.compared;
+        let midway = self.midway();
+        let kept: BTreeSet<ChannelName> =
+            old.channels.keys().filter_map(|it| self.field(it)).collect();
+        let likely: BTreeSet<ChannelName> = self
+            .found
+            .iter()
+            .flat_map(|it| &it.remedies)
+            .filter_map(|it| match it {
+                Remedy::MapField(_, new) => new.clone(),
+                Remedy::Set(field) => Some(field.clone()),
+                _ => None,
+            })
+            .collect();
+        for (field, node) in graph.unwritten(&midway) {
+            if kept.contains(&field) || likely.contains(&field) {
+                continue;
+            }
+            let ty = &new.channels[&field].ty;
+            self.broken(
+                format!("the field `{field}` ({ty}) is new"),
+                format!("`{node}` reads it, and the run may come there before anything writes it"),
+                format!("`--set {field}=JSON` gives it a value"),
+                vec![Remedy::Set(field)],
+            );
+        }
+    }
+
+    /// Where the run stands in the new graph.
+    fn midway(&self) -> Midway {
+        let Compared { graph, saved, said, .. } = self.compared;
+        let carried = carry(graph, &self.mapping, (&saved.position, &saved.records), said);
+        let position = &carried.position;
+        let mut midway = Midway { arrived: position.joins.clone(), ..Midway::default() };
+        let finals = carried.records.iter().filter(|it| it.outcome.is_final());
+        let settled: BTreeSet<u32> = finals.clone().map(|it| it.task.index).collect();
+        let open = (0..).zip(&position.frontier).filter(|(at, _)| !settled.contains(at));
+        midway.next.extend(open.map(|(_, it)| it.node.clone()));
+        midway.next.extend(position.deferred.keys().cloned());
+        for record in finals {
+            if let crate::checkpoint::Outcome::Finished { update, .. } = &record.outcome {
+                midway.held.extend(update.writes.iter().map(|(field, _)| field.clone()));
+            }
+            for hop in record.outcome.hops() {
+                match hop {
+                    Hop::Join(to) => {
+                        let arrived = midway.arrived.entry(to.clone()).or_default();
+                        arrived.insert(record.node.clone());
                     }
-                    None => self.note(what),
+                    hop => midway.next.extend(hop.target().node().cloned()),
                 }
             }
         }
-        for (name, is) in new.channels.iter().filter(|(it, _)| !old.channels.contains_key(*it)) {
-            let what = format!("the field `{name}` ({}) is new", is.ty);
-            let has_default =
-                self.schema.channel(name.as_str()).is_some_and(|it| it.default().is_some());
-            if has_default && !self.saved.values.contains_key(name) {
-                let breaks = "the run does not hold what it is to begin with".to_owned();
-                self.broken(what, breaks, "a fork of the run begins with it".to_owned());
-            } else {
-                self.note(what);
-            }
-        }
-    }
-
-    /// The part that a node has in the run as it stands.
-    fn part_of(&self, name: &NodeName) -> Option<String> {
-        let SavedRun { position, records, .. } = self.saved;
-        if self.asks(name) {
-            return Some("it waits for an answer".to_owned());
-        }
-        if records.iter().any(|it| it.node == *name && it.outcome.is_final()) {
-            return Some("it has finished in a step that is not complete".to_owned());
-        }
-        if position.frontier.iter().any(|it| it.node == *name) {
-            return Some("it is to run next".to_owned());
-        }
-        let arrived = self.arrived_at(name);
-        if !arrived.is_empty() {
-            return Some(format!("it has begun to wait: {} arrived there", list(&arrived)));
-        }
-        if let Some((to, _)) = position.joins.iter().find(|(_, it)| it.contains(name)) {
-            return Some(format!("it has arrived at `{to}`, which waits for it"));
-        }
-        if position.deferred.contains_key(name) {
-            return Some("the run has come to it, and it lets others go first".to_owned());
-        }
-        let leads_there =
-            |it: &&TaskRecord| hops(it).iter().map(Hop::target).any(|it| it.node() == Some(name));
-        let from = records.iter().find(leads_there);
-        from.map(|it| format!("`{}` has finished and leads there", it.node))
-    }
-
-    /// The nodes that have arrived at one that waits, those of the open step included.
-    fn arrived_at(&self, name: &NodeName) -> Vec<NodeName> {
-        let SavedRun { position, records, .. } = self.saved;
-        let mut arrived: BTreeSet<&NodeName> =
-            position.joins.get(name).into_iter().flatten().collect();
-        let joins =
-            |it: &&TaskRecord| hops(it).iter().any(|it| matches!(it, Hop::Join(to) if to == name));
-        arrived.extend(records.iter().filter(joins).map(|it| &it.node));
-        arrived.into_iter().cloned().collect()
-    }
-
-    /// The bound that is lost with a node: its visits would count from zero under another name.
-    fn bound_of(&self, name: &NodeName, was: &NodeOutline) -> Option<String> {
-        let max = was.max_visits?;
-        let visits = *self.saved.position.visits.get(name)?;
-        self.renamed(name, was)?;
-        Some(format!("it has run {visits} of {max} times, which would be forgotten"))
-    }
-
-    /// The new node that is most likely this one under another name.
-    fn renamed(&self, name: &NodeName, was: &NodeOutline) -> Option<NodeName> {
-        let (old, new) = (self.old, self.new);
-        let added = || new.nodes.iter().filter(|(it, _)| !old.nodes.contains_key(*it));
-        let mut same = added().filter(|(_, it)| (&it.kind, &it.does) == (&was.kind, &was.does));
-        if let (Some((only, _)), None) = (same.next(), same.next()) {
-            return Some(only.clone());
-        }
-        let names: BTreeSet<&str> = added().map(|(it, _)| it.as_str()).collect();
-        did_you_mean(name.as_str(), names).and_then(|it| NodeName::parse(it).ok())
-    }
-
-    /// Whether a question of a node is open.
-    fn asks(&self, name: &NodeName) -> bool {
-        let mut open = BTreeSet::new();
-        for record in self.saved.records.iter().filter(|it| it.node == *name) {
-            if matches!(record.outcome, Outcome::Asked { .. }) {
-                open.insert(record.task);
-            } else {
-                open.remove(&record.task);
-            }
-        }
-        !open.is_empty()
+        let held = saved.values.keys().filter_map(|it| self.field(it));
+        midway.held.extend(held.chain(self.mapping.set.keys().cloned()));
+        let defaults = graph.schema().channels().iter().filter(|it| it.default().is_some());
+        midway.held.extend(defaults.map(|it| it.name().clone()));
+        midway
     }
 }
 
-/// Where a record leads.
-fn hops(record: &TaskRecord) -> &[Hop] {
-    match &record.outcome {
-        Outcome::Finished { hops, .. }
-        | Outcome::Caught { hops, .. }
-        | Outcome::Skipped { hops, .. } => hops,
-        _ => &[],
+/// Names that several old names would have.
+fn shared<N: Ord + Clone>(pairs: impl Iterator<Item = (N, N)>) -> BTreeMap<N, Vec<N>> {
+    let mut by_new: BTreeMap<N, Vec<N>> = BTreeMap::new();
+    for (old, new) in pairs {
+        by_new.entry(new).or_default().push(old);
     }
+    by_new.retain(|_, old| old.len() > 1);
+    by_new
 }
 
-fn list(nodes: &[NodeName]) -> String {
-    if nodes.is_empty() {
-        return "nothing".to_owned();
-    }
-    nodes.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
+fn list(nodes: impl IntoIterator<Item = impl fmt::Display>) -> String {
+    let names: Vec<String> = nodes.into_iter().map(|it| format!("`{it}`")).collect();
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
 fn article(kind: &str) -> String {

@@ -23,6 +23,7 @@ pub(super) fn next_frontier(
     let mut position = Position {
         step: before.step.next(),
         frontier: Vec::new(),
+        began: BTreeMap::new(),
         worked_ms: before.worked_ms + records.iter().map(|it| it.ms).max().unwrap_or(0),
         ..before.clone()
     };
@@ -66,6 +67,31 @@ pub(super) fn next_frontier(
         route_limit(graph, limits, &mut position);
     }
     position
+}
+
+/// The nodes that wait for nothing any more in a position that was made by hand, and by which way
+/// they are reached; the frontier is left as it is.
+pub(super) fn resettled(graph: &CompiledGraph, position: &mut Position) -> BTreeMap<NodeName, Via> {
+    let last = |it: &BTreeSet<NodeName>| it.last().cloned();
+    let via = |it: NodeName| Via::Then { node: it };
+    let arrived = position.joins.iter();
+    let arrived = arrived.map(|(to, it)| (to.clone(), last(it).map_or(Via::Start, via)));
+    let mut next = Next {
+        graph,
+        reached: BTreeMap::new(),
+        sent: Vec::new(),
+        arrived: arrived.collect(),
+        left: BTreeSet::new(),
+        kept: position.frontier.clone(),
+        position,
+    };
+    next.complete_joins();
+    next.defer();
+    let reached = next.reached;
+    for node in reached.keys() {
+        *position.visits.entry(node.clone()).or_default() += 1;
+    }
+    reached
 }
 
 /// Collects what the tasks of a step lead to.

@@ -68,7 +68,8 @@ impl Machine {
             }
         };
         self.state = Arc::new(state);
-        self.position.heard = last;
+        self.position.heard = last.max(self.position.heard);
+        self.position.said.clear();
         self.position.step = self.position.step.next();
         let commit = Commit { position: self.position.clone(), changes };
         vec![Action::Hear(heard), Action::Commit(commit)]

@@ -10,7 +10,7 @@ use super::hear::Heard;
 use crate::{
     checkpoint::{Commit, Link, TaskRecord},
     event::{Spent, Status},
-    graph::{Command, Failure, Input, Question, Via},
+    graph::{Began, Command, Failure, Input, Question, Via},
     id::{NodeName, TaskId},
     state::{State, StateError},
 };
@@ -128,6 +128,8 @@ pub struct Task {
     pub id: TaskId,
     /// The node.
     pub node: NodeName,
+    /// What both were called when it began, if the run was carried over to another workflow since.
+    pub began: Option<Began>,
     /// The attempt, from one.
     pub attempt: u32,
     /// What it works on.

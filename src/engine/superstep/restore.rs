@@ -58,12 +58,14 @@ impl Machine {
     /// The run as it was saved, before anything goes on.
     pub(super) fn recalled(
         graph: CompiledGraph,
-        terms: Terms,
+        mut terms: Terms,
         run: RunId,
         (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
         only: Option<&NodeName>,
     ) -> Result<Self, RestoreError> {
         fit::check(&graph, &checkpoint.position, &records)?;
+        // What was said before the run was carried over to this graph comes first.
+        terms.said.splice(0..0, checkpoint.position.said.iter().cloned());
         let mut machine = Self::at(graph, terms, run, checkpoint);
         for record in records {
             let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;

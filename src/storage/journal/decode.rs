@@ -117,6 +117,10 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
     ) -> Result<Vec<TaskRecord>, CheckpointError> {
         let mut records = Vec::new();
+        if let Some(row) = self.rows.iter().rfind(|it| it.changes.is_some()) {
+            let migration = self.records(codec, row)?.0.migration;
+            records.extend(migration.map(|it| it.records).unwrap_or_default());
+        }
         for row in self.open_rows() {
             records.extend(self.records(codec, row)?.1);
         }
@@ -167,8 +171,8 @@ impl<'a> Reader<'a> {
                 run: self.run.clone(),
                 event: it.event,
             });
-            let entry =
-                Entry { records, commit, standing: meta.standing, events: events.collect() };
+            let (migration, standing) = (meta.migration, meta.standing);
+            let entry = Entry { records, commit, migration, standing, events: events.collect() };
             logged.push(Logged { number: row.number, link: row.link, entry });
         }
         Ok(logged)
@@ -262,7 +266,8 @@ impl<'a> Reader<'a> {
         let mut meta = self.meta(codec, row)?;
         let mut records = std::mem::take(&mut meta.records);
         let mut values: Option<std::vec::IntoIter<Value>> = None;
-        for record in &mut records {
+        let carried = meta.migration.iter_mut().flat_map(|it| &mut it.records);
+        for record in records.iter_mut().chain(carried) {
             let Outcome::Finished { update, .. } = &mut record.outcome else { continue };
             for (_, value) in &mut update.writes {
                 let values = match &mut values {

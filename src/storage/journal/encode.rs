@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Changes, Codec, How, Meta, Part, Place, Reader, Row, Told};
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, Link, Outcome, RunInfo, TaskRecord},
+    checkpoint::{CheckpointError, Commit, Entry, Link, Migration, Outcome, RunInfo, TaskRecord},
     id::{ChannelName, RunId, TaskId},
     state::{Change, ChangeKind, Update},
     storage::rules::Head,
@@ -32,6 +32,18 @@ pub(crate) fn encode(
     let records = entry.records.iter().map(|it| without_values(it, &mut data, &mut written));
     let mut meta =
         Meta { records: records.collect(), standing: entry.standing.clone(), ..Meta::default() };
+    if let Some(migration) = &entry.migration {
+        // The step that takes these in refers to none of them, so that no entry before the last
+        // step is ever needed to read those after it.
+        let carried = migration.records.iter();
+        let records = carried.map(|it| without_values(it, &mut data, &mut Vec::new())).collect();
+        meta.migration = Some(Box::new(Migration {
+            was: migration.was.clone(),
+            is: migration.is.clone(),
+            mapping: migration.mapping.clone(),
+            records,
+        }));
+    }
     let mut changes = None;
     if let Some(Commit { position, changes: made }) = &entry.commit {
         meta.position = Some(position.clone());

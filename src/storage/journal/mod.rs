@@ -19,7 +19,7 @@ pub(super) use self::{
     encode::{encode, info},
 };
 use crate::{
-    checkpoint::{Link, Position, Standing, TaskRecord},
+    checkpoint::{Link, Migration, Position, Standing, TaskRecord},
     event::Event,
     id::{ChannelName, Step},
 };
@@ -73,6 +73,9 @@ struct Meta {
     position: Option<Position>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     standing: Option<Standing>,
+    /// With null in place of the values that its records wrote. Those are the first of the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    migration: Option<Box<Migration>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     events: Vec<Told>,
 }

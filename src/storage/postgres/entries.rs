@@ -14,7 +14,7 @@ use crate::{
     id::{RunId, Step, TaskId},
     storage::{
         journal::{Reader, Row, Span},
-        rules::beginning,
+        rules::{beginning, finished_by},
     },
 };
 
@@ -79,7 +79,8 @@ impl Run {
         session: &Session,
         entry: &Entry,
     ) -> Result<BTreeSet<TaskId>, Fault> {
-        let tasks: Vec<TaskId> = finished_by(entry).collect();
+        let finals = entry.records.iter().filter(|it| it.outcome.is_final());
+        let tasks: Vec<TaskId> = finals.map(|it| it.task).collect();
         if tasks.is_empty() {
             return Ok(BTreeSet::new());
         }
@@ -97,14 +98,13 @@ impl Run {
         entry: &Entry,
         has_open: bool,
     ) -> Result<(), Fault> {
-        if entry.commit.is_none() {
-            let tasks: Vec<i64> = finished_by(entry).map(|it| it.index.into()).collect();
-            if !tasks.is_empty() {
-                let sql = "INSERT INTO finished (run, task) SELECT $1, unnest($2::bigint[])";
-                session.execute(sql, &[&self.key, &tasks]).await?;
-            }
-        } else if has_open {
+        if entry.commit.is_some() && has_open {
             session.execute("DELETE FROM finished WHERE run = $1", &[&self.key]).await?;
+        }
+        let tasks: Vec<i64> = finished_by(entry).map(|it| it.index.into()).collect();
+        if !tasks.is_empty() {
+            let sql = "INSERT INTO finished (run, task) SELECT $1, unnest($2::bigint[])";
+            session.execute(sql, &[&self.key, &tasks]).await?;
         }
         Ok(())
     }
@@ -137,10 +137,6 @@ impl Run {
         session.execute(sql, &values).await?;
         Ok(())
     }
-}
-
-fn finished_by(entry: &Entry) -> impl Iterator<Item = TaskId> {
-    entry.records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task)
 }
 
 fn read(run: &RunId, row: &SqlRow) -> Result<Row, Fault> {

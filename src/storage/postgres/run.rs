@@ -8,11 +8,11 @@ use super::{
     session::Session,
 };
 use crate::{
-    checkpoint::{CheckpointError, Link, RunInfo, RunSummary, Standing},
+    checkpoint::{CheckpointError, Link, Migration, RunInfo, RunSummary, Standing},
     id::{RunId, Step},
     storage::{
         journal::{checksum, damaged},
-        rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
+        rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous, info_after},
     },
 };
 
@@ -129,6 +129,23 @@ impl Run {
             &lease_sum.as_slice(),
         ];
         session.execute(sql, &values).await?;
+        Ok(())
+    }
+
+    /// Writes what is known of it once it goes by another workflow.
+    pub(super) async fn migrate(
+        &self,
+        session: &Session,
+        migration: &Migration,
+    ) -> Result<(), Fault> {
+        let found = Found::by_id(session, &self.id).await?;
+        let info = info_after(&found.info, migration).map_err(Fault::Unwritable)?;
+        let sql = "SELECT name FROM runs WHERE key = $1";
+        let row =
+            session.first(sql, &[&self.key]).await?.ok_or_else(|| unknown(self.id.as_str()))?;
+        let checksum = checksum::of_info(self.id.as_str(), get(&row, "name")?, &info);
+        let sql = "UPDATE runs SET info = $2, info_checksum = $3 WHERE key = $1";
+        session.execute(sql, &[&self.key, &info, &checksum.as_slice()]).await?;
         Ok(())
     }
 

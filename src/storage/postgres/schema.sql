@@ -4,7 +4,7 @@
 -- a row of `runs`. Whoever writes a run holds the lock of its row in `heads`, and a run is removed
 -- from all tables in one transaction.
 
--- What is known of a run from its beginning. Rows never change.
+-- What is known of a run from its beginning, and what it goes by since it was migrated.
 CREATE TABLE runs (
     key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- in the order in which runs were accepted
     id text COLLATE "C" NOT NULL UNIQUE,

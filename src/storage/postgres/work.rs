@@ -22,7 +22,7 @@ use crate::{
     id::RunId,
     storage::{
         journal::{Reader, damaged, encode},
-        rules::{Head, beginning, check_fence, rests},
+        rules::{Head, beginning, check_fence, committed as committed_after, rests},
     },
 };
 
@@ -243,7 +243,10 @@ impl Work for Append {
             let open = Reader::trusted(&run.id, open);
             encode(codec, &run.id, entry, (&next, link), &open)
         })?;
-        let committed = if entry.commit.is_some() { next.number } else { committed };
+        let committed = committed_after(entry, &next, committed);
+        if let Some(migration) = &entry.migration {
+            run.migrate(session, migration).await?;
+        }
         let lease = if rests(entry) { lease.given_back() } else { lease };
         // They are on their way together.
         try_join3(

@@ -15,7 +15,10 @@ use crate::{
     id::{RunId, Step, TaskId},
     storage::{
         journal::{Codec, Reader, Row, Span, damaged, encode},
-        rules::{Head, beginning, check_fence, rests},
+        rules::{
+            Head, beginning, check_fence, committed as committed_after, finished_by, info_after,
+            rests,
+        },
     },
 };
 
@@ -57,20 +60,19 @@ impl Run {
         let row = encode(codec, &self.id, entry, (&next, link), &open)?;
         self.insert_row(database, &row)?;
         hit_each(entry.points_in_transaction())?;
-        if entry.commit.is_some() {
-            if has_open {
-                database
-                    .prepare_cached("DELETE FROM finished WHERE run = ?")?
-                    .execute([self.key])?;
-            }
-        } else {
-            let mut insert =
-                database.prepare_cached("INSERT INTO finished (run, task) VALUES (?, ?)")?;
-            for record in entry.records.iter().filter(|it| it.outcome.is_final()) {
-                insert.execute(params![self.key, record.task.index])?;
-            }
+        if entry.commit.is_some() && has_open {
+            database.prepare_cached("DELETE FROM finished WHERE run = ?")?.execute([self.key])?;
         }
-        let committed = if entry.commit.is_some() { next.number } else { committed };
+        let mut insert =
+            database.prepare_cached("INSERT INTO finished (run, task) VALUES (?, ?)")?;
+        for task in finished_by(entry) {
+            insert.execute(params![self.key, task.index])?;
+        }
+        if let Some(migration) = &entry.migration {
+            let info = info_after(&self.info(database)?, migration).map_err(Fault::Unwritable)?;
+            self.put_info(database, &info)?;
+        }
+        let committed = committed_after(entry, &next, committed);
         self.put(database, &next, committed, row.link)?;
         if rests(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
     }

@@ -119,6 +119,16 @@ impl Run {
         })
     }
 
+    /// Writes what is known of it now that it goes by another workflow.
+    pub(super) fn put_info(&self, database: &Connection, info: &[u8]) -> Result<(), Fault> {
+        let sql = "SELECT name FROM runs WHERE key = ?";
+        let name: String = database.query_row(sql, [self.key], |row| row.get(0))?;
+        let checksum = of_info(self.id.as_str(), &name, info);
+        let sql = "UPDATE runs SET info = ?, info_checksum = ? WHERE key = ?";
+        database.execute(sql, params![info, checksum, self.key])?;
+        Ok(())
+    }
+
     pub(super) fn summary(&self, database: &Connection) -> Result<RunSummary, Fault> {
         let info = serde_json::from_slice(&self.info(database)?);
         let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;

@@ -1,6 +1,6 @@
 -- Version 2. What is in a row of the journal, and what proves it: `storage/journal`.
 
--- What is known of a run from its beginning.
+-- What is known of a run from its beginning, and what it goes by since it was migrated.
 CREATE TABLE runs (
     key INTEGER PRIMARY KEY, -- in the order in which runs were accepted
     id TEXT NOT NULL UNIQUE,

@@ -1,0 +1,203 @@
+//! `graphrun migrate RUN WORKFLOW.yaml`.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{
+    database::Database,
+    diagnostics::draw_warnings,
+    drive::{block_on, to_json},
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    migrate_flags::{DropFlag, MapFlag, Names},
+    origin::{Origin, RunOptions},
+    prepare,
+    questions::QuestionLine,
+    set::{SetArgs, SetFlag, SetKind},
+    terminal::{Paint, columns, print_result, say},
+    words::{clean, shell_word},
+};
+use crate::{
+    checkpoint::{Mapping, Outline, RunInfo},
+    engine::{Engine, Migrated, Remedy, RunError},
+    id::{NodeName, RunId, Step},
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The name or the id of the run
+    run: String,
+    /// The workflow that it is to go on with
+    #[arg(value_name = "WORKFLOW.yaml")]
+    workflow: PathBuf,
+    /// What a node or a field is called there, and whatever is below it; under the same name: it
+    /// is the same, though it has changed
+    #[arg(long, value_name = "OLD=NEW")]
+    map: Vec<MapFlag>,
+    /// A node that the run goes on without, or a field whose value is left behind
+    #[arg(long, value_name = "NAME")]
+    drop: Vec<DropFlag>,
+    /// A node, by its old name, whose tasks begin anew: what they asked is asked anew
+    #[arg(long, value_name = "NODE", value_parser = NodeName::parse_path)]
+    again: Vec<NodeName>,
+    /// The value of a field, as JSON: a text needs quotes, as in 'title="x"'
+    #[arg(long, value_name = "FIELD=JSON")]
+    set: Vec<SetFlag>,
+    /// Say what would happen, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What became of the run, as a program reads it.
+#[derive(Debug, Serialize)]
+struct Report {
+    run: RunId,
+    name: String,
+    workflow: String,
+    dry_run: bool,
+    step: Step,
+    next: Vec<NodeName>,
+    /// The nodes of the next step whose results are kept.
+    finished: Vec<NodeName>,
+    changes: Vec<String>,
+    questions: Vec<QuestionLine>,
+    resume: Option<String>,
+}
+
+/// Carries a run over to another workflow, in place; it stays at rest.
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    globals.expect_output("migrate", &[Output::Text, Output::Json])?;
+    let database = globals.database()?;
+    let checkpointer = database.open_for(&args.run)?;
+    block_on(async {
+        let info = checkpointer.find(&args.run).await?.info;
+        let origin = Origin::of(&info)?;
+        let loaded = prepare::load(&args.workflow)?;
+        let (graph, warnings) = prepare::check(&args.workflow)
+            .map_err(|error| prepare::refuse(&args.workflow, error))?;
+        if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
+            say(&text);
+        }
+        let set = SetArgs::of(args.set.clone()).read(graph.schema(), SetKind::Whole)?;
+        let old = info.graph.as_deref().cloned().unwrap_or_default();
+        let names = Names::new(&old, &Outline::of(&graph));
+        let mapping = names.read(&args.map, &args.drop)?;
+        let mapping = args.again.iter().cloned().fold(mapping, Mapping::again);
+        let mapping = set.into_iter().fold(mapping, |mapping, (field, value)| match value {
+            Some(value) => mapping.set(field, value),
+            None => mapping,
+        });
+        let engine = Engine::new(graph, checkpointer.clone());
+        let engine = Globals::lease()?.into_iter().fold(engine, Engine::with_lease);
+        let title = loaded.workflow.name.clone();
+        let migrated = if args.dry_run {
+            engine.try_migration(&info.id, &mapping).await
+        } else {
+            let options = with_mapped_pauses(origin.options.clone(), &mapping);
+            let origin = Origin::new(&args.workflow, &origin.out, options)?;
+            let origin = origin.with_fields_of(&loaded.workflow).to_json()?;
+            engine.migrate(&info.id, &mapping, Some(origin)).await
+        };
+        let migrated = migrated.map_err(|error| refused(error, &info, args, &database))?;
+        let report = Report::new(info, title, migrated, (args.dry_run, &database));
+        let text = match globals.output {
+            Output::Json => to_json(&report)?,
+            _ => report.draw(globals.stdout),
+        };
+        print_result(&text).map_err(CliError::write)?;
+        Ok(Exit::Done)
+    })
+}
+
+/// The command that carries a run over, with flags that somebody may want to change.
+pub(super) fn command(
+    database: &Database,
+    name: &str,
+    workflow: &Path,
+    remedies: &[Remedy],
+) -> Option<String> {
+    let command = database.command("migrate", name)?;
+    let here = env::current_dir().ok();
+    let workflow = here.and_then(|it| workflow.strip_prefix(it).ok()).unwrap_or(workflow);
+    let flags: BTreeSet<String> = remedies.iter().map(ToString::to_string).collect();
+    let workflow = shell_word(&workflow.display().to_string()).into_owned();
+    let words: Vec<String> = [command, workflow].into_iter().chain(flags).collect();
+    Some(words.join(" "))
+}
+
+/// The breakpoints of a run, where its nodes are now.
+fn with_mapped_pauses(options: RunOptions, mapping: &Mapping) -> RunOptions {
+    let named = |names: Vec<String>| -> Vec<String> {
+        let names = names.iter().filter_map(|it| NodeName::parse_path(it).ok());
+        names.filter_map(|it| mapping.new_name_of(&it)).map(|it| it.to_string()).collect()
+    };
+    let (before, after) = (named(options.pause_before), named(options.pause_after));
+    RunOptions { pause_before: before, pause_after: after, ..options }
+}
+
+fn refused(error: RunError, info: &RunInfo, args: &Args, database: &Database) -> CliError {
+    let RunError::NoPlace { differences, .. } = &error else { return error.into() };
+    let first = differences.iter().filter(|it| it.breaks.is_some());
+    let remedies: Vec<Remedy> = first.filter_map(|it| it.remedies.first().cloned()).collect();
+    let mut given: Vec<String> = args.map.iter().map(|it| format!(" --map {it}")).collect();
+    given.extend(args.drop.iter().map(|it| format!(" --drop {it}")));
+    given.extend(args.again.iter().map(|it| format!(" --again {it}")));
+    given.extend(args.set.iter().map(|it| format!(" --set {}", shell_word(&it.to_string()))));
+    let command = command(database, &info.name, &args.workflow, &remedies);
+    let command = command.filter(|_| !remedies.is_empty()).map(|it| it + &given.concat());
+    let help = command.map(|it| format!("with all of these settled: {it}"));
+    help.into_iter().fold(CliError::from(error), CliError::with_help)
+}
+
+impl Report {
+    fn new(
+        info: RunInfo,
+        workflow: String,
+        migrated: Migrated,
+        (dry_run, database): (bool, &Database),
+    ) -> Self {
+        let Migrated { position, differences, records, questions } = migrated;
+        let finished = records.iter().filter(|it| it.outcome.is_final());
+        Self {
+            run: info.id,
+            workflow,
+            dry_run,
+            step: position.step,
+            next: position.frontier.into_iter().map(|it| it.node).collect(),
+            finished: finished.map(|it| it.node.clone()).collect(),
+            changes: differences.into_iter().map(|it| it.what).collect(),
+            questions: questions.into_iter().map(QuestionLine::from).collect(),
+            resume: database.command("resume", &info.name),
+            name: info.name,
+        }
+    }
+
+    fn draw(&self, paint: Paint) -> String {
+        let Self { name, workflow, step, .. } = self;
+        let would = if self.dry_run { "would be" } else { "is" };
+        let mut lines =
+            vec![format!("{name} {would} carried over to {}, by step {step}", clean(workflow))];
+        lines.extend(self.changes.iter().map(|it| format!("  - {}", clean(it))));
+        let told = |node: &NodeName| {
+            if self.finished.contains(node) { format!("{node} (done)") } else { node.to_string() }
+        };
+        let next: Vec<String> = self.next.iter().map(told).collect();
+        lines.push(format!("next: {}", next.join(", ")));
+        let keys: Vec<&str> = self.questions.iter().map(|it| it.key.as_str()).collect();
+        if !keys.is_empty() {
+            lines.push(format!("open: {}", keys.join(", ")));
+        }
+        if self.dry_run {
+            lines.push("nothing was changed".to_owned());
+        } else if let Some(resume) = &self.resume {
+            lines.push(format!("go on with: {}", paint.command(resume)));
+        }
+        lines.join("\n") + "\n"
+    }
+}

@@ -1,0 +1,237 @@
+//! `--map OLD=NEW` and `--drop NAME`: which nodes and fields of a run they mean.
+
+use std::{fmt, str::FromStr};
+
+use super::error::CliError;
+use crate::{
+    checkpoint::{Mapping, Outline},
+    diagnostic::did_you_mean,
+    id::{ChannelName, NameError, NodeName},
+};
+
+/// What a name may be of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Node,
+    Field,
+}
+
+/// One `--map`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MapFlag {
+    kind: Option<Kind>,
+    old: NodeName,
+    new: NodeName,
+}
+
+/// One `--drop`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DropFlag {
+    kind: Option<Kind>,
+    name: NodeName,
+}
+
+/// The names of a run, and of the workflow that it is carried over to.
+#[derive(Debug)]
+pub(super) struct Names {
+    old: Both,
+    new: Both,
+}
+
+#[derive(Debug)]
+struct Both {
+    nodes: Vec<String>,
+    fields: Vec<String>,
+}
+
+impl Names {
+    pub(super) fn new(old: &Outline, new: &Outline) -> Self {
+        Self { old: Both::of(old), new: Both::of(new) }
+    }
+
+    /// Reads the flags.
+    ///
+    /// # Errors
+    ///
+    /// Fails with everything that names nothing, or one thing as well as another.
+    pub(super) fn read(&self, map: &[MapFlag], drop: &[DropFlag]) -> Result<Mapping, CliError> {
+        let mut mapping = Mapping::default();
+        let mut problems = Vec::new();
+        for flag in map {
+            match self.mapped(flag, mapping.clone()) {
+                Ok(with) => mapping = with,
+                Err(problem) => problems.push(format!("--map {flag}: {problem}")),
+            }
+        }
+        for flag in drop {
+            match self.dropped(flag, mapping.clone()) {
+                Ok(with) => mapping = with,
+                Err(problem) => problems.push(format!("--drop {flag}: {problem}")),
+            }
+        }
+        if problems.is_empty() {
+            return Ok(mapping);
+        }
+        Err(CliError::usage("the run or the workflow has no such names; nothing was changed")
+            .with_problems(problems)
+            .with_help("`graphrun graph WORKFLOW.yaml` draws the nodes of a workflow"))
+    }
+
+    /// What has that name in the run and in the workflow is meant: nodes, fields or both. Where one of
+    /// them keeps its name, it is not meant.
+    fn mapped(&self, flag: &MapFlag, mapping: Mapping) -> Result<Mapping, String> {
+        let (old, new) = (flag.old.as_str(), flag.new.as_str());
+        let is = |kind: Kind| {
+            flag.kind.is_none_or(|it| it == kind)
+                && self.old.has(kind, old)
+                && self.new.has(kind, new)
+        };
+        let goes = |kind: Kind| !self.new.has(kind, old);
+        let (mut node, mut field) = (is(Kind::Node), is(Kind::Field));
+        if node && field && goes(Kind::Node) != goes(Kind::Field) {
+            (node, field) = (goes(Kind::Node), goes(Kind::Field));
+        }
+        if !node && !field {
+            return Err(self.nothing(flag.kind, old, Some(new)));
+        }
+        let mapping = if node { mapping.node(flag.old.clone(), flag.new.clone()) } else { mapping };
+        Ok(if field { mapping.field(as_field(&flag.old)?, as_field(&flag.new)?) } else { mapping })
+    }
+
+    fn dropped(&self, flag: &DropFlag, mapping: Mapping) -> Result<Mapping, String> {
+        let name = flag.name.as_str();
+        let is_asked = |kind: Kind| flag.kind.is_none_or(|it| it == kind);
+        // A node that only the new workflow has may be one that somebody waits for.
+        let is_node = self.old.has(Kind::Node, name) || self.new.has(Kind::Node, name);
+        let mut node = is_asked(Kind::Node) && is_node;
+        let mut field = is_asked(Kind::Field) && self.old.has(Kind::Field, name);
+        if node && field {
+            let goes = |kind: Kind| !self.new.has(kind, name);
+            if goes(Kind::Node) == goes(Kind::Field) {
+                return Err(format!(
+                    "it is a node and a field; say which, with `node:{name}` or `field:{name}`"
+                ));
+            }
+            (node, field) = (goes(Kind::Node), goes(Kind::Field));
+        }
+        if node {
+            return Ok(mapping.drop_node(flag.name.clone()));
+        }
+        if field {
+            return Ok(mapping.drop_field(as_field(&flag.name)?));
+        }
+        Err(self.nothing(flag.kind, name, None))
+    }
+
+    /// Why a flag names nothing.
+    fn nothing(&self, kind: Option<Kind>, old: &str, new: Option<&str>) -> String {
+        let missing = |whose: &str, both: &Both, name: &str| {
+            let word = match kind {
+                None => "node or field",
+                Some(Kind::Node) => "node",
+                Some(Kind::Field) => "field",
+            };
+            let near = did_you_mean(name, both.of_kind(kind));
+            let near = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+            format!("{whose} has no {word} `{name}`{near}")
+        };
+        let has = |both: &Both, name: &str| {
+            [Kind::Node, Kind::Field]
+                .into_iter()
+                .any(|it| kind.is_none_or(|kind| kind == it) && both.has(it, name))
+        };
+        match new {
+            _ if !has(&self.old, old) => missing("the run", &self.old, old),
+            Some(new) if !has(&self.new, new) => missing("the workflow", &self.new, new),
+            _ => "one is a node and the other a field".to_owned(),
+        }
+    }
+}
+
+impl Both {
+    fn of(outline: &Outline) -> Self {
+        Self {
+            nodes: outline.nodes.keys().map(ToString::to_string).collect(),
+            fields: outline.channels.keys().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Whether there is one of that name, or below it.
+    fn has(&self, kind: Kind, name: &str) -> bool {
+        let below = |it: &String| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
+        self.of_only(kind).iter().any(|it| it == name || below(it))
+    }
+
+    fn of_only(&self, kind: Kind) -> &[String] {
+        match kind {
+            Kind::Node => &self.nodes,
+            Kind::Field => &self.fields,
+        }
+    }
+
+    fn of_kind(&self, kind: Option<Kind>) -> impl Iterator<Item = &str> {
+        let kinds = [Kind::Node, Kind::Field].into_iter();
+        let kinds = kinds.filter(move |it| kind.is_none_or(|kind| kind == *it));
+        kinds.flat_map(|it| self.of_only(it)).map(String::as_str)
+    }
+}
+
+fn as_field(name: &NodeName) -> Result<ChannelName, String> {
+    ChannelName::parse_path(name.as_str()).map_err(|error| error.to_string())
+}
+
+/// A name, and what it is of if that is said: `node:NAME` or `field:NAME`.
+fn parse(text: &str) -> Result<(Option<Kind>, &str), String> {
+    Ok(match text.split_once(':') {
+        None => (None, text),
+        Some(("node", name)) => (Some(Kind::Node), name),
+        Some(("field", name)) => (Some(Kind::Field), name),
+        Some((other, _)) => return Err(format!("`{other}:` is neither `node:` nor `field:`")),
+    })
+}
+
+fn named(text: &str) -> Result<NodeName, String> {
+    NodeName::parse_path(text).map_err(|error: NameError| error.to_string())
+}
+
+impl FromStr for MapFlag {
+    type Err = String;
+
+    fn from_str(flag: &str) -> Result<Self, Self::Err> {
+        let (kind, names) = parse(flag)?;
+        let (old, new) = names.split_once('=').ok_or("expected OLD=NEW")?;
+        Ok(Self { kind, old: named(old)?, new: named(new)? })
+    }
+}
+
+impl FromStr for DropFlag {
+    type Err = String;
+
+    fn from_str(flag: &str) -> Result<Self, Self::Err> {
+        let (kind, name) = parse(flag)?;
+        Ok(Self { kind, name: named(name)? })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Node => "node:",
+            Self::Field => "field:",
+        })
+    }
+}
+
+impl fmt::Display for MapFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind.map(|it| it.to_string()).unwrap_or_default();
+        write!(f, "{kind}{}={}", self.old, self.new)
+    }
+}
+
+impl fmt::Display for DropFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind.map(|it| it.to_string()).unwrap_or_default();
+        write!(f, "{kind}{}", self.name)
+    }
+}

@@ -1,0 +1,86 @@
+//! What can be said of a run that is on its way: the questions that are asked of a whole graph, asked
+//! from where it stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::CompiledGraph;
+use crate::{
+    graph::{
+        Edge, Target,
+        net::{Assigned, Bits, Net, field_numbers},
+    },
+    id::{ChannelName, NodeName},
+};
+
+/// Where a run stands, as far as that says what it may still come to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Midway {
+    /// The nodes that are to run, or that the run has come to.
+    pub(crate) next: BTreeSet<NodeName>,
+    /// For each node that has begun to wait, which have arrived.
+    pub(crate) arrived: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    /// The fields that hold a value, or will when the step is done.
+    pub(crate) held: BTreeSet<ChannelName>,
+}
+
+impl CompiledGraph {
+    /// Whether some way leads from what is to run to a node, without coming through another one.
+    pub(crate) fn comes_to(&self, midway: &Midway, to: &NodeName, not_by: &NodeName) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<NodeName> = midway.next.iter().cloned().collect();
+        while let Some(name) = open.pop() {
+            if name == *to {
+                return true;
+            }
+            if name == *not_by || !seen.insert(name.clone()) {
+                continue;
+            }
+            let by_edges = self.leaving(&name).flat_map(Edge::targets);
+            let policies = self.node(&name).map(|it| &it.policies);
+            let caught =
+                policies.into_iter().flat_map(|it| it.catch.iter().map(|it| it.to.clone()));
+            let exhausted = policies.and_then(|it| it.exhausted.clone());
+            let all = by_edges.chain(caught).chain(exhausted);
+            open.extend(all.filter_map(|it| match it {
+                Target::Node(name) => Some(name),
+                Target::End | Target::Fail => None,
+            }));
+        }
+        false
+    }
+
+    /// The fields that a node, which the run may still come to, must read and that may be unwritten
+    /// then, each with the first such node.
+    pub(crate) fn unwritten(&self, midway: &Midway) -> BTreeMap<ChannelName, NodeName> {
+        let graph = self.graph();
+        let names: Vec<&NodeName> = graph.nodes.keys().collect();
+        let number = |name: &NodeName| names.binary_search(&name).ok();
+        let fields = field_numbers(&graph.schema);
+        let mut net = Net::of(graph);
+        net.start = midway.next.iter().filter_map(number).collect();
+        // What the run holds is written, and nothing else: it begins here, and not with its input.
+        let mut held = Bits::none(net.fields);
+        for field in &midway.held {
+            if let Some(&at) = fields.get(field) {
+                held.insert(at);
+            }
+        }
+        (net.maybe_at_start, net.surely_at_start) = (held.clone(), held);
+        for join in &mut net.joins {
+            let arrived = midway.arrived.get(names[join.node]).into_iter().flatten();
+            let arrived: BTreeSet<usize> = arrived.filter_map(number).collect();
+            join.awaited.retain(|it| !arrived.contains(it));
+        }
+        let assigned = Assigned::of(&net);
+        let mut found = BTreeMap::new();
+        for (at, (name, spec)) in graph.nodes.iter().enumerate() {
+            for read in spec.node.contract().reads.into_iter().flatten().filter(|it| it.required) {
+                let Some(&field) = fields.get(&read.channel) else { continue };
+                if !assigned.surely_before(at).contains(field) {
+                    found.entry(read.channel).or_insert_with(|| name.clone());
+                }
+            }
+        }
+        found
+    }
+}

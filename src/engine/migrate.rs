@@ -1,0 +1,272 @@
+//! Carrying a saved run over to another workflow, on purpose.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    Difference, Engine, RunError,
+    compare::{Compared, compare},
+    lease::Lease,
+    log::Log,
+    retry::failures,
+    revise::changes,
+    superstep::{Machine, ReviseError, carry},
+};
+use crate::{
+    checkpoint::{
+        Basis, Checkpoint, CheckpointError, Commit, Entry, Mapping, Migration, OpenQuestion,
+        Outline, Position, Posted, SavedRun, Standing, TaskRecord, open_questions,
+    },
+    event::{Event, EventSink, Status},
+    fault::{self, Point},
+    id::{ChannelName, RunId},
+};
+
+/// What a migration makes of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Migrated {
+    /// Where the run stands then.
+    pub position: Position,
+    /// What has changed with it; nothing of that breaks the run.
+    pub differences: Vec<Difference>,
+    /// What the tasks of the open step had done; that is kept.
+    pub records: Vec<TaskRecord>,
+    /// The questions that are open then.
+    pub questions: Vec<OpenQuestion>,
+}
+
+impl Engine {
+    /// Carries a saved run over to the graph of this engine, which has changed in a way that breaks the
+    /// run as it stands: by other names where the mapping says so, and with everything that stands in
+    /// its checkpoint. The run is changed in place, by a step of its own that holds what was and what is,
+    /// and stays at rest; [`Engine::resume`] goes on with it.
+    ///
+    /// `origin` is what the program that goes on with it needs then; without one, that stays as it is.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use graphrun::{
+    ///     checkpoint::{Mapping, RunInfo},
+    ///     compile::compile,
+    ///     engine::{Answers, Engine, Stop, superstep::Pauses},
+    ///     event::EventSink,
+    ///     graph::{GraphBuilder, NodeContext, NodeError, node_fn},
+    ///     id::NodeName,
+    ///     state::Update,
+    ///     storage::MemoryStorage,
+    /// };
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// struct Board { draft: Option<String> }
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Nothing {}
+    ///
+    /// # let graph = |second: &str| {
+    /// #     let write = |_: Nothing, ctx: NodeContext| async move {
+    /// #         Ok::<_, NodeError>(Board { draft: Some(ctx.node.to_string()) })
+    /// #     };
+    /// #     let graph = GraphBuilder::new::<Board>("board");
+    /// #     let graph = graph.node("first", node_fn(write)).node(second, node_fn(write));
+    /// #     compile(graph.entry("first").then("first", second).build()).unwrap().0
+    /// # };
+    /// let storage = Arc::new(MemoryStorage::default());
+    /// let second = NodeName::parse("second")?;
+    /// let pauses = Pauses { before: [second.clone()].into(), ..Pauses::default() };
+    /// let engine = Engine::new(graph("second"), storage.clone()).with_pauses(pauses);
+    /// let (info, stop) = (RunInfo::new("board"), Stop::default());
+    /// let run = info.id.clone();
+    /// engine.start(info, Update::default(), EventSink::default(), &stop).await?;
+    ///
+    /// // `second` has another name by now.
+    /// let engine = Engine::new(graph("last"), storage);
+    /// let mapping = Mapping::default().node(second, NodeName::parse("last")?);
+    /// engine.migrate(&run, &mapping, None).await?;
+    /// let end = engine.resume(&run, Answers::default(), EventSink::default(), &stop).await?;
+    /// assert_eq!(end.state.get("draft").and_then(|it| it.as_str()), Some("last"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails, and changes nothing, when somebody has the run, it is at its end, or it has parts without
+    /// a counterpart of which the mapping says nothing: [`RunError::NoPlace`] lists them all.
+    pub async fn migrate(
+        &self,
+        run: &RunId,
+        mapping: &Mapping,
+        origin: Option<Value>,
+    ) -> Result<Migrated, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
+        let saved = self.checkpointer.load(run).await?;
+        let said = self.said(&saved).await?;
+        let was = saved.summary.info.basis();
+        let origin = origin.unwrap_or_else(|| was.origin.clone());
+        let workflow = self.graph.graph().name.clone();
+        let graph = Some(Box::new(Outline::of(&self.graph)));
+        let is = Basis { workflow, origin, graph };
+        let (before, last_seq) = (saved.values.clone(), saved.last_seq);
+        let stood = Stood::of(&saved);
+        let (migrated, state) = self.carried(saved, &said, mapping)?;
+
+        let position = migrated.position.clone();
+        let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), self.clock.clone());
+        log.add(migrated_to(&is.workflow, &position, mapping));
+        let records = migrated.records.clone();
+        let entry = Entry {
+            records: Vec::new(),
+            commit: Some(Commit { position, changes: changes(&before, &state) }),
+            migration: Some(Box::new(Migration { was, is, mapping: mapping.clone(), records })),
+            standing: Some(stood.after(&migrated)),
+            events: log.unsaved(),
+        };
+        self.checkpointer.append(lease.hold(), &entry).await?;
+        lease.forget();
+        fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
+        Ok(migrated)
+    }
+
+    /// What [`Engine::migrate`] would make of a run. Nothing is changed, and the run need not be free.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::migrate`].
+    pub async fn try_migration(
+        &self,
+        run: &RunId,
+        mapping: &Mapping,
+    ) -> Result<Migrated, RunError> {
+        let saved = self.checkpointer.load(run).await?;
+        let said = self.said(&saved).await?;
+        Ok(self.carried(saved, &said, mapping)?.0)
+    }
+
+    fn carried(
+        &self,
+        saved: SavedRun,
+        said: &[Posted],
+        mapping: &Mapping,
+    ) -> Result<(Migrated, crate::state::State), RunError> {
+        if saved.position.frontier.is_empty() {
+            return Err(ReviseError::AtItsEnd.into());
+        }
+        let run = saved.summary.info.id.clone();
+        let (graph, new) = (&self.graph, &Outline::of(&self.graph));
+        let unknown = Outline::default();
+        let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
+        let compared = Compared { old, new, graph, saved: &saved, said };
+        let mut differences = compare(compared, Some(mapping));
+        let carried = carry(graph, mapping, (&saved.position, &saved.records), said);
+        let is_settled = differences.iter().all(|it| it.breaks.is_none());
+        if is_settled && carried.position.frontier.is_empty() {
+            differences.insert(0, nothing_left(&carried.position));
+        }
+        if differences.iter().any(|it| it.breaks.is_some()) {
+            return Err(RunError::NoPlace { run, differences });
+        }
+        let changed = |source| RunError::Changed { run: run.clone(), source };
+        let values = self.values_by(mapping, saved.values);
+        let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
+        let (position, records) = (carried.position, carried.records);
+        let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
+        let again = (checkpoint, records.clone());
+        let terms = self.terms();
+        let machine = Machine::restore_only(graph.clone(), terms, run.clone(), again, None);
+        let questions = machine.map_err(changed)?.0.open_questions();
+        Ok((Migrated { position, differences, records, questions }, state))
+    }
+
+    /// The values of a run by the names of the graph. What is new begins as it says.
+    pub(super) fn values_by(
+        &self,
+        mapping: &Mapping,
+        saved: BTreeMap<ChannelName, Value>,
+    ) -> BTreeMap<ChannelName, Value> {
+        let schema = self.graph.schema();
+        let named = saved.into_iter().filter_map(|(name, value)| {
+            let name = mapping.new_field_of(&name)?;
+            schema.channel(name.as_str()).is_some().then_some((name, value))
+        });
+        let mut values: BTreeMap<ChannelName, Value> = named.collect();
+        for channel in schema.channels() {
+            if let Some(default) = channel.default() {
+                values.entry(channel.name().clone()).or_insert_with(|| default.as_ref().clone());
+            }
+        }
+        values.extend(mapping.set.clone());
+        values
+    }
+}
+
+/// Nothing of a run would be left to run.
+fn nothing_left(position: &Position) -> Difference {
+    Difference {
+        what: "nothing of the run would be left to run".to_owned(),
+        breaks: Some(match &position.failure {
+            Some(failure) => format!("it would fail: {failure}"),
+            None => "it would be at its end, though it is not".to_owned(),
+        }),
+        hint: Some("`--map NODE=NODE` says where it goes on instead".to_owned()),
+        remedies: Vec::new(),
+    }
+}
+
+fn migrated_to(workflow: &str, position: &Position, mapping: &Mapping) -> Event {
+    let nodes = mapping.nodes.iter().map(|(old, new)| format!("{old} → {new}"));
+    let fields = mapping.fields.iter().map(|(old, new)| format!("{old} → {new}"));
+    let dropped = mapping.dropped_nodes.iter().map(ToString::to_string);
+    let dropped = dropped.chain(mapping.dropped_fields.iter().map(ToString::to_string));
+    Event::WorkflowMigrated {
+        step: position.step,
+        workflow: workflow.to_owned(),
+        mapped: nodes.chain(fields).collect(),
+        dropped: dropped.collect(),
+        again: mapping.again.iter().map(ToString::to_string).collect(),
+        set: mapping.set.keys().map(ToString::to_string).collect(),
+        next: position.frontier.iter().map(|it| it.node.clone()).collect(),
+    }
+}
+
+/// How a run stood.
+struct Stood {
+    status: Status,
+    reason: Option<String>,
+    had_asked: bool,
+}
+
+impl Stood {
+    fn of(saved: &SavedRun) -> Self {
+        let (status, reason) = (saved.summary.status, saved.summary.reason.clone());
+        let had_asked = !open_questions(&saved.position, &saved.records).is_empty();
+        Self { status, reason, had_asked }
+    }
+
+    /// How it stands after a migration: as before, by the names of now.
+    fn after(self, migrated: &Migrated) -> Standing {
+        let Self { status, reason, had_asked } = self;
+        let keys: Vec<&str> =
+            migrated.questions.iter().map(|it| it.question.key.as_str()).collect();
+        let failed = failures(&migrated.records).into_iter().next();
+        let reason = match (status, failed) {
+            (Status::Failed, Some((node, failure))) => {
+                Some(format!("`{node}` failed: {}", failure.message))
+            }
+            (Status::Paused, _) if !keys.is_empty() => {
+                Some(format!("waiting for an answer to {}", keys.join(", ")))
+            }
+            (Status::Paused, _) if !had_asked => reason,
+            (Status::Limit | Status::Interrupted, _) => reason,
+            _ => {
+                // What it waited for, or failed with, was left behind; or its process died.
+                let reason = Some("it was carried over to another workflow".to_owned());
+                return Standing { status: Status::Interrupted, reason };
+            }
+        };
+        Standing { status, reason }
+    }
+}

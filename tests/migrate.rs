@@ -1,0 +1,545 @@
+//! Runs that are carried over to a graph that has changed, wherever they stand.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{
+        Became, CheckpointError, Checkpointer, Claim, ForkedFrom, Mapping, Message, Outcome,
+        Presence, RunInfo, asked_questions,
+    },
+    compile::{CompiledGraph, compile},
+    engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, superstep::Pauses},
+    event::{Event, EventSink, Status},
+    graph::{Dispatch, GraphBuilder, NodeContext, NodeError, Policies, Question, Target, node_fn},
+    id::{ChannelName, NodeName, RunId, Step},
+    state::Update,
+    storage::{MemoryStorage, prove},
+};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Board {
+    brief: Option<String>,
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    notes: Vec<String>,
+}
+
+/// The same with another name for the list, and a field more.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Other {
+    brief: Option<String>,
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    log: Vec<String>,
+    #[serde(default = "three")]
+    count: u32,
+}
+
+fn three() -> u32 {
+    3
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+#[derive(Serialize, JsonSchema)]
+struct Noted {
+    notes: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Logged {
+    log: Vec<String>,
+}
+
+fn name(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+fn channel(name: &str) -> ChannelName {
+    ChannelName::parse(name).unwrap()
+}
+
+fn mapped(pairs: &[(&str, &str)]) -> Mapping {
+    pairs.iter().fold(Mapping::default(), |it, (old, new)| it.node(name(old), name(new)))
+}
+
+fn compiled(builder: GraphBuilder) -> CompiledGraph {
+    compile(builder.build()).unwrap().0
+}
+
+/// What nodes did, each time they began: their keys, which no database knows.
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<Vec<String>>>);
+
+impl Ledger {
+    fn began(&self, ctx: &NodeContext) {
+        self.0.lock().unwrap().push(ctx.idempotency_key());
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// A run in memory, and the graphs it goes on with.
+struct Place {
+    storage: Arc<MemoryStorage>,
+    run: RunId,
+    ledger: Ledger,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (storage, ledger) = (Arc::default(), Ledger::default());
+        Self { storage, run: RunId::parse("r").unwrap(), ledger }
+    }
+
+    fn engine(&self, graph: GraphBuilder) -> Engine {
+        Engine::new(compiled(graph), Arc::clone(&self.storage) as Arc<dyn Checkpointer>)
+    }
+
+    async fn start(&self, engine: &Engine) -> RunEnd {
+        let info = RunInfo { id: self.run.clone(), ..RunInfo::new("board") };
+        let (input, events, stop) = (Update::default(), EventSink::default(), Stop::default());
+        engine.start(info, input, events, &stop).await.unwrap()
+    }
+
+    async fn migrate(&self, graph: GraphBuilder, mapping: &Mapping) -> Result<Migrated, RunError> {
+        self.engine(graph).migrate(&self.run, mapping, None).await
+    }
+
+    /// Goes on, and gives what was told as well.
+    async fn resume(
+        &self,
+        graph: GraphBuilder,
+        answers: &[(&str, Value)],
+    ) -> (Result<RunEnd, RunError>, Vec<Event>) {
+        let answers = answers.iter().map(|(key, answer)| ((*key).to_owned(), answer.clone()));
+        let answers = Answers { by_name: answers.collect(), by: None };
+        let mut sink = EventSink::default();
+        let mut told = sink.subscribe();
+        let end = self.engine(graph).resume(&self.run, answers, sink, &Stop::default()).await;
+        let mut events = Vec::new();
+        while let Some(it) = told.recv().await {
+            events.push(it.event);
+        }
+        (end, events)
+    }
+
+    /// Goes on to the end, with no word of a change.
+    async fn end(&self, graph: GraphBuilder, answers: &[(&str, Value)]) -> RunEnd {
+        let (end, events) = self.resume(graph, answers).await;
+        let is_notice = |it: &&Event| matches!(it, Event::WorkflowChanged { .. });
+        assert_eq!(events.iter().find(is_notice), None);
+        let end = end.unwrap();
+        assert_eq!(end.status, Status::Done, "{end:?}");
+        prove(self.storage.as_ref(), &self.run, None).await.unwrap();
+        end
+    }
+}
+
+fn list(end: &RunEnd, field: &str) -> Vec<String> {
+    serde_json::from_value(end.state.get(field).cloned().unwrap_or(json!([]))).unwrap()
+}
+
+/// `plan`, then two beside each other, of which the second waits for somebody, then one for both.
+fn beside(ledger: &Ledger, [plan, quick, slow, both]: [&str; 4], waits: bool) -> GraphBuilder {
+    let note = |ledger: &Ledger, waits: bool| {
+        let ledger = ledger.clone();
+        node_fn(move |_: Nothing, ctx: NodeContext| {
+            let ledger = ledger.clone();
+            async move {
+                ledger.began(&ctx);
+                if waits {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, NodeError>(Noted { notes: vec![ctx.node.to_string()] })
+            }
+        })
+    };
+    GraphBuilder::new::<Board>("board")
+        .node(plan, note(ledger, false))
+        .node(quick, note(ledger, false))
+        .node(slow, note(ledger, waits))
+        .node(both, note(ledger, false))
+        .entry(plan)
+        .then(plan, quick)
+        .then(plan, slow)
+        .join([quick, slow], both)
+}
+
+#[tokio::test]
+async fn g17_a_task_at_work_goes_on_under_its_key_and_a_finished_one_is_kept() {
+    let place = Place::new();
+    let old = ["plan", "quick", "slow", "both"];
+    let engine = place.engine(beside(&place.ledger, old, true));
+    let mut sink = EventSink::default();
+    let mut events = sink.subscribe();
+    let info = RunInfo { id: place.run.clone(), ..RunInfo::new("board") };
+    let stop = Stop::default();
+    {
+        let run = engine.start(info, Update::default(), sink, &stop);
+        tokio::pin!(run);
+        // Until `quick` has finished, which is saved then; `slow` never does.
+        loop {
+            tokio::select! {
+                _ = &mut run => panic!("it waits"),
+                event = events.recv() => match event.unwrap().event {
+                    Event::TaskFinished { node, .. } if node == name("quick") => break,
+                    _ => (),
+                },
+            }
+        }
+    }
+    let new = ["plan", "zwift", "slower", "sum"];
+    let mapping = mapped(&[("quick", "zwift"), ("slow", "slower"), ("both", "sum")]);
+    let begun = place.ledger.keys();
+    assert_eq!(begun.len(), 3, "{begun:?}");
+    let graph = || beside(&place.ledger, new, false);
+    let migrated = place.migrate(graph(), &mapping).await.unwrap();
+    assert_eq!(migrated.position.step, Step(2));
+    let next: Vec<&str> = migrated.position.frontier.iter().map(|it| it.node.as_str()).collect();
+    assert_eq!(next, ["slower", "zwift"], "in the order of their names");
+
+    let end = place.end(graph(), &[]).await;
+    // What was written stays as it was; the order of the tasks is that of their names.
+    assert_eq!(list(&end, "notes"), ["plan", "slower", "quick", "sum"]);
+    let keys = place.ledger.keys();
+    assert_eq!(keys[3..], ["r/2/slow/1".to_owned(), "r/4/sum/0".to_owned()]);
+    assert!(begun.contains(&keys[3]), "{keys:?}");
+}
+
+/// `draft` and `check` in turns, three times at most; `check` asks.
+fn rounds([draft, check]: [&str; 2], list: &'static str) -> GraphBuilder {
+    let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        let question = Question::new("good", "Is it good?").with_schema(json!({"type": "boolean"}));
+        let _: bool = ctx.ask(question)?;
+        Ok::<_, NodeError>(())
+    });
+    let bound =
+        Policies { max_visits: Some(3), exhausted: Some(Target::End), ..Policies::default() };
+    let said = |ctx: &NodeContext| vec![format!("{} {}", ctx.node, ctx.visit())];
+    let graph = if list == "log" {
+        let notes = node_fn(move |_: Nothing, ctx: NodeContext| async move {
+            Ok::<_, NodeError>(Logged { log: said(&ctx) })
+        });
+        GraphBuilder::new::<Other>("board").node_with(draft, notes, bound)
+    } else {
+        let notes = node_fn(move |_: Nothing, ctx: NodeContext| async move {
+            Ok::<_, NodeError>(Noted { notes: said(&ctx) })
+        });
+        GraphBuilder::new::<Board>("board").node_with(draft, notes, bound)
+    };
+    let graph = graph.node(check, asks);
+    graph.entry(draft).then(draft, check).then(check, draft).inbox(list)
+}
+
+#[tokio::test]
+async fn g17_a_loop_counts_on_and_everything_that_is_missing_is_said_at_once() {
+    let place = Place::new();
+    place.start(&place.engine(rounds(["draft", "check"], "notes"))).await;
+    place.resume(rounds(["draft", "check"], "notes"), &[("good", json!(false))]).await.0.unwrap();
+    let said = Message::new(channel("notes"), json!("be brief"), None);
+    place.storage.post(&place.run, &said).await.unwrap();
+    let graph = || rounds(["write", "judge"], "log");
+
+    let Err(RunError::NoPlace { differences, .. }) =
+        place.migrate(graph(), &Mapping::default()).await
+    else {
+        panic!("nothing was said of what is called otherwise")
+    };
+    let told: Vec<String> = differences
+        .iter()
+        .filter(|it| it.breaks.is_some())
+        .map(|it| format!("{} [{}]", it.what, it.remedies[0]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "the node `check` is gone [--map check=judge]",
+            "the field `notes` ([string]) is gone [--map notes=log]",
+        ]
+    );
+    let journal = place.storage.journal(&place.run, 0, 99).await.unwrap();
+    let mapping = mapped(&[("draft", "write"), ("check", "judge")]);
+    let mapping = mapping.field(channel("notes"), channel("log"));
+    let preview = place.engine(graph()).try_migration(&place.run, &mapping).await.unwrap();
+    assert_eq!(place.storage.journal(&place.run, 0, 99).await.unwrap(), journal);
+    let migrated = place.migrate(graph(), &mapping).await.unwrap();
+    assert_eq!(preview, migrated);
+    assert_eq!(migrated.questions[0].question.key, "good@4.0", "it was asked before");
+
+    let (end, _) = place.resume(graph(), &[("good@4.0", json!(false))]).await;
+    assert_eq!(list(&end.unwrap(), "log"), ["draft 1", "draft 2", "be brief", "write 3"]);
+    let end = place.end(graph(), &[("good@8.0", json!(false))]).await;
+    assert_eq!(list(&end, "log").len(), 4, "three visits are all");
+    assert_eq!(end.state.get("count"), Some(&json!(3)), "what is new begins as it says");
+}
+
+#[tokio::test]
+async fn g16_a_question_stays_open_under_its_name_with_its_deadline_and_its_link() {
+    let place = Place::new();
+    let graph = |node: &'static str| {
+        let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+            let mut question =
+                Question::new("go", "Go on?").with_schema(json!({"type": "boolean"}));
+            question.deadline = Some(Timestamp::now() + Duration::from_secs(3600));
+            let answer: bool = ctx.ask(question)?;
+            let mut why = Question::new("why", "Why?").with_schema(json!({"type": "string"}));
+            why.deadline = None;
+            let why: String = ctx.ask(why)?;
+            Ok::<_, NodeError>(Noted { notes: vec![format!("{} {answer} {why}", ctx.node)] })
+        });
+        GraphBuilder::new::<Board>("map")
+            .node("plan", node_fn(|_: Nothing, _| async { Ok::<_, NodeError>(()) }))
+            .node(node, asks)
+            .entry("plan")
+            .route("plan", [node], move |_: &Nothing| {
+                (0..2).map(|it| Dispatch { node: name(node), input: json!(it) }).collect::<Vec<_>>()
+            })
+    };
+    place.start(&place.engine(graph("review"))).await;
+    place.resume(graph("review"), &[("go@2.1", json!(true))]).await.0.unwrap();
+    let before = place.storage.load(&place.run).await.unwrap();
+    let asked = |journal: &[graphrun::checkpoint::Logged]| {
+        let asked = asked_questions(journal).into_iter();
+        let told = |it: graphrun::checkpoint::AskedQuestion| {
+            (it.full_name(), it.link, it.became == Became::Open, it.question.deadline)
+        };
+        asked.map(told).collect::<Vec<_>>()
+    };
+    let were = asked(&place.storage.journal(&place.run, 0, 99).await.unwrap());
+
+    let mapping = mapped(&[("review", "check")]);
+    let migrated = place.migrate(graph("check"), &mapping).await.unwrap();
+    let keys: Vec<&str> = migrated.questions.iter().map(|it| it.question.key.as_str()).collect();
+    assert_eq!(keys, ["go@2.0", "why"]);
+    assert_eq!(asked(&place.storage.journal(&place.run, 0, 99).await.unwrap()), were);
+    let inputs = |saved: &graphrun::checkpoint::SavedRun| {
+        let frontier = saved.position.frontier.iter();
+        frontier.map(|it| it.input.clone()).collect::<Vec<_>>()
+    };
+    let after = place.storage.load(&place.run).await.unwrap();
+    assert_eq!(inputs(&before), inputs(&after));
+    assert_eq!(after.summary.status, Status::Paused);
+    assert_eq!(after.summary.reason.unwrap(), "waiting for an answer to go@2.0, why");
+
+    // The second goes on with the answer that it was given before.
+    let answers = [("why", json!("fast")), ("go@2.0", json!(false))];
+    let (end, _) = place.resume(graph("check"), &answers).await;
+    assert_eq!(end.unwrap().questions[0].question.key, "why@2.0");
+    let end = place.end(graph("check"), &[("why@2.0", json!("slow"))]).await;
+    assert_eq!(list(&end, "notes"), ["check false slow", "check true fast"]);
+}
+
+/// Three items, each a task of `node`; the second fails unless it is mended.
+fn mapping_over(ledger: &Ledger, [node, sum]: [&'static str; 2], is_mended: bool) -> GraphBuilder {
+    let ledger = ledger.clone();
+    let work = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let ledger = ledger.clone();
+        async move {
+            ledger.began(&ctx);
+            let item = ctx.input.item().cloned().unwrap_or_default();
+            if item == json!(1) && !is_mended {
+                return Err(NodeError::permanent("it is broken"));
+            }
+            Ok::<_, NodeError>(Noted { notes: vec![format!("{} {item}", ctx.node)] })
+        }
+    });
+    let nothing = || node_fn(|_: Nothing, _| async { Ok::<_, NodeError>(()) });
+    GraphBuilder::new::<Board>("map")
+        .node("plan", nothing())
+        .node(node, work)
+        .node(sum, nothing())
+        .entry("plan")
+        .route("plan", [node], move |_: &Nothing| {
+            (0..3).map(|it| Dispatch { node: name(node), input: json!(it) }).collect::<Vec<_>>()
+        })
+        .join([node], sum)
+}
+
+#[tokio::test]
+async fn g17_a_map_half_done_keeps_its_results_and_after_a_failure_retry_goes_on() {
+    let place = Place::new();
+    let end = place.start(&place.engine(mapping_over(&place.ledger, ["work", "sum"], false))).await;
+    assert_eq!(end.status, Status::Failed);
+    let graph = || mapping_over(&place.ledger, ["do", "all"], true);
+    let mapping = mapped(&[("work", "do"), ("sum", "all")]);
+    place.migrate(graph(), &mapping).await.unwrap();
+    let saved = place.storage.load(&place.run).await.unwrap();
+    assert_eq!(saved.summary.status, Status::Failed);
+    assert_eq!(saved.summary.reason.as_deref(), Some("`do` failed: it is broken"));
+    let engine = place.engine(graph());
+    let stop = Stop::default();
+    let end = engine.retry(&place.run, None, EventSink::default(), &stop).await.unwrap();
+    assert_eq!(end.status, Status::Done);
+    assert_eq!(list(&end, "notes"), ["work 0", "do 1", "work 2"]);
+    assert_eq!(place.ledger.keys().len(), 4, "only what failed ran again");
+    assert_eq!(place.ledger.keys()[3], "r/2/work/1");
+}
+
+#[tokio::test]
+async fn g17_what_nobody_waits_for_any_more_is_left_behind_and_counts() {
+    let place = Place::new();
+    let old = ["plan", "work", "both"];
+    let graph = |[plan, work, both]: [&'static str; 3]| {
+        let note = || {
+            node_fn(|_: Nothing, ctx: NodeContext| async move {
+                Ok::<_, NodeError>(Noted { notes: vec![ctx.node.to_string()] })
+            })
+        };
+        let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+            let _: bool = ctx.ask(Question::new("go", "Go on?"))?;
+            Ok::<_, NodeError>(())
+        });
+        GraphBuilder::new::<Board>("board")
+            .node(plan, note())
+            .node(work, note())
+            .node("help", asks)
+            .node(both, note())
+            .entry(plan)
+            .then(plan, work)
+            .then(plan, "help")
+            .join([work, "help"], both)
+    };
+    place.start(&place.engine(graph(old))).await;
+    let mapping = Mapping::default().drop_node(name("help"));
+    let migrated = place.migrate(graph(old), &mapping).await.unwrap();
+    assert_eq!(migrated.questions, []);
+    let asked = asked_questions(&place.storage.journal(&place.run, 0, 99).await.unwrap());
+    assert!(matches!(asked[0].became, Became::Dropped { .. }), "{asked:?}");
+    let end = place.end(graph(old), &[]).await;
+    assert_eq!(list(&end, "notes"), ["plan", "work", "both"]);
+
+    // Without all of it, there is nothing to carry over.
+    let place = Place::new();
+    place.start(&place.engine(graph(old))).await;
+    let all = mapping.drop_node(name("work"));
+    let Err(RunError::NoPlace { .. }) = place.migrate(graph(old), &all).await else {
+        panic!("`both` would run without anything before it, or nothing would");
+    };
+}
+
+#[tokio::test]
+async fn a_run_at_work_and_one_at_its_end_are_not_migrated() {
+    let place = Place::new();
+    let graph = || rounds(["draft", "check"], "notes");
+    place.start(&place.engine(graph())).await;
+    let presence = Presence::new();
+    let (owner, ttl) = (presence.owner().clone(), Duration::from_secs(60));
+    let claim = Claim { owner, ttl, over: None };
+    let hold = place.storage.acquire(&place.run, &claim).await.unwrap();
+    let refused = place.migrate(graph(), &Mapping::default()).await;
+    let Err(RunError::Checkpoint(CheckpointError::Owned { .. })) = refused else {
+        panic!("{refused:?}")
+    };
+    // To look at what would be, nobody needs to have it.
+    place.engine(graph()).try_migration(&place.run, &Mapping::default()).await.unwrap();
+    place.storage.release(&hold).await.unwrap();
+
+    let place = Place::new();
+    let graph = || mapping_over(&place.ledger, ["work", "sum"], true);
+    assert_eq!(place.start(&place.engine(graph())).await.status, Status::Done);
+    let refused = place.migrate(graph(), &Mapping::default()).await;
+    assert!(matches!(refused, Err(RunError::Revise(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn forks_of_before_and_after_go_on_with_the_graph_of_now() {
+    let place = Place::new();
+    place.start(&place.engine(rounds(["draft", "check"], "notes"))).await;
+    let mapping = mapped(&[("draft", "first"), ("check", "judge")]);
+    let mapping = mapping.field(channel("notes"), channel("log"));
+    place.migrate(rounds(["first", "judge"], "log"), &mapping).await.unwrap();
+    // And once more.
+    let again = mapped(&[("first", "write")]);
+    let graph = || rounds(["write", "judge"], "log");
+    let migrated = place.migrate(graph(), &again).await.unwrap();
+    assert_eq!(migrated.questions[0].question.key, "good");
+    let old = place.storage.values_at(&place.run, Step(1)).await.unwrap();
+    assert_eq!(json!(old), json!({"notes": ["draft 1"]}), "what was stays as it was");
+
+    for (step, id, expected) in
+        [(0, "f0", vec!["write 1"]), (1, "f1", vec!["draft 1"]), (3, "f3", vec!["draft 1"])]
+    {
+        let fork = RunInfo { id: RunId::parse(id).unwrap(), name: id.into(), ..RunInfo::new("b") };
+        let from = ForkedFrom { run: place.run.clone(), name: "r".into(), step: Step(step) };
+        place.engine(graph()).fork(fork, from, BTreeMap::new()).await.unwrap();
+        let run = RunId::parse(id).unwrap();
+        let (events, stop) = (EventSink::default(), Stop::default());
+        let end = place.engine(graph()).resume(&run, Answers::default(), events, &stop).await;
+        let end = end.unwrap();
+        assert_eq!(
+            (end.status, list(&end, "log")),
+            (Status::Paused, expected.iter().map(|it| (*it).to_owned()).collect()),
+            "{id}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_new_field_needs_is_asked_for_and_what_is_merged_otherwise() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Needs {
+        brief: Option<String>,
+        #[serde(default)]
+        notes: Vec<String>,
+        audience: Option<String>,
+    }
+    #[derive(Deserialize, JsonSchema)]
+    struct Audience {
+        audience: String,
+    }
+    let place = Place::new();
+    let pauses = Pauses { before: [name("last")].into(), ..Pauses::default() };
+    let note = || {
+        node_fn(|_: Nothing, ctx: NodeContext| async move {
+            Ok::<_, NodeError>(Noted { notes: vec![ctx.node.to_string()] })
+        })
+    };
+    let old = GraphBuilder::new::<Board>("board").node("first", note()).node("last", note());
+    let old = old.entry("first").then("first", "last");
+    place.start(&place.engine(old).with_pauses(pauses)).await;
+    let graph = || {
+        let reads = node_fn(|it: Audience, _| async move {
+            Ok::<_, NodeError>(Noted { notes: vec![it.audience] })
+        });
+        let graph = GraphBuilder::new::<Needs>("board").node("first", note()).node("last", reads);
+        graph.input("audience").entry("first").then("first", "last")
+    };
+    let Err(RunError::Broken { differences, remedies, .. }) = place.resume(graph(), &[]).await.0
+    else {
+        panic!("`last` would not have what it reads")
+    };
+    let told: Vec<String> =
+        differences.iter().filter(|it| it.breaks.is_some()).map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "`notes` was merged by append and is by replace; it holds a value that was made the \
+             old way; `--map notes=notes` keeps it as it is, `--set notes=JSON` gives it another",
+            "the field `audience` (string) is new; `last` reads it, and the run may come \
+             there before anything writes it; `--set audience=JSON` gives it a value",
+        ]
+    );
+    let flags: Vec<String> = remedies.iter().map(ToString::to_string).collect();
+    assert_eq!(flags, ["--map notes=notes", "--set audience=JSON"]);
+    let mapping = Mapping::default().field(channel("notes"), channel("notes"));
+    let mapping = mapping.set(channel("audience"), json!("all"));
+    place.migrate(graph(), &mapping).await.unwrap();
+    assert_eq!(list(&place.end(graph(), &[]).await, "notes"), ["all"]);
+    let records = place.storage.records(&place.run).await.unwrap();
+    let finished = records.iter().filter(|it| matches!(it.outcome, Outcome::Finished { .. }));
+    assert_eq!(finished.count(), 2);
+}
