@@ -3,7 +3,7 @@
 mod support;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -84,6 +84,67 @@ async fn the_state_is_the_same_over_100_runs_with_random_delays() {
         assert_eq!(end.state, expected, "seed {seed}");
     }
     assert_eq!(notes(&expected), ["ba", "qc", "ta", "sse"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g3_a_fan_out_of_64_ends_the_same_in_whatever_order_its_tasks_finish() {
+    let items = 0..64_u64;
+    let expected: Vec<String> = items.clone().map(|it| it.to_string()).collect();
+    let mut orders = BTreeSet::new();
+    for seed in 0..20_u64 {
+        let late = node_fn(move |_: Nothing, ctx: NodeContext| async move {
+            let item = ctx.input.item().and_then(serde_json::Value::as_u64).unwrap();
+            let mixed = (item ^ seed << 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            sleep(Duration::from_millis(mixed >> 54)).await;
+            noted(item.to_string())
+        });
+        let items = items.clone();
+        let graph = GraphBuilder::new::<Team>("fan")
+            .node("plan", node_fn(|_: Nothing, _| async { Ok::<_, NodeError>(json!({})) }))
+            .node("late", late)
+            .entry("plan")
+            .route("plan", ["late"], move |_: &Nothing| {
+                let to = |it: u64| Dispatch { node: name("late"), input: json!(it) };
+                items.clone().map(to).collect::<Vec<_>>()
+            })
+            .then("late", "end")
+            .limits(Limits { concurrency: 64, ..Limits::default() });
+        let storage = Arc::new(MemoryStorage::default());
+        let (info, engine) = (RunInfo::new("fan"), Engine::new(compiled(graph), storage.clone()));
+        let (run, events, stop) = (info.id.clone(), EventSink::default(), Stop::default());
+        let end = engine.start(info, Update::default(), events, &stop).await.unwrap();
+        assert_eq!(notes(&end.state), expected, "seed {seed}");
+        let records = storage.records(&run).await.unwrap();
+        orders.insert(records.iter().map(|it| it.task).collect::<Vec<_>>());
+    }
+    assert!(orders.len() > 15, "only {} orders of finishing were tried", orders.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn g18_a_watcher_that_comes_back_after_any_event_misses_none_and_hears_none_twice() {
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = Engine::new(team(40, 5), storage.clone());
+    let (mut sink, stop, info) = (EventSink::default(), Stop::default(), RunInfo::new("team"));
+    let (mut told, run) = (sink.subscribe(), info.id.clone());
+    let watch = async {
+        let (mut heard, mut meanwhile) = (Vec::new(), Vec::new());
+        while let Some(event) = told.recv().await {
+            heard.push(event);
+            // It looks away, and back at once: what is saved goes on where it was.
+            meanwhile.push(storage.events(&run, heard.len() as u64).await.unwrap());
+        }
+        (heard, meanwhile)
+    };
+    let work = engine.start(info, Update::default(), sink, &stop);
+    let (end, (heard, meanwhile)) = tokio::join!(work, watch);
+    assert_eq!(end.unwrap().status, Status::Done);
+    assert!(heard.iter().map(|it| it.seq).eq(1..=heard.len() as u64), "{heard:?}");
+    assert!(heard.len() > 10, "{heard:?}");
+    for (seen, saved) in (1..).zip(meanwhile) {
+        assert!(heard[seen..].starts_with(&saved), "after event {seen}: {saved:?}");
+        let rest = storage.events(&run, seen as u64).await.unwrap();
+        assert_eq!([&heard[..seen], &rest].concat(), heard, "after event {seen}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

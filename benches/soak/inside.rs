@@ -1,7 +1,7 @@
 //! Runs within this process, one after the other, as a program that lives long has them.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -39,7 +39,7 @@ pub(crate) fn run(soak: &Soak) -> Vec<Sample> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let begun = Instant::now();
     let mut samples = Vec::new();
-    while Instant::now() < soak.until {
+    while Instant::now() < soak.until && !soak.is_over.load(Ordering::Relaxed) {
         runtime.block_on(one(soak, samples.len()));
         if begun.elapsed() > WARM_UP {
             samples.extend(Sample::of(std::process::id()));

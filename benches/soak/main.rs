@@ -11,7 +11,7 @@ mod slot;
 use std::{
     env, fs,
     path::PathBuf,
-    sync::Mutex,
+    sync::{Mutex, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
@@ -32,6 +32,8 @@ struct Soak {
     /// Stands in the arguments and the environment of all that is started.
     marker: String,
     seen: Mutex<Seen>,
+    /// A run went wrong: nothing new begins.
+    is_over: AtomicBool,
 }
 
 /// What was seen of processes and runs.
@@ -60,6 +62,7 @@ fn main() {
         seed,
         marker: format!("graphrun-soak-{}", std::process::id()),
         seen: Mutex::default(),
+        is_over: AtomicBool::new(false),
     };
     slot::prepare(&soak);
     println!("{SLOTS} runs at a time for {minutes} min, seed {seed}");

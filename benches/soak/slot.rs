@@ -5,6 +5,7 @@ use std::{
     io::Read as _,
     os::unix::process::ExitStatusExt as _,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
 };
@@ -31,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LEASE: Duration = Duration::from_secs(3);
 
 /// What is said of a run that another process has, had or never accepted.
-const KNOWN_REFUSALS: [&str; 4] = ["in the hands of", "taken over", "given back", "exists already"];
+const KNOWN_REFUSALS: [&str; 4] =
+    ["in the hands of", "taken over", "given back", "its lease is over"];
 
 /// What is said of a database that another process keeps for itself.
 const LOCKED: &str = "locked for too long";
@@ -56,11 +58,21 @@ pub(crate) fn prepare(soak: &Soak) {
 /// Runs until the time is over.
 pub(crate) fn run(soak: &Soak, slot: u64) {
     let mut random = StdRng::seed_from_u64(soak.seed ^ slot << 32);
+    let _watch = Watch(soak);
     for nth in 0.. {
-        if Instant::now() > soak.until {
+        if Instant::now() > soak.until || soak.is_over.load(Ordering::Relaxed) {
             return;
         }
         see_through(soak, &format!("soak-{slot}-{nth}"), &mut random);
+    }
+}
+
+/// Ends everything when its thread panics.
+struct Watch<'a>(&'a Soak);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.fetch_or(thread::panicking(), Ordering::Relaxed);
     }
 }
 

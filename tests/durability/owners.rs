@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use graphrun::event::Status;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -30,6 +31,33 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_millis(1200);
 
 const TICK: Duration = Duration::from_millis(5);
+
+#[test]
+fn g4_a_run_is_there_once_it_was_accepted_and_is_accepted_once() {
+    let path = workflow("plain");
+    let execute = ["execute", &path, "--run-id", RUN];
+    for backend in [Backend::Sqlite, Backend::Postgres] {
+        for (point, is_accepted) in [("accept.before_commit", false), ("accept.after_commit", true)]
+        {
+            let place = Place::new(backend);
+            let mut killed = program(&place, &execute, &format!("{point}=abort")).spawn().unwrap();
+            assert_eq!(wait(&mut killed).code(), None, "{point}: {}", said(&mut killed));
+            assert_eq!(place.left().is_some(), is_accepted, "{point}");
+            // Whoever asked does not know, and asks again.
+            let mut again = program(&place, &execute, "").spawn().unwrap();
+            let (code, told) = (wait(&mut again).code(), said(&mut again));
+            if is_accepted {
+                assert_eq!(code, Some(2), "{told}");
+                assert!(told.contains(&format!("there is a run `{RUN}` already")), "{told}");
+                let mut resumed = program(&place, &["resume", RUN], "").spawn().unwrap();
+                assert_eq!(wait(&mut resumed).code(), Some(0), "{}", said(&mut resumed));
+            } else {
+                assert_eq!(code, Some(0), "{point}: {told}");
+            }
+            assert_eq!(place.left().unwrap().status, Status::Done);
+        }
+    }
+}
 
 #[test]
 fn g6_of_eight_processes_that_resume_a_run_one_wins_each_time() {
