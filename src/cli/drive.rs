@@ -93,6 +93,14 @@ impl Run<'_> {
         }
     }
 
+    /// Checks that the run can go on with its workflow as it is.
+    pub(super) async fn check_changes(&self) -> Result<(), CliError> {
+        match self.engine.check_changes(&self.id).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refused(error).await),
+        }
+    }
+
     /// Drives the run to its next rest; gives nothing back if it was at its end before.
     async fn go(
         &self,

@@ -93,11 +93,16 @@ pub(super) fn take_up(
         if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
             say(&text);
         }
-        let pauses = origin.options.pauses(&graph)?;
-        let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
+        let pauses = origin.options.pauses(&graph);
+        let engine = Engine::new(graph, checkpointer.clone());
         let engine = Globals::lease()?.into_iter().fold(engine, Engine::with_lease);
         let (id, name) = (info.id, info.name);
-        let run = Run { globals, database: &database, checkpointer, engine, id, name };
+        let mut run = Run { globals, database: &database, checkpointer, engine, id, name };
+        if pauses.is_err() {
+            // Its breakpoints may be at nodes that have another name by now, and so may more.
+            run.check_changes().await?;
+        }
+        run.engine = run.engine.with_pauses(pauses?);
         run.drive(begin).await
     })
 }

@@ -20,7 +20,7 @@ use crate::{
     },
     event::{Event, EventSink, Status},
     fault::{self, Point},
-    id::{ChannelName, RunId},
+    id::{ChannelName, NodeName, RunId},
 };
 
 /// What a migration makes of a run.
@@ -111,7 +111,7 @@ impl Engine {
         let graph = Some(Box::new(Outline::of(&self.graph)));
         let is = Basis { workflow, origin, graph };
         let (before, last_seq) = (saved.values.clone(), saved.last_seq);
-        let stood = Stood::of(&saved);
+        let stood = Stood::of(&saved, mapping);
         let (migrated, state) = self.carried(saved, &said, mapping)?;
 
         let position = migrated.position.clone();
@@ -240,8 +240,13 @@ struct Stood {
 }
 
 impl Stood {
-    fn of(saved: &SavedRun) -> Self {
-        let (status, reason) = (saved.summary.status, saved.summary.reason.clone());
+    fn of(saved: &SavedRun, mapping: &Mapping) -> Self {
+        let status = saved.summary.status;
+        let named = |reason: String, (old, new): (&NodeName, &NodeName)| {
+            reason.replace(&format!("`{old}`"), &format!("`{new}`"))
+        };
+        let reason = saved.summary.reason.clone();
+        let reason = reason.map(|it| mapping.nodes.iter().fold(it, named));
         let had_asked = !open_questions(&saved.position, &saved.records).is_empty();
         Self { status, reason, had_asked }
     }

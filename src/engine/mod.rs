@@ -330,6 +330,17 @@ impl Engine {
         driver.drive(actions).await
     }
 
+    /// Whether a saved run can go on with the graph as it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`RunError::Broken`] where it cannot, and when the run cannot be loaded.
+    pub async fn check_changes(&self, run: &RunId) -> Result<(), RunError> {
+        let saved = self.checkpointer.load(run).await?;
+        let said = self.said(&saved).await?;
+        self.changes_since(&saved, &said).map(drop)
+    }
+
     /// Tries again what failed in a failed run: all of it, or one node only. What finished is kept.
     ///
     /// # Errors

@@ -69,3 +69,43 @@ fn a_migration_that_is_killed_has_happened_or_has_not() {
         assert_eq!((done.code, &done.json()["state"]), (0, &json!({"draft": "x"})), "{done}");
     }
 }
+
+#[test]
+fn g16_an_answer_whose_process_dies_was_given_once_or_not_at_all() {
+    for (fault, was_given) in
+        [("approval.in_tx=abort", false), ("approval.after_commit=abort", true)]
+    {
+        let place = Place::new();
+        let workflow = workflow("again");
+        let execute = ["execute", &workflow, "-i", "brief=x", "--run-id", "mine"];
+        assert_eq!(place.run(execute).code, 3);
+        let answer = ["resume", "mine", "--answer", "help=false"];
+        killed(&place, &answer, fault);
+        let again = place.run([&answer[..], &["--output", "json"]].concat());
+        let report = if was_given {
+            assert_eq!(again.code, 6, "{fault}: {again}");
+            assert!(again.stderr.contains("takes no answer any more"), "{again}");
+            place.run(["resume", "mine", "--output", "json"]).json()
+        } else {
+            assert_eq!(again.code, 3, "{fault}: {again}");
+            again.json()
+        };
+        assert_eq!(report["state"]["log"], json!([false]), "{fault}");
+        assert_eq!(report["answers"].as_array().unwrap().len(), 1, "{fault}");
+        assert_eq!(report["questions"][0]["key"], "help@3.0", "{fault}");
+    }
+}
+
+#[test]
+fn g16_an_answer_to_a_question_whose_time_ran_out_before_a_crash_is_late() {
+    let place = Place::new();
+    let workflow = workflow("late");
+    let execute = ["execute", &workflow, "-i", "brief=x", "--run-id", "mine"];
+    killed(&place, &execute, "task.after_commit=abort@1");
+    let late = place.run(["resume", "mine", "--answer", "help=go_on"]);
+    assert_eq!(late.code, 6, "{late}");
+    assert!(late.stderr.contains("its time was over at "), "{late}");
+    let done = place.run(["resume", "mine", "--output", "json"]);
+    let state = json!({"note": "nobody answered"});
+    assert_eq!((done.code, &done.json()["state"]), (0, &state), "{done}");
+}

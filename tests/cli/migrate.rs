@@ -226,9 +226,16 @@ fn breakpoints_and_the_inbox_are_carried_over() {
     assert_eq!(place.run(["say", &run, "be brief"]).code, 0);
     let text = text.replace("guidance", "advice").replace("second", "last");
     fs::write(place.path("new.yaml"), text).unwrap();
+    // What the run would pause at is no reason to say less.
+    fs::copy(place.path("new.yaml"), place.path("old.yaml")).unwrap();
+    let refused = place.run(["resume", &run]);
+    assert_eq!(refused.code, 6, "{refused}");
+    assert!(refused.stderr.contains("--map guidance=advice --map second=last"), "{refused}");
     let flags = ["--map", "guidance=advice", "--map", "second=last"];
     let migrated = place.run(["migrate", &run, "new.yaml"].iter().chain(&flags));
     assert_eq!(migrated.code, 0, "{migrated}");
+    assert!(!migrated.stdout.contains("leads to"), "a name alone is no other way: {migrated}");
+    assert_eq!(show(&place, &run)["reason"], "it was to pause before `last`");
     let said = place.run(["say", &run, "and clear"]);
     assert_eq!(said.code, 0, "{said}");
     let paused = place.run(["resume", &run, "--output", "json"]);

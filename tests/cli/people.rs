@@ -129,6 +129,31 @@ fn g16_of_two_processes_with_the_same_answer_one_is_taken() {
 }
 
 #[test]
+fn g16_of_two_processes_with_different_answers_one_is_heard() {
+    for round in 0..20 {
+        let place = Place::new();
+        let run = name(&paused(&place, "again", &[]));
+        let submit = |answer: &str| -> Child {
+            let answer = format!("help={answer}");
+            let mut command = place.command(["resume", &run, "--answer", &answer]);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let ended = [submit("true"), submit("false")].map(|it| it.wait_with_output().unwrap());
+        let codes = [0, 1].map(|it: usize| ended[it].status.code().unwrap());
+        let said = ended.map(|it| String::from_utf8(it.stderr).unwrap());
+        let shown = show(&place, &run);
+        // Enough ends the run; not enough is asked again. Whoever was late changed nothing.
+        let heard = match codes {
+            [0, 6] => json!([true]),
+            [6, 3] => json!([false]),
+            _ => panic!("round {round}: {codes:?} {said:?}"),
+        };
+        assert_eq!(shown["state"]["log"], heard, "round {round}: {said:?}");
+        assert_eq!(shown["answers"].as_array().unwrap().len(), 1, "round {round}");
+    }
+}
+
+#[test]
 fn g16_an_answer_names_the_entry_that_asked() {
     let place = Place::new();
     let run = name(&paused(&place, "again", &[]));

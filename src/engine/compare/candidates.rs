@@ -27,6 +27,17 @@ impl Comparing<'_> {
         near.and_then(|it| NodeName::parse_path(it).ok())
     }
 
+    /// The only new node of its kind, if this is the only one of it that is gone.
+    pub(super) fn only_new(&self, was: &NodeOutline) -> Option<NodeName> {
+        let mut new = self.added_nodes().filter(|(_, it)| it.kind == was.kind);
+        let old = self.compared.old.nodes.iter().filter(|(_, it)| it.kind == was.kind);
+        let mut gone = old.filter(|(it, _)| self.node(it).is_none() && !self.is_dropped(it));
+        match (new.next(), new.next(), gone.next(), gone.next()) {
+            (Some((only, _)), None, Some(_), None) => Some(only.clone()),
+            _ => None,
+        }
+    }
+
     /// The new field that is most likely this one under another name.
     pub(super) fn renamed_field(
         &self,

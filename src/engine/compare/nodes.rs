@@ -38,7 +38,7 @@ impl Comparing<'_> {
         let what = format!("the node `{name}` is gone");
         let part = self.part_of(name).or_else(|| self.count_of(name, was));
         let Some(breaks) = part else { return self.note(what) };
-        let new = self.renamed(name, was);
+        let new = self.renamed(name, was).or_else(|| self.only_new(was));
         let map = Self::map_node(name, new.clone());
         let hint = match new {
             Some(new) => format!("if `{new}` is this node, `{map}`; else `--drop {name}`"),
@@ -70,15 +70,28 @@ impl Comparing<'_> {
         if was.policies != is.policies {
             self.note(format!("the conditions under which `{now}` runs have changed"));
         }
-        if was.leads != is.leads {
+        let before = self.leads(was);
+        if before != is.leads {
             let told =
                 |it: &[String]| if it.is_empty() { "nowhere".to_owned() } else { it.join(", ") };
             self.note(format!(
                 "`{now}` leads to {} now, and to {} before",
                 told(&is.leads),
-                told(&was.leads)
+                told(&before)
             ));
         }
+    }
+
+    /// Where a node led, by the names of now.
+    fn leads(&self, was: &NodeOutline) -> Vec<String> {
+        let named = |lead: &String| {
+            let (name, rest) = lead.split_at(lead.find(' ').unwrap_or(lead.len()));
+            let now = NodeName::parse_path(name).ok().and_then(|it| self.node(&it));
+            now.map_or_else(|| lead.clone(), |it| format!("{it}{rest}"))
+        };
+        let mut leads: Vec<String> = was.leads.iter().map(named).collect();
+        leads.sort();
+        leads
     }
 
     /// A node that asked must be the one that takes the answer, unless it asks anew.
