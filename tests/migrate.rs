@@ -389,6 +389,43 @@ async fn g17_a_map_half_done_keeps_its_results_and_after_a_failure_retry_goes_on
     assert_eq!(place.ledger.keys()[3], "r/2/work/1");
 }
 
+/// `plan`, then a short branch beside a long one, and one for both.
+fn uneven([short, long, last, both]: [&str; 4]) -> GraphBuilder {
+    let note = || {
+        node_fn(|_: Nothing, ctx: NodeContext| async move {
+            Ok::<_, NodeError>(Noted { notes: vec![ctx.node.to_string()] })
+        })
+    };
+    GraphBuilder::new::<Board>("board")
+        .node("plan", note())
+        .node(short, note())
+        .node(long, note())
+        .node(last, note())
+        .node(both, note())
+        .entry("plan")
+        .then("plan", short)
+        .then("plan", long)
+        .then(long, last)
+        .join([short, last], both)
+}
+
+#[tokio::test]
+async fn g17_a_join_half_arrived_waits_for_the_rest_only() {
+    let place = Place::new();
+    let pauses = Pauses { before: [name("last")].into(), ..Pauses::default() };
+    let engine = place.engine(uneven(["short", "long", "last", "both"])).with_pauses(pauses);
+    assert_eq!(place.start(&engine).await.status, Status::Paused);
+    let saved = place.storage.load(&place.run).await.unwrap();
+    assert_eq!(saved.position.joins, [(name("both"), [name("short")].into())].into());
+
+    let graph = || uneven(["brief", "long", "end_of_it", "sum"]);
+    let mapping = mapped(&[("short", "brief"), ("last", "end_of_it"), ("both", "sum")]);
+    let migrated = place.migrate(graph(), &mapping).await.unwrap();
+    assert_eq!(migrated.position.joins, [(name("sum"), [name("brief")].into())].into());
+    let end = place.end(graph(), &[]).await;
+    assert_eq!(list(&end, "notes"), ["plan", "long", "short", "end_of_it", "sum"]);
+}
+
 #[tokio::test]
 async fn g17_what_nobody_waits_for_any_more_is_left_behind_and_counts() {
     let place = Place::new();

@@ -11,13 +11,14 @@ use super::{
     log::Log,
     retry::failures,
     revise::changes,
-    superstep::{Machine, ReviseError, carry},
+    superstep::{Machine, RestoreError, ReviseError, carry},
 };
 use crate::{
     checkpoint::{
         Basis, Checkpoint, CheckpointError, Commit, Entry, Mapping, Migration, OpenQuestion,
         Outline, Position, Posted, SavedRun, Standing, TaskRecord, open_questions,
     },
+    compile::CompiledGraph,
     event::{Event, EventSink, Status},
     fault::{self, Point},
     id::{ChannelName, NodeName, RunId},
@@ -160,6 +161,11 @@ impl Engine {
         let unknown = Outline::default();
         let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
         let compared = Compared { old, new, graph, saved: &saved, said };
+        if saved.summary.info.graph.is_none() {
+            // Without an outline nobody can tell what is missing; so nothing may be.
+            fit_by(mapping, graph, &saved.position)
+                .map_err(|source| RunError::Changed { run: run.clone(), source })?;
+        }
         let mut differences = compare(compared, Some(mapping));
         let carried = carry(graph, mapping, (&saved.position, &saved.records), said);
         let is_settled = differences.iter().all(|it| it.breaks.is_none());
@@ -201,6 +207,17 @@ impl Engine {
         values.extend(mapping.set.clone());
         values
     }
+}
+
+/// Checks that every node that is to run has a counterpart, or was dropped.
+fn fit_by(
+    mapping: &Mapping,
+    graph: &CompiledGraph,
+    position: &Position,
+) -> Result<(), RestoreError> {
+    let new = position.frontier.iter().filter_map(|it| mapping.new_name_of(&it.node));
+    let missing = { new }.find(|it| graph.node(it).is_none());
+    missing.map_or(Ok(()), |it| Err(RestoreError::Node(it)))
 }
 
 /// Nothing of a run would be left to run.

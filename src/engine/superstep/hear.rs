@@ -29,7 +29,8 @@ impl Machine {
 
     /// The number of the last message that is known.
     pub fn heard(&self) -> u64 {
-        self.terms.said.last().map_or(self.position.heard, |it| it.number)
+        let last = self.terms.said.last().map_or(0, |it| it.number);
+        last.max(self.position.heard)
     }
 
     /// Whether the step is done when one more task is.
