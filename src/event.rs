@@ -153,6 +153,16 @@ pub enum Event {
         /// How long the run waits before the next attempt.
         wait_ms: u64,
     },
+    /// A task saved the result of a part of its work, which is not done again.
+    #[serde(rename = "task.noted")]
+    TaskNoted {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// What the part is called.
+        name: String,
+    },
     /// An attempt was cut off, since the time of the run was over. It does not count as failed.
     #[serde(rename = "task.cut_off")]
     TaskCutOff {

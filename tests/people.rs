@@ -100,6 +100,7 @@ impl Place {
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. } => "retrying",
             Outcome::CutOff => "cut off",
+            Outcome::Noted { .. } => "noted",
             Outcome::Asked { .. } => "asked",
             Outcome::Answered { .. } => "answered",
         };

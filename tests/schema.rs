@@ -326,6 +326,7 @@ fn events() -> Vec<Event> {
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: None },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: Some(2) },
         Event::TaskRetrying { task, node: node(), attempt: 1, error: text(), wait_ms: 1 },
+        Event::TaskNoted { task, node: node(), name: text() },
         Event::TaskCutOff { task, node: node(), attempt: 1, ms: 1, spent },
         Event::TaskFinished {
             task,
@@ -365,6 +366,7 @@ fn events() -> Vec<Event> {
             | Event::TaskStarted { .. }
             | Event::TaskReported { .. }
             | Event::TaskRetrying { .. }
+            | Event::TaskNoted { .. }
             | Event::TaskCutOff { .. }
             | Event::TaskFinished { .. }
             | Event::TaskSkipped { .. }

@@ -236,6 +236,7 @@ impl Coverage {
             Outcome::Failed { .. }
             | Outcome::Retrying { .. }
             | Outcome::CutOff
+            | Outcome::Noted { .. }
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => (),
         }

@@ -411,6 +411,7 @@ fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bo
         Recorded::Failed { .. }
         | Recorded::Retrying { .. }
         | Recorded::CutOff
+        | Recorded::Noted { .. }
         | Recorded::Asked { .. }
         | Recorded::Answered { .. } => false,
     };

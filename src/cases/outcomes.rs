@@ -12,7 +12,8 @@ use crate::{
     compile::CompiledGraph,
     engine::superstep::Task,
     graph::{
-        Command, ErrorKind, Failure, NodeContext, NodeError, Question, Reporter, Sight, Touches,
+        Command, ErrorKind, Failure, Memos, NodeContext, NodeError, Question, Reporter, Sight,
+        Touches,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
@@ -185,6 +186,7 @@ impl<'a> Outcomes<'a> {
             via: task.via.clone(),
             cancel: CancellationToken::new(),
             answers: answers.clone(),
+            memos: Memos::default(),
             reporter: Reporter::default(),
         };
         spec.node.run(ctx).now_or_never()

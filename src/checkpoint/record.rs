@@ -73,6 +73,14 @@ pub enum Outcome {
     /// An attempt was cut off, since the time of the run was over. That is no failure: whoever goes on
     /// begins the same attempt anew.
     CutOff,
+    /// It has noted down the result of a part of its work, and goes on. The time and what models took
+    /// are those until then.
+    Noted {
+        /// What the part is called.
+        name: String,
+        /// Its result.
+        value: Value,
+    },
     /// It waits for an answer.
     Asked {
         /// The question.
@@ -103,6 +111,7 @@ impl Outcome {
             Self::Failed { .. }
             | Self::Retrying { .. }
             | Self::CutOff
+            | Self::Noted { .. }
             | Self::Asked { .. }
             | Self::Answered { .. } => &[],
         }
@@ -115,6 +124,7 @@ impl Outcome {
             Self::Failed { .. }
             | Self::Retrying { .. }
             | Self::CutOff
+            | Self::Noted { .. }
             | Self::Asked { .. }
             | Self::Answered { .. } => false,
         }

@@ -148,6 +148,7 @@ impl TraceLine {
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. }
             | Outcome::CutOff
+            | Outcome::Noted { .. }
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => return None,
         };

@@ -188,6 +188,7 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             // The attempt goes on once there is an answer; one that failed is counted with the last.
             Outcome::Retrying { .. }
             | Outcome::CutOff
+            | Outcome::Noted { .. }
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => (0, 0),
         };
@@ -210,9 +211,13 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             }
             Some(Outcome::Asked { .. }) => Some(Standing::Waiting),
             Some(Outcome::Failed { .. }) => Some(Standing::Failed),
-            Some(Outcome::Retrying { .. } | Outcome::CutOff | Outcome::Answered { .. }) | None => {
-                Some(Standing::Next)
-            }
+            Some(
+                Outcome::Retrying { .. }
+                | Outcome::CutOff
+                | Outcome::Noted { .. }
+                | Outcome::Answered { .. },
+            )
+            | None => Some(Standing::Next),
         };
         let visits = nodes.entry(activation.node.clone()).or_default();
         visits.standing = visits.standing.max(standing);

@@ -3,11 +3,12 @@
 mod people;
 mod rest;
 mod time;
+mod word;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -23,14 +24,14 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, Standing, TaskRecord},
-    event::{Event, EventSink, Report, Status},
+    event::{Event, EventSink, Status},
     fault::{self, Point},
-    graph::RouteView,
+    graph::{RouteView, Word},
     id::{NodeName, RunId, TaskId},
 };
 
-/// The number of reports that may wait for the driver before nodes wait for it.
-const REPORTS_CAPACITY: usize = 256;
+/// The number of words that may wait for the driver before nodes wait for it.
+const WORDS_CAPACITY: usize = 256;
 
 /// How many tasks that ended at the same time are saved at once.
 const TOGETHER_MAX: usize = 64;
@@ -59,7 +60,9 @@ pub(super) struct Driver<'a> {
     running: usize,
     /// The running tasks of each node that has a width.
     busy: BTreeMap<NodeName, usize>,
-    reports: Reports,
+    words: Words,
+    /// The nodes that wait until what they have noted down is saved.
+    noted: Vec<oneshot::Sender<()>>,
     /// When the time of running tasks is over, once a stop was asked for.
     deadline: Option<Instant>,
     /// When the time of the next open question is over.
@@ -71,7 +74,7 @@ enum Signal {
     /// Something happened to a task.
     Task(Box<superstep::Event>),
     /// A node said something.
-    Report(TaskId, Report),
+    Word(Word),
     /// Somebody asked the run to stop.
     Drain,
     /// The time that running tasks had is over.
@@ -85,7 +88,7 @@ enum Signal {
 }
 
 /// What nodes say, on its way to the driver.
-type Reports = (mpsc::Sender<(TaskId, Report)>, mpsc::Receiver<(TaskId, Report)>);
+type Words = (mpsc::Sender<Word>, mpsc::Receiver<Word>);
 
 /// How a run rests, and why.
 type Rest = (Status, Option<String>);
@@ -147,7 +150,8 @@ impl<'a> Driver<'a> {
             queue: VecDeque::new(),
             running: 0,
             busy: BTreeMap::new(),
-            reports: mpsc::channel(REPORTS_CAPACITY),
+            words: mpsc::channel(WORDS_CAPACITY),
+            noted: Vec::new(),
             deadline: None,
             alarm: None,
         }
@@ -170,8 +174,9 @@ impl<'a> Driver<'a> {
             self.start_queued().await;
             rest = match self.next_signal().await {
                 Signal::Task(event) => self.take_all(*event).await?,
-                Signal::Report(task, report) => {
-                    self.tell_report(task, report).await;
+                Signal::Word(word) => {
+                    self.hear(word).await?;
+                    self.save().await?;
                     None
                 }
                 Signal::Drain => {
@@ -265,8 +270,8 @@ impl<'a> Driver<'a> {
 
     async fn take(&mut self, event: superstep::Event) -> Result<Option<Rest>, RunError> {
         // What a node said before it ended comes before its end.
-        while let Ok((task, report)) = self.reports.1.try_recv() {
-            self.tell_report(task, report).await;
+        while let Ok(word) = self.words.1.try_recv() {
+            self.hear(word).await?;
         }
         if !matches!(event, superstep::Event::Woke { .. }) {
             self.running -= 1;
@@ -313,7 +318,7 @@ impl<'a> Driver<'a> {
     fn surroundings(&self) -> Surroundings {
         Surroundings {
             run: self.run.clone(),
-            reports: self.reports.0.clone(),
+            words: self.words.0.clone(),
             now: self.stop.now.clone(),
             cut: self.cut.clone(),
             dropped: self.dropped.clone(),
@@ -348,7 +353,7 @@ impl<'a> Driver<'a> {
                 () = until(self.deadline), if self.deadline.is_some() => return Signal::Now,
                 () = until(end), if end.is_some() => return Signal::OutOfTime,
                 () = until(self.alarm), if self.alarm.is_some() => return Signal::Late,
-                Some((task, report)) = self.reports.1.recv() => return Signal::Report(task, report),
+                Some(word) = self.words.1.recv() => return Signal::Word(word),
                 Some(ended) = self.tasks.join_next() => match ended {
                     Ok(Some(event)) => return Signal::Task(Box::new(event)),
                     Ok(None) => (),
@@ -415,15 +420,12 @@ impl<'a> Driver<'a> {
         self.engine.checkpointer.append(self.lease.hold(), &self.entry).await?;
         let entry = std::mem::take(&mut self.entry);
         fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
+        for waiting in self.noted.drain(..) {
+            // A node that was dropped meanwhile waits for nothing.
+            _ = waiting.send(());
+        }
         self.log.publish().await?;
         Ok(())
-    }
-
-    async fn tell_report(&mut self, task: TaskId, report: Report) {
-        // A node may have left something behind that still talks once its step is over.
-        if let Some(node) = self.machine.node_of(task).cloned() {
-            self.log.tell(Event::TaskReported { task, node, report }).await;
-        }
     }
 }
 

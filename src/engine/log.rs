@@ -106,6 +106,7 @@ pub(super) fn event_of(record: &TaskRecord) -> Event {
             let (error, wait_ms) = (failure.message.clone(), *wait_ms);
             Event::TaskRetrying { task, node, attempt, error, wait_ms }
         }
+        Outcome::Noted { name, .. } => Event::TaskNoted { task, node, name: name.clone() },
         Outcome::CutOff => Event::TaskCutOff { task, node, attempt, ms, spent },
         Outcome::Asked { question } => {
             let (key, prompt) = (question.key.clone(), question.prompt.clone());

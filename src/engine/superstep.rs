@@ -72,6 +72,8 @@ struct TaskState {
     attempt: u32,
     took: Took,
     answers: BTreeMap<String, Value>,
+    /// The results of parts of its work that it has noted down.
+    memos: BTreeMap<String, Value>,
     /// The keys under which it has asked.
     asked: Vec<String>,
     record: Option<TaskRecord>,
@@ -172,6 +174,7 @@ impl Machine {
                 Event::Finished { attempt, .. }
                 | Event::Failed { attempt, .. }
                 | Event::CutOff { attempt, .. }
+                | Event::Noted { attempt, .. }
                 | Event::Asked { attempt, .. },
                 phase,
             ) => *phase == Phase::Running && attempt.number == self.tasks[index].attempt,
@@ -192,6 +195,7 @@ impl Machine {
                 self.tasks[index].took.add(&attempt);
                 vec![Action::Record(self.cut_off(index))]
             }
+            Event::Noted { name, value, attempt, .. } => self.note(index, &attempt, name, value),
             Event::Asked { question, attempt, .. } => {
                 self.tasks[index].took.add(&attempt);
                 self.wait_for(index, question)
@@ -312,6 +316,7 @@ impl Machine {
             visits: Arc::clone(&self.visits),
             state: Arc::clone(&self.state),
             answers: self.tasks[index].answers.clone(),
+            memos: self.tasks[index].memos.clone(),
         }
     }
 

@@ -17,9 +17,8 @@ use super::{
     superstep::{Attempt, Event, Task},
 };
 use crate::{
-    event::Report,
     fault::{self, Point},
-    graph::{Command, ErrorKind, Failure, NodeContext, NodeError, NodeSpec, Reporter},
+    graph::{Command, ErrorKind, Failure, Memos, NodeContext, NodeError, NodeSpec, Reporter, Word},
     id::{RunId, TaskId},
     state::panic_text,
 };
@@ -35,7 +34,7 @@ type Returned = Result<Command, NodeError>;
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
     pub(super) run: RunId,
-    pub(super) reports: mpsc::Sender<(TaskId, Report)>,
+    pub(super) words: mpsc::Sender<Word>,
     /// Tells nodes that the run is to stop at once.
     pub(super) now: CancellationToken,
     /// Cuts off every attempt, since the time of the run is over.
@@ -66,8 +65,8 @@ pub(super) fn attempt(
     task: Task,
     spec: NodeSpec,
 ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
-    let Surroundings { run, reports, now, cut, dropped, clock } = surroundings;
-    let reporter = Reporter::new(task.id, reports);
+    let Surroundings { run, words, now, cut, dropped, clock } = surroundings;
+    let reporter = Reporter::new(task.id, task.attempt, words);
     let cancel = now.child_token();
     let watch = Watch {
         task: task.id,
@@ -94,6 +93,7 @@ pub(super) fn attempt(
         via: task.via,
         cancel,
         answers: task.answers,
+        memos: Memos::new(task.memos),
         reporter,
     };
     // Within a future of ours, so that a node that panics before it makes its own is caught, too.

@@ -7,10 +7,16 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, NodeError, Question};
+use super::{
+    Failure, NodeError, Question,
+    memo::{Memo, Memos},
+};
 use crate::{
     event::{Report, Spent},
     id::{NodeName, RunId, TaskId},
@@ -98,6 +104,8 @@ pub struct NodeContext {
     pub cancel: CancellationToken,
     /// The answers this task has been given, by key.
     pub answers: BTreeMap<String, Value>,
+    /// What this task has noted down of its work; see [`NodeContext::memo`].
+    pub memos: Memos,
     /// Tells watchers what the node does.
     pub reporter: Reporter,
 }
@@ -106,8 +114,35 @@ pub struct NodeContext {
 #[derive(Clone, Debug, Default)]
 pub struct Reporter {
     spent: Arc<Mutex<Spent>>,
-    reports: Option<(TaskId, mpsc::Sender<(TaskId, Report)>)>,
+    attempt: Option<Speaker>,
     heard: Arc<Mutex<Option<Instant>>>,
+}
+
+/// An attempt at a task, as it speaks to whoever drives its run.
+#[derive(Clone, Debug)]
+struct Speaker {
+    task: TaskId,
+    number: u32,
+    started: Instant,
+    to: mpsc::Sender<Word>,
+}
+
+/// Something that an attempt says.
+#[derive(Debug)]
+pub(crate) struct Word {
+    pub(crate) task: TaskId,
+    /// Which attempt at the task it is.
+    pub(crate) attempt: u32,
+    pub(crate) said: Said,
+}
+
+/// What an attempt says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// To watchers.
+    Report(Report),
+    /// To be saved.
+    Memo(Memo),
 }
 
 impl Input {
@@ -163,9 +198,17 @@ impl NodeContext {
     }
 }
 
+impl Speaker {
+    async fn say(&self, said: Said) -> Result<(), mpsc::error::SendError<Word>> {
+        self.to.send(Word { task: self.task, attempt: self.number, said }).await
+    }
+}
+
 impl Reporter {
-    pub(crate) fn new(task: TaskId, reports: mpsc::Sender<(TaskId, Report)>) -> Self {
-        Self { reports: Some((task, reports)), ..Self::default() }
+    /// Speaks for the attempt with this number, which begins now.
+    pub(crate) fn new(task: TaskId, number: u32, to: mpsc::Sender<Word>) -> Self {
+        let attempt = Some(Speaker { task, number, started: Instant::now(), to });
+        Self { attempt, ..Self::default() }
     }
 
     /// Tells watchers something. What a model call took is counted even if nobody watches.
@@ -174,9 +217,22 @@ impl Reporter {
         if let Report::ModelCalled { spent, .. } = &report {
             self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(spent);
         }
-        if let Some((task, reports)) = &self.reports {
-            drop(reports.send((*task, report)).await);
+        if let Some(attempt) = &self.attempt {
+            // Where nobody listens any more, nobody needs to hear it.
+            drop(attempt.say(Said::Report(report)).await);
         }
+    }
+
+    /// Has a result saved, and waits until it is. Without a run there is nothing to save it for.
+    pub(super) async fn note(&self, name: &str, value: Value) -> Result<(), NodeError> {
+        self.beat();
+        let Some(attempt) = &self.attempt else { return Ok(()) };
+        let (saved, is_saved) = oneshot::channel();
+        let ms = u64::try_from(attempt.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let memo = Memo { name: name.to_owned(), value, ms, spent: self.spent(), saved };
+        drop(attempt.say(Said::Memo(memo)).await);
+        let lost = |_| NodeError::transient(format!("the run has ended before `{name}` was saved"));
+        is_saved.await.map_err(lost)
     }
 
     /// Says that its node is still at work.

@@ -8,6 +8,7 @@ mod condition;
 mod context;
 mod definition;
 mod failure;
+mod memo;
 pub(crate) mod net;
 mod node;
 mod policy;
@@ -23,10 +24,15 @@ pub use self::{
     context::{Began, Input, NodeContext, Reporter, Via},
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, FailureClass, NodeError},
+    memo::Memos,
     node::{Contract, Node, Read, Touches, node_fn},
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
     route::{Route, RouteChoice, RouteError, RouteView, Spread, Way, route_fn},
     scope::Scope,
     sight::{Sight, Sights},
+};
+pub(crate) use self::{
+    context::{Said, Word},
+    memo::Memo,
 };

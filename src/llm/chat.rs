@@ -111,7 +111,7 @@ pub struct OutputSchema {
 }
 
 /// A model's answer.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatReply {
     /// The answer. Where the model answered by calling a tool that nobody offered, the call's arguments.
     pub text: String,

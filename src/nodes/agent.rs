@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use self::answer::Answer;
 use super::{
     Services,
-    call::{Watched, failure_of, may_fall_back},
+    call::{Calls, Watched, failure_of, may_fall_back},
     prompt_view,
 };
 use crate::{
@@ -56,13 +56,13 @@ impl Agent {
     /// Asks the models in their order until one answers.
     async fn ask(&self, ctx: &NodeContext, answer: &Answer<'_>) -> Result<Update, NodeError> {
         let request = self.request(ctx)?;
-        let mut last = None;
+        let (calls, mut last) = (Calls::default(), None);
         for name in &self.definition.models {
             if let Some(error) = &last {
                 let message = format!("{error}; falling back to {name}");
                 ctx.report(Report::Warning { message }).await;
             }
-            match self.ask_one(ctx, name, &request, answer).await {
+            match self.ask_one(ctx, name, (&request, answer), &calls).await {
                 Err(Refusal::Model(error)) if may_fall_back(&error) => last = Some(error),
                 Err(Refusal::Model(error)) => return Err(failure_of(&error).into()),
                 Err(Refusal::Unreadable(failure)) => return Err(failure.into()),
@@ -79,11 +79,11 @@ impl Agent {
         &self,
         ctx: &NodeContext,
         name: &str,
-        request: &ChatRequest,
-        answer: &Answer<'_>,
+        (request, answer): (&ChatRequest, &Answer<'_>),
+        calls: &Calls,
     ) -> Result<Update, Refusal> {
         let model = self.services.models.model(name).map_err(Refusal::Model)?;
-        let model = Watched { model, reporter: &ctx.reporter, prices: &self.services.prices };
+        let model = Watched::new(model, ctx, &self.services.prices, calls);
         if let Some(channel) = answer.as_text() {
             let reply = model.chat(request).await.map_err(Refusal::Model)?;
             return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));

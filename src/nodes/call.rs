@@ -1,29 +1,94 @@
 //! Calling a model from a node: what it took is told at once, and failures get their kind.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use async_trait::async_trait;
+use serde_json::json;
 
 use crate::{
     event::{Report, Spent},
-    graph::{ErrorKind, Failure, Reporter},
+    graph::{ErrorKind, Failure, NodeContext},
     llm::{self, ChatModel, ChatReply, ChatRequest, ModelError, Prices, Usage},
 };
 
-/// A model whose calls are told to the watchers of a run.
+/// A model whose calls are told to the watchers of a run, and whose answers are not paid for twice.
 ///
 /// Failed calls count as well, and each call as soon as it ends: a node that is dropped half-way
 /// has still spent what it spent.
+///
+/// An answer is saved before the next call of the task is made, and is then found by what was
+/// asked, whatever became of that next call. The last answer is not: what the node makes of it is
+/// saved at once, and it would be stored twice.
 #[derive(Debug)]
 pub(super) struct Watched<'a> {
-    pub(super) model: Arc<dyn ChatModel>,
-    pub(super) reporter: &'a Reporter,
-    pub(super) prices: &'a Prices,
+    model: Arc<dyn ChatModel>,
+    ctx: &'a NodeContext,
+    prices: &'a Prices,
+    calls: &'a Calls,
+}
+
+/// The calls of an attempt at a task, whichever models they were made to.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Mutex<Made>);
+
+#[derive(Debug, Default)]
+struct Made {
+    /// How often each request was made: an equal one means to get another answer.
+    counts: BTreeMap<String, u32>,
+    /// The last answer, if it is not saved, and its name.
+    last: Option<(String, ChatReply)>,
+}
+
+impl Calls {
+    /// The name of the next call.
+    fn name(&self, model: &str, request: &ChatRequest) -> String {
+        let asked: Vec<(&str, &str)> =
+            request.messages.iter().map(|it| (it.role.as_str(), it.content.as_str())).collect();
+        let output = request.output.as_ref().map(|it| (&it.name, &it.schema));
+        let whole = json!([model, asked, output, request.temperature, request.max_output_tokens]);
+        let hash = blake3::hash(whole.to_string().as_bytes()).to_hex();
+        let name = format!("model/{}", &hash[..16]);
+        let count = *self.made().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
+        if count == 1 { name } else { format!("{name}/{count}") }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Watched<'a> {
+    pub(super) fn new(
+        model: Arc<dyn ChatModel>,
+        ctx: &'a NodeContext,
+        prices: &'a Prices,
+        calls: &'a Calls,
+    ) -> Self {
+        Self { model, ctx, prices, calls }
+    }
+
+    /// Saves the answer before, on which this call may rest.
+    async fn save_last(&self) {
+        let last = self.calls.made().last.take();
+        if let Some((name, reply)) = last {
+            // It fails where the run has ended, and nobody waits for this call either.
+            drop(self.ctx.save_memo(&name, &reply).await);
+        }
+    }
 }
 
 #[async_trait]
 impl ChatModel for Watched<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        self.save_last().await;
+        let name = self.calls.name(self.model.name(), request);
+        if let Ok(Some(reply)) = self.ctx.recall_memo::<ChatReply>(&name) {
+            return Ok(reply);
+        }
         let started = Instant::now();
         let replied = self.model.chat(request).await;
         let (model, usage) = match &replied {
@@ -34,7 +99,10 @@ impl ChatModel for Watched<'_> {
             let cost_usd = self.prices.cost(self.model.name(), usage);
             let spent = Spent { usage, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.reporter.report(Report::ModelCalled { model, spent, ms }).await;
+            self.ctx.report(Report::ModelCalled { model, spent, ms }).await;
+        }
+        if let Ok(reply) = &replied {
+            self.calls.made().last = Some((name, reply.clone()));
         }
         replied
     }

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::{
-    answer,
+    answer, answer_with,
     program::{Place, Running, workflow},
 };
 
@@ -241,6 +241,42 @@ fn g19_a_program_killed_in_a_wait_waits_for_the_rest_and_counts_on() {
     assert!(at - begun < PATIENCE, "it waited from the start: {:?}", at - begun);
     provider.set_nonblocking(true).unwrap();
     assert!(provider.accept().is_err(), "it asked twice");
+}
+
+#[test]
+fn g2_an_answer_that_was_paid_for_is_not_asked_for_again_after_a_kill() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    let agent = fs::read_to_string(workflow("agent")).unwrap();
+    let place = place(&agent.replace("answer: string", "answer: { sum: int }"));
+    let args = ["execute", "w.yaml", "-i", "brief=x", "--run-id", "run-1", "--output", "json"];
+    let mut command = place.command(args);
+    command.env("OPENAI_BASE_URL", &url);
+    let run = Running::of(command);
+    // The first answer cannot be used, and the program dies while it waits for a better one.
+    let (mut call, _) = provider.accept().unwrap();
+    let first = answer_with(&mut call, "I would say forty-two.");
+    assert!(!first.contains("cannot be used"), "{first}");
+    let (mut call, _) = provider.accept().unwrap();
+    let repair = super::read_request(&mut call);
+    assert!(repair.contains("cannot be used"), "{repair}");
+    run.signal(Signal::SIGKILL);
+    drop((run, call));
+
+    let asked = thread::spawn(move || {
+        let (mut call, _) = provider.accept().unwrap();
+        let request = answer_with(&mut call, r#"{"sum": 42}"#);
+        provider.set_nonblocking(true).unwrap();
+        (request, provider)
+    });
+    let resume = ["resume", "run-1", "--output", "json"];
+    let ended = place.run_with(resume, [("OPENAI_BASE_URL", &url)]);
+    assert_eq!((ended.code, &ended.json()["state"]["answer"]["sum"]), (0, &42.into()), "{ended}");
+    let (request, provider) = asked.join().unwrap();
+    assert_eq!(request, repair, "the very call that was under way is made again");
+    assert!(provider.accept().is_err(), "and no other");
+    let calls = ended.json()["usage"]["calls"].clone();
+    assert_eq!(calls, 2, "the answer that was paid for before the kill is counted");
 }
 
 #[test]

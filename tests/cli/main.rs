@@ -26,7 +26,7 @@ mod used;
 
 use std::{
     fs,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     process::Stdio,
 };
@@ -454,15 +454,21 @@ fn a_reader_that_went_away_is_no_error() {
 
 /// Reads the call of a model to its end, as a client takes no answer before that, and answers it.
 fn answer(call: &mut TcpStream) {
-    read_request(call);
-    let body = json!({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]});
+    answer_with(call, "42");
+}
+
+/// Reads a request, answers it with a text, and gives it back.
+fn answer_with(call: &mut TcpStream, text: &str) -> String {
+    let request = read_request(call);
+    let body = json!({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]});
     let body = body.to_string();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
     write!(call, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    request
 }
 
-/// Reads a request to its end.
-fn read_request(call: &mut TcpStream) {
+/// Reads a request to its end, and gives back its body.
+fn read_request(call: &mut TcpStream) -> String {
     let mut request = BufReader::new(&*call);
     let mut length = 0;
     for line in request.by_ref().lines().map(Result::unwrap).take_while(|it| !it.is_empty()) {
@@ -470,7 +476,9 @@ fn read_request(call: &mut TcpStream) {
             length = value.trim().parse().unwrap();
         }
     }
-    io::copy(&mut request.take(length), &mut io::sink()).unwrap();
+    let mut body = String::new();
+    request.take(length).read_to_string(&mut body).unwrap();
+    body
 }
 
 #[test]

@@ -58,6 +58,7 @@ kills! {
     g1_g2_g3_a_used_workflow_survives_a_kill_at_every_point: "used";
     g1_g2_g3_retries_survive_a_kill_at_every_point: "retried";
     g1_g2_g3_approvals_survive_a_kill_at_every_point: "approved";
+    g1_g2_g3_parts_of_tasks_that_were_saved_survive_a_kill_at_every_point: "memos";
     g1_g2_g3_a_map_survives_a_kill_at_every_point: "mapped";
 }
 
@@ -115,6 +116,9 @@ fn kill(shape: Shape, backend: Backend, (point, nth): (Point, u32), calm: &Calm)
     assert_eq!(after, calm.left, "{at}");
     for task in before.iter().flat_map(|it| &it.finished) {
         assert_eq!(ledger.begun_of(task), begun.begun_of(task), "{at}: {task} ran again");
+    }
+    for (part, task) in before.iter().flat_map(|it| &it.noted) {
+        assert_eq!(ledger.done(part, task), begun.done(part, task), "{at}: {part} of {task} again");
     }
     calm.compare(&ledger, crashes, &at);
     true

@@ -48,6 +48,11 @@ impl Ledger {
         begun
     }
 
+    /// How often a part of a task was done.
+    pub(crate) fn done(&self, part: &str, task: &str) -> usize {
+        self.0.iter().filter(|it| it.word == part && it.task == task).count()
+    }
+
     /// How often each task was begun.
     pub(crate) fn begun_of(&self, task: &str) -> usize {
         self.0.iter().filter(|it| it.word == "begin" && it.task == task).count()

@@ -8,7 +8,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, TaskRecord},
+    checkpoint::{CheckpointError, Checkpointer, Outcome, TaskRecord},
     event::Status,
     id::RunId,
     storage::{PostgresStorage, SqliteStorage},
@@ -57,6 +57,8 @@ pub(crate) struct Left {
     pub(crate) records: Vec<String>,
     /// The tasks that never run again.
     pub(crate) finished: Vec<String>,
+    /// The parts of tasks that are never done again, each with its task.
+    pub(crate) noted: Vec<(String, String)>,
 }
 
 impl Database {
@@ -142,6 +144,11 @@ impl Left {
         records.sort_by_key(|it| it.task);
         let finished = records.iter().filter(|it| it.outcome.is_final());
         let finished = finished.map(|it| it.task.to_string()).collect();
+        let noted = records.iter().filter_map(|it| match &it.outcome {
+            Outcome::Noted { name, .. } => Some((name.clone(), it.task.to_string())),
+            _ => None,
+        });
+        let noted = noted.collect();
         let events = storage.events(&run, 0).await.unwrap();
         let seqs = events.iter().map(|it| it.seq);
         assert!(seqs.eq(1..=events.len() as u64), "the events have gaps: {events:?}");
@@ -150,6 +157,7 @@ impl Left {
             values: serde_json::to_string(&saved.values).unwrap(),
             records: records.iter().map(timeless).collect(),
             finished,
+            noted,
         })
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn graph(shape: &str, ledger: &Path, takes: Duration) -> CompiledGrap
     let registry = registry()
         .node("work", node(ledger, takes, 0))
         .node("flaky", node(ledger, takes, FAILURES))
+        .node("parts", parts(ledger, takes))
         .node("blocks", blocks(ledger, takes));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/durability/shapes");
     let path = folder.join(format!("{shape}.yaml"));
@@ -57,6 +58,30 @@ fn node(ledger: &Path, takes: Duration, failures: u32) -> Arc<dyn Node> {
             if ctx.attempt <= failures {
                 return Err(NodeError::transient(format!("attempt {} fails", ctx.attempt)));
             }
+            ledger::write(&ledger, "end", &ctx);
+            noted(&ctx)
+        }
+    }))
+}
+
+/// A node that does its work in parts; where it may be tried again, its first attempt fails between.
+fn parts(ledger: &Path, takes: Duration) -> Arc<dyn Node> {
+    let ledger = ledger.to_owned();
+    Arc::new(node_fn(move |_: Nothing, ctx: NodeContext| {
+        let ledger = ledger.clone();
+        async move {
+            ledger::write(&ledger, "begin", &ctx);
+            let part = async |name: &'static str| {
+                ledger::write(&ledger, name, &ctx);
+                tokio::time::sleep(takes).await;
+                Ok::<_, NodeError>(name.len())
+            };
+            let first: usize = ctx.memo("first", part("first")).await?;
+            if ctx.node.as_str() == "two" && ctx.attempt == 1 {
+                return Err(NodeError::transient("between two parts"));
+            }
+            let second: usize = ctx.memo("second", part("second")).await?;
+            assert_eq!((first, second), ("first".len(), "second".len()));
             ledger::write(&ledger, "end", &ctx);
             noted(&ctx)
         }

@@ -68,6 +68,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
             by: link.map(|_| "ann@desk".to_owned()),
             asked: link.map(Link),
         }),
+        1 => any_value().prop_map(|value| Outcome::Noted { name: "part".into(), value }),
         1 => select(vec![failed(), asked(), caught(), skipped()]),
     ]
 }

@@ -81,6 +81,7 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             format!("{} started{again}", label(node, *visit, *max_visits))
         }
         Event::TaskReported { node, report, .. } => format!("{node} {}", reported(report)),
+        Event::TaskNoted { node, name, .. } => format!("{node} has saved `{}`", clean(name)),
         Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
             let (error, wait) = (clean(error), duration(*wait_ms));
             format!("{node} attempt {attempt} failed: {error}; tries again in {wait}")

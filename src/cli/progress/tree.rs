@@ -58,6 +58,8 @@ impl Tree {
                 Vec::new()
             }
             Event::TaskReported { task, node, report } => self.reported(*task, node, report),
+            // It shows where work stands, and that stands where it stood.
+            Event::TaskNoted { .. } => Vec::new(),
             Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
                 let (error, wait) = (clean(error), duration(*wait_ms));
                 let what = format!("{node} attempt {attempt}: {error}");

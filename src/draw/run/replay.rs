@@ -98,6 +98,7 @@ impl<'a> Replay<'a> {
                 Outcome::Failed { .. }
                 | Outcome::Retrying { .. }
                 | Outcome::CutOff
+                | Outcome::Noted { .. }
                 | Outcome::Asked { .. }
                 | Outcome::Answered { .. } => continue,
             };

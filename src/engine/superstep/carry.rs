@@ -213,9 +213,10 @@ impl Carrying<'_> {
                 let (key, by, asked) = (key(old), by.clone(), *asked);
                 Outcome::Answered { key, answer: answer.clone(), by, asked }
             }
-            Outcome::Failed { .. } | Outcome::Retrying { .. } | Outcome::CutOff => {
-                old.outcome.clone()
-            }
+            Outcome::Failed { .. }
+            | Outcome::Retrying { .. }
+            | Outcome::CutOff
+            | Outcome::Noted { .. } => old.outcome.clone(),
         };
         Some(TaskRecord { task, node, outcome, ..old.clone() })
     }

@@ -49,6 +49,7 @@ fn check_record(
         Outcome::Failed { .. }
         | Outcome::Retrying { .. }
         | Outcome::CutOff
+        | Outcome::Noted { .. }
         | Outcome::Asked { .. }
         | Outcome::Answered { .. } => return Ok(()),
     };

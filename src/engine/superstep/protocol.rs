@@ -43,6 +43,17 @@ pub enum Event {
         /// The attempt.
         attempt: Attempt,
     },
+    /// Its node has the result of a part of its work, and goes on.
+    Noted {
+        /// The task.
+        task: TaskId,
+        /// What the part is called.
+        name: String,
+        /// Its result.
+        value: Value,
+        /// The attempt until then.
+        attempt: Attempt,
+    },
     /// Its node asked a person.
     Asked {
         /// The task.
@@ -142,6 +153,8 @@ pub struct Task {
     pub state: Arc<State>,
     /// The answers the task has been given.
     pub answers: BTreeMap<String, Value>,
+    /// The results of parts of its work that it has noted down.
+    pub memos: BTreeMap<String, Value>,
 }
 
 /// What was saved does not fit the graph.
@@ -173,6 +186,7 @@ impl Event {
             Self::Finished { task, .. }
             | Self::Failed { task, .. }
             | Self::CutOff { task, .. }
+            | Self::Noted { task, .. }
             | Self::Asked { task, .. }
             | Self::Answered { task, .. }
             | Self::Expired { task }

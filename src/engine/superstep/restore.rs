@@ -103,8 +103,10 @@ impl Machine {
                 self.set_phase(index, failed(&record.node, failure));
             }
             Outcome::Failed { .. } => {
-                // Whoever goes on with a failed run means to try as often as at first.
+                // Whoever goes on with a failed run means to try as often as at first, and all of it:
+                // what was noted down may be why it failed.
                 self.tasks[index].attempt = 1;
+                self.tasks[index].memos.clear();
                 self.set_phase(index, Phase::Running);
             }
             Outcome::Retrying { wait_ms, wake, .. } => {
@@ -112,6 +114,10 @@ impl Machine {
                 self.set_phase(index, Phase::Sleeping { wake: *wake, wait_ms: *wait_ms });
             }
             Outcome::CutOff => self.set_phase(index, Phase::Running),
+            Outcome::Noted { name, value } => {
+                self.tasks[index].memos.insert(name.clone(), value.clone());
+                self.set_phase(index, Phase::Running);
+            }
             Outcome::Asked { question } => {
                 self.tasks[index].asked.push(question.key.clone());
                 self.set_phase(index, Phase::Waiting(question.clone()));

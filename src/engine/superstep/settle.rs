@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Action, Machine, Phase, TaskState, Took};
+use super::{Action, Attempt, Machine, Phase, TaskState, Took};
 use crate::{
     checkpoint::{Activation, Link, Outcome, TaskRecord},
     graph::{
@@ -75,6 +75,25 @@ impl Machine {
         self.set_phase(index, failed(&node, &failure));
         let record = record(task, node, &self.tasks[index], Outcome::Failed { failure });
         self.then_go_on(record)
+    }
+
+    /// A node has the result of a part of its work: whoever begins it again finds it.
+    pub(super) fn note(
+        &mut self,
+        index: usize,
+        until_now: &Attempt,
+        name: String,
+        value: Value,
+    ) -> Vec<Action> {
+        let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
+        let state = &mut self.tasks[index];
+        state.memos.insert(name.clone(), value.clone());
+        let record = record(task, node, state, Outcome::Noted { name, value });
+        // What the attempt takes is added when it ends; if it never does, this is what is known of it.
+        let mut took = state.took;
+        took.add(until_now);
+        let Took { ms, spent } = took;
+        vec![Action::Record(TaskRecord { ms, spent, ..record })]
     }
 
     /// A node asked a person: the task waits.

@@ -1,0 +1,45 @@
+//! What nodes say while they work.
+
+use super::Driver;
+use crate::{
+    engine::{
+        RunError,
+        superstep::{Attempt, Event as MachineEvent},
+    },
+    event::{Event, Report},
+    graph::{Memo, Said, Word},
+    id::TaskId,
+};
+
+impl Driver<'_> {
+    /// Tells watchers what a node reports; puts what it has noted down into the entry to be saved next.
+    pub(super) async fn hear(&mut self, word: Word) -> Result<(), RunError> {
+        let Word { task, attempt, said } = word;
+        match said {
+            Said::Report(report) => {
+                self.tell_report(task, report).await;
+                Ok(())
+            }
+            Said::Memo(memo) => self.note_down(task, attempt, memo).await,
+        }
+    }
+
+    async fn tell_report(&mut self, task: TaskId, report: Report) {
+        // A node may have left something behind that still talks once its step is over.
+        if let Some(node) = self.machine.node_of(task).cloned() {
+            self.log.tell(Event::TaskReported { task, node, report }).await;
+        }
+    }
+
+    async fn note_down(&mut self, task: TaskId, number: u32, memo: Memo) -> Result<(), RunError> {
+        let Memo { name, value, ms, spent, saved } = memo;
+        let attempt = Attempt { number, ms, spent, ended: self.engine.clock.now() };
+        let actions = self.machine.apply(MachineEvent::Noted { task, name, value, attempt });
+        // Of an attempt that was given up, nothing is kept, and it is not told otherwise.
+        if !actions.is_empty() {
+            self.note(actions).await?;
+            self.noted.push(saved);
+        }
+        Ok(())
+    }
+}

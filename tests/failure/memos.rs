@@ -1,0 +1,157 @@
+//! Parts of the work of a node that are saved before it goes on (G2).
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use graphrun::{
+    checkpoint::Checkpointer as _,
+    compile::CompiledGraph,
+    event::{Report, Spent, Status},
+    graph::{Backoff, GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+    llm::Usage,
+};
+
+use super::{Nothing, Saved, Team, compiled, noted};
+
+/// The parts that were done, in their order.
+type Done = Arc<Mutex<Vec<&'static str>>>;
+
+/// What happens to the node between its two parts.
+#[derive(Clone, Copy, PartialEq)]
+enum Between {
+    Nothing,
+    /// It waits for ever.
+    Waits,
+    /// It fails, and may be tried again.
+    Transient,
+    /// It fails for good.
+    Permanent,
+}
+
+async fn part(done: &Done, ctx: &NodeContext, name: &'static str) -> Result<String, NodeError> {
+    done.lock().unwrap().push(name);
+    // Each part costs ten tokens.
+    let usage = Usage { output_tokens: 10, calls: 1, ..Usage::default() };
+    let spent = Spent { usage, cost_usd: None };
+    ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+    Ok(format!("{name} in attempt {}", ctx.attempt))
+}
+
+/// A node of two parts, to which something happens between them the first time it comes there.
+fn graph(done: &Done, between: Between) -> CompiledGraph {
+    let (done, is_first) = (Arc::clone(done), Arc::new(AtomicBool::new(true)));
+    let node = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let (done, is_first) = (Arc::clone(&done), Arc::clone(&is_first));
+        async move {
+            let one: String = ctx.memo("one", part(&done, &ctx, "one")).await?;
+            if is_first.swap(false, Ordering::Relaxed) {
+                match between {
+                    Between::Nothing => (),
+                    Between::Waits => std::future::pending().await,
+                    Between::Transient => return Err(NodeError::transient("once")),
+                    Between::Permanent => return Err(NodeError::permanent("for good")),
+                }
+            }
+            let two: String = ctx.memo("two", part(&done, &ctx, "two")).await?;
+            noted(format!("{one}, {two}"))
+        }
+    });
+    let retry = Backoff { attempts_max: 2, ..Backoff::default() };
+    let policies = Policies { retry, ..Policies::default() };
+    compiled(
+        GraphBuilder::new::<Team>("parts")
+            .node_with("parts", node, policies)
+            .entry("parts")
+            .then("parts", "end"),
+    )
+}
+
+async fn tokens(saved: &Saved) -> u64 {
+    let records = saved.storage.records(saved.run()).await.unwrap();
+    records.last().unwrap().spent.tokens()
+}
+
+#[tokio::test(start_paused = true)]
+async fn g2_a_part_that_was_saved_is_not_done_again_by_another_process() {
+    let done = Done::default();
+    let saved = Saved::new();
+    let engine = saved.engine(&graph(&done, Between::Waits));
+    let run = saved.start(&engine);
+    // As a process that dies: the run is dropped where it stands.
+    let minute = std::time::Duration::from_secs(60);
+    assert!(tokio::time::timeout(minute, run).await.is_err(), "it waits between its parts");
+    assert_eq!(*done.lock().unwrap(), ["one"]);
+    let engine = saved.engine(&graph(&done, Between::Nothing));
+    let end = saved.resume(&engine).await.unwrap();
+    assert_eq!(end.status, Status::Done);
+    assert_eq!(*done.lock().unwrap(), ["one", "two"]);
+    assert_eq!(super::notes(&end.state), ["one in attempt 1, two in attempt 1"]);
+    assert_eq!(tokens(&saved).await, 20, "what the first process took is known, and counted once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g2_a_part_that_was_saved_is_not_done_again_by_the_next_attempt() {
+    let done = Done::default();
+    let saved = Saved::new();
+    let end = saved.start(&saved.engine(&graph(&done, Between::Transient))).await;
+    assert_eq!(super::notes(&end.state), ["one in attempt 1, two in attempt 2"]);
+    assert_eq!(*done.lock().unwrap(), ["one", "two"]);
+    assert_eq!(tokens(&saved).await, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_failed_for_good_does_all_of_its_parts_anew() {
+    let done = Done::default();
+    let saved = Saved::new();
+    let graph = graph(&done, Between::Permanent);
+    let engine = saved.engine(&graph);
+    assert_eq!(saved.start(&engine).await.status, Status::Failed);
+    let end = saved.resume(&engine).await.unwrap();
+    assert_eq!(end.status, Status::Done);
+    assert_eq!(*done.lock().unwrap(), ["one", "one", "two"], "what was saved may be why it failed");
+}
+
+#[tokio::test]
+async fn two_parts_of_one_name_are_refused() {
+    let node = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        let one: u32 = ctx.memo("part", async { Ok(1) }).await?;
+        let two: u32 = ctx.memo("part", async { Ok(2) }).await?;
+        noted(format!("{one}{two}"))
+    });
+    let graph = compiled(
+        GraphBuilder::new::<Team>("twice").node("twice", node).entry("twice").then("twice", "end"),
+    );
+    let saved = Saved::new();
+    let end = saved.start(&saved.engine(&graph)).await;
+    assert_eq!(end.reason.unwrap(), "`twice` failed: two memos of this node are called `part`");
+}
+
+#[tokio::test]
+async fn a_part_that_fails_is_not_saved() {
+    let (done, fails) = (Done::default(), Arc::new(AtomicBool::new(true)));
+    let noted_down = Arc::clone(&done);
+    let node = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let (done, fails) = (Arc::clone(&noted_down), Arc::clone(&fails));
+        async move {
+            let work = async {
+                done.lock().unwrap().push("part");
+                if fails.swap(false, Ordering::Relaxed) {
+                    return Err(NodeError::permanent("not this time"));
+                }
+                Ok(7)
+            };
+            let number: u32 = ctx.memo("part", work).await?;
+            noted(number.to_string())
+        }
+    });
+    let graph = compiled(
+        GraphBuilder::new::<Team>("once").node("once", node).entry("once").then("once", "end"),
+    );
+    let saved = Saved::new();
+    let engine = saved.engine(&graph);
+    assert_eq!(saved.start(&engine).await.status, Status::Failed);
+    assert_eq!(super::notes(&saved.resume(&engine).await.unwrap().state), ["7"]);
+    assert_eq!(*done.lock().unwrap(), ["part", "part"]);
+}
