@@ -1,11 +1,15 @@
 //! Runs an engine under the eyes of a person: shows events, heeds signals, asks questions.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future, num::NonZero, panic, sync::Arc, thread::available_parallelism, time::Duration,
+};
 
 use tokio::{
     runtime,
+    task::JoinError,
     time::{MissedTickBehavior, interval},
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     answer::{self, Asked},
@@ -60,13 +64,24 @@ pub(super) fn block_on<F>(command: F) -> Result<Exit, CliError>
 where
     F: Future<Output = Result<Exit, CliError>>,
 {
-    let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+    // One may be waiting for the disk.
+    let threads = available_parallelism().map_or(1, NonZero::get) + 1;
+    let mut builder = runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(threads).enable_all().build().map_err(|error| {
         CliError::new(Exit::Unusable, "cannot start the threads of the program").because(error)
     })?;
     let exit = runtime.block_on(command);
     // A thread may still wait for a line from the terminal; nobody needs it any more.
     runtime.shutdown_background();
     exit
+}
+
+/// Goes on with the panic of a task; nobody cancels one that is waited for.
+fn unwind<T>(error: JoinError) -> T {
+    match error.try_into_panic() {
+        Ok(panic) => panic::resume_unwind(panic),
+        Err(error) => panic!("the run was dropped while it was waited for: {error}"),
+    }
 }
 
 impl Run<'_> {
@@ -110,14 +125,15 @@ impl Run<'_> {
         let mut views = Views::new(self.globals, &self.caption());
         let (stop, mut sink) = (Stop::default(), EventSink::default());
         let mut events = sink.subscribe();
-        let run = async {
+        let (engine, id, stopping) = (self.engine.clone(), self.id.clone(), stop.clone());
+        // On a thread of those that run its nodes: so that a step mostly wakes no other thread.
+        let mut run = AbortOnDropHandle::new(tokio::spawn(async move {
             match begin {
-                Begin::Start(info, input) => self.engine.start(*info, input, sink, &stop).await,
-                Begin::Resume(answers) => self.engine.resume(&self.id, answers, sink, &stop).await,
-                Begin::Retry(node) => self.engine.retry(&self.id, node.as_ref(), sink, &stop).await,
+                Begin::Start(info, input) => engine.start(*info, input, sink, &stopping).await,
+                Begin::Resume(answers) => engine.resume(&id, answers, sink, &stopping).await,
+                Begin::Retry(node) => engine.retry(&id, node.as_ref(), sink, &stopping).await,
             }
-        };
-        tokio::pin!(run);
+        }));
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let (mut end, mut is_open, mut is_saved, mut first) = (None, true, false, None);
@@ -132,7 +148,7 @@ impl Run<'_> {
                     }
                     None => is_open = false,
                 },
-                result = &mut run, if end.is_none() => end = Some(result),
+                result = &mut run, if end.is_none() => end = Some(result.unwrap_or_else(unwind)),
                 signal = signals.next() => {
                     if first.is_none() {
                         views.note(&self.globals.stderr.loud(signal.announcement()));
