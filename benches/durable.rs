@@ -71,14 +71,16 @@ fn in_turns(folder: &Path, steps: usize) -> (Vec<Duration>, Vec<Duration>) {
     let path = folder.join("runs.db");
     let run = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let storage = Arc::new(SqliteStorage::open(path).unwrap());
+        // As the program does it: on a thread of those that run the nodes.
+        let run = runtime.spawn(async {
+            let storage = Arc::new(SqliteStorage::open(path).unwrap().on_the_same_thread());
             let engine = Engine::new(graph, storage);
-            let info = RunInfo { id: run(), ..RunInfo::new("appender") };
+            let info = RunInfo { id: id(), ..RunInfo::new("appender") };
             let sink = EventSink::default();
             let end = engine.start(info, Update::default(), sink, &Stop::default()).await.unwrap();
             assert_eq!(end.status, Status::Limit, "it is to be resumed");
         });
+        runtime.block_on(run).unwrap();
     });
     let mut floor = Floor::new(&folder.join("floor.db"));
     let mut by_hand = Vec::with_capacity(steps);
@@ -190,11 +192,11 @@ fn reopen(folder: &Path, steps: usize) -> Duration {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let started = Instant::now();
     let storage = SqliteStorage::open_existing(folder.join("runs.db")).unwrap();
-    let saved = runtime.block_on(storage.load(&run())).unwrap();
+    let saved = runtime.block_on(storage.load(&id())).unwrap();
     let state = graph.schema().restore(saved.values).unwrap();
     let checkpoint = Checkpoint { position: saved.position, state };
     let limits = graph.graph().limits.clone();
-    let restored = Machine::restore(graph, limits, run(), checkpoint, saved.records);
+    let restored = Machine::restore(graph, limits, id(), checkpoint, saved.records);
     let (machine, actions) = restored.unwrap();
     let took = started.elapsed();
     assert_eq!(actions.len(), 1, "{actions:?}");
@@ -209,7 +211,7 @@ fn stored(path: &Path) -> u64 {
     beside.iter().filter_map(|it| fs::metadata(it).ok()).map(|it| it.len()).sum()
 }
 
-fn run() -> RunId {
+fn id() -> RunId {
     RunId::parse("BENCH").unwrap()
 }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[cfg(feature = "failpoints")]
 pub use self::plan::{PlanError, plan};
 
-/// A point in the life of a run at which everything may end.
+/// A point in the life of a run, or of its database, at which everything may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A new run is written, and not committed.
@@ -38,6 +38,8 @@ pub enum Point {
     LeaseRenew,
     /// A stop was asked for, and running nodes are about to be waited for.
     ShutdownDrain,
+    /// A database was brought to another format, and that is not committed.
+    MigrateInTransaction,
 }
 
 /// The failure of a point that was told to fail.
@@ -46,7 +48,7 @@ pub enum Point {
 pub struct Injected(&'static str);
 
 impl Point {
-    /// Every point.
+    /// Every point in the life of a run.
     pub const ALL: [Self; 14] = [
         Self::AcceptBeforeCommit,
         Self::AcceptAfterCommit,
@@ -81,6 +83,7 @@ impl Point {
             Self::ApprovalAfterCommit => "approval.after_commit",
             Self::LeaseRenew => "lease.renew",
             Self::ShutdownDrain => "shutdown.drain",
+            Self::MigrateInTransaction => "migrate.in_tx",
         }
     }
 }
@@ -191,6 +194,7 @@ mod plan {
             };
             let point = Point::ALL
                 .into_iter()
+                .chain([Point::MigrateInTransaction])
                 .find(|it| it.name() == point)
                 .ok_or_else(|| PlanError::UnknownPoint(point.to_owned()))?;
             let action = Action::parse(action).ok_or_else(unreadable)?;
@@ -244,6 +248,8 @@ mod plan {
                 assert_eq!((fault.point, fault.action, fault.nth), (point, sleep, Some(3)));
             }
             assert_eq!(Fault::parse("lease.renew=err").unwrap().nth, None);
+            let migrates = Fault::parse("migrate.in_tx=abort").unwrap();
+            assert_eq!(migrates.point, Point::MigrateInTransaction);
             for wrong in ["task.in_tx", "task.in_tx=die", "task.in_tx=abort@x", "here=abort"] {
                 let error = Fault::parse(wrong).err().unwrap().to_string();
                 let part = wrong.strip_suffix("=abort").unwrap_or(wrong);

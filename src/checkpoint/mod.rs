@@ -29,7 +29,7 @@ pub use self::{
     position::{Activation, Checkpoint, Commit, NodeTook, Position, UsedUp},
     questions::{AskedQuestion, Became, OpenQuestion, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
-    run::{ForkedFrom, RunInfo, RunSummary, SavedRun},
+    run::{ForkedFrom, Listed, RunInfo, RunSummary, SavedRun},
 };
 pub(crate) use self::{migration::Fate, questions::named};
 use crate::{
@@ -38,7 +38,14 @@ use crate::{
 };
 
 /// The version of the form in which runs are saved.
-pub const FORMAT_VERSION: u32 = 2;
+///
+/// 2: a run is a journal whose entries are chained by their links. 3: which tasks of an open step
+/// have finished is read from its entries, which are proven, and no longer kept beside them; and an
+/// entry may carry its run over to another workflow.
+pub const FORMAT_VERSION: u32 = 3;
+
+/// The oldest form that is brought to this one when its database is opened.
+pub const FORMAT_OLDEST: u32 = 2;
 
 /// A place that keeps runs.
 ///
@@ -81,16 +88,16 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
 
     /// Runs, the newest first: at most so many, and only those accepted before one, if one is given.
     ///
-    /// It reads these and no others.
+    /// It reads these and no others, and one that is damaged hides none of the others.
     async fn page(
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<RunSummary>, CheckpointError>;
+    ) -> Result<Vec<Listed>, CheckpointError>;
 
-    /// All runs, the newest first.
+    /// All runs, the newest first. Fails if one of them is damaged.
     async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
-        self.page(None, usize::MAX).await
+        self.page(None, usize::MAX).await?.into_iter().collect()
     }
 
     /// Entries of a run after a number, oldest first, at most so many.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Holder, Outline, Position, TaskRecord};
+use super::{CheckpointError, Holder, Outline, Position, TaskRecord};
 use crate::{
     event::Status,
     id::{ChannelName, RunId, Step},
@@ -74,6 +74,10 @@ pub struct RunSummary {
     /// Who goes on with it, or did when it was last heard of.
     pub holder: Option<Holder>,
 }
+
+/// A run in a list, or [`CheckpointError::Damaged`] with its id if what a list shows of it is not
+/// what was written.
+pub type Listed = Result<RunSummary, CheckpointError>;
 
 /// A run as it was saved.
 #[derive(Clone, Debug, PartialEq)]

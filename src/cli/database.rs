@@ -83,7 +83,7 @@ impl Database {
     pub(super) fn create(&self) -> Result<Arc<dyn Checkpointer>, CliError> {
         match &self.location {
             Location::Memory => Ok(Arc::new(MemoryStorage::default())),
-            Location::Sqlite(path) => Ok(Arc::new(SqliteStorage::open(path)?)),
+            Location::Sqlite(path) => Ok(Arc::new(SqliteStorage::open(path)?.on_the_same_thread())),
             #[cfg(feature = "postgres")]
             Location::Postgres(Url(url)) => Ok(Arc::new(PostgresStorage::open(url)?)),
         }
@@ -112,7 +112,10 @@ impl Database {
         match &self.location {
             Location::Memory => Ok(None),
             Location::Sqlite(path) if !path.exists() => Ok(None),
-            Location::Sqlite(path) => Ok(Some(Arc::new(SqliteStorage::open_existing(path)?))),
+            Location::Sqlite(path) => {
+                let storage = SqliteStorage::open_existing(path)?;
+                Ok(Some(Arc::new(storage.on_the_same_thread())))
+            }
             #[cfg(feature = "postgres")]
             Location::Postgres(Url(url)) => {
                 Ok(PostgresStorage::open_existing(url)?.map(|it| Arc::new(it) as _))

@@ -1,6 +1,6 @@
 //! How numbers, times and texts of others are put into lines for people.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, error::Error};
 
 use crate::event::Spent;
 
@@ -112,6 +112,17 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
 /// Characters that change the direction of text or hide in it.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// An error and its causes in one line.
+pub(super) fn in_one_line(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

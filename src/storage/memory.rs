@@ -16,8 +16,8 @@ use super::rules::{
 };
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, Holder, Link, Logged, Message,
-        Position, Posted, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, Holder, Link, Listed, Logged,
+        Message, Position, Posted, RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step, TaskId},
 };
@@ -177,7 +177,7 @@ impl Checkpointer for MemoryStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<RunSummary>, CheckpointError> {
+    ) -> Result<Vec<Listed>, CheckpointError> {
         let runs = self.runs();
         let end = match before {
             None => runs.len(),
@@ -186,7 +186,7 @@ impl Checkpointer for MemoryStorage {
                 at.ok_or_else(|| CheckpointError::UnknownRun(id.to_string()))?
             }
         };
-        Ok(runs[..end].iter().rev().take(limit).map(Run::summary).collect())
+        Ok(runs[..end].iter().rev().take(limit).map(|it| Ok(it.summary())).collect())
     }
 
     async fn journal(

@@ -7,6 +7,8 @@
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod journal;
 mod memory;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod open_steps;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod proof;

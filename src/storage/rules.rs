@@ -10,7 +10,10 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, Holder, Link, Migration, RunInfo, Standing},
+    checkpoint::{
+        CheckpointError, Commit, Entry, FORMAT_OLDEST, FORMAT_VERSION, Holder, Link, Migration,
+        RunInfo, Standing,
+    },
     event::Status,
     id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind},
@@ -256,4 +259,22 @@ pub(super) fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
         action: format!("tell which run `{prefix}` is"),
         source: format!("several ids begin like that: {}", ids.join(", ")).into(),
     }
+}
+
+/// Why a database is not brought to another format now.
+pub(super) fn still_held(format: u32, run: &str) -> String {
+    format!(
+        "it has format {format}, and an older program goes on with run `{run}` in it; wait until \
+         that comes to rest, or stop it"
+    )
+}
+
+/// Why a database is of no use to this program, if it is for its format.
+pub(super) fn other_format(format: u32) -> Option<String> {
+    (!(FORMAT_OLDEST..=FORMAT_VERSION).contains(&format)).then(|| {
+        format!(
+            "it has format {format}, and this program reads {FORMAT_OLDEST} to {FORMAT_VERSION}; \
+             use the program that wrote it"
+        )
+    })
 }

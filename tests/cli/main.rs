@@ -3,8 +3,10 @@
 mod cache;
 mod cases;
 mod changed;
+mod damaged;
 mod events;
 mod failure;
+mod formats;
 mod graph;
 mod history;
 mod init;

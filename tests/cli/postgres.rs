@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     program::{Place, workflow},
-    server::{Schema, server},
+    server::{Schema, execute, server, without_room},
 };
 
 #[test]
@@ -71,4 +71,118 @@ fn a_server_that_cannot_be_used_ends_with_exit_5() {
         let said = "error: postgres://me@127.0.0.1:1/app cannot be used: no server answers there";
         assert!(ended.stderr.contains(said) && !ended.stderr.contains("hunter2"), "{ended}");
     }
+}
+
+/// What was done to a database, which exit code follows, and what is said of it.
+struct Case {
+    name: &'static str,
+    harm: &'static str,
+    code: i32,
+    says: &'static [&'static str],
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "it is of a newer format",
+        harm: "UPDATE graphrun_format SET version = 99",
+        code: 5,
+        says: &["it has format 99", "use the program that wrote it"],
+    },
+    Case {
+        name: "its format is gone",
+        harm: "DELETE FROM graphrun_format",
+        code: 5,
+        says: &["holds no version", "put a copy from before in its place"],
+    },
+    Case {
+        name: "it belongs to another program",
+        harm: "DROP TABLE graphrun_format",
+        code: 5,
+        says: &["belongs to another program", "?schema=NAME"],
+    },
+    Case {
+        name: "a table is missing",
+        harm: "DROP TABLE inbox",
+        code: 5,
+        says: &["its tables are not those of this program", "?schema=NAME"],
+    },
+    Case {
+        name: "the journal is missing",
+        harm: "DROP TABLE journal",
+        code: 5,
+        says: &["its tables are not those of this program", "?schema=NAME"],
+    },
+    Case {
+        name: "an entry is changed",
+        harm: "UPDATE journal SET meta = '' WHERE number = 2",
+        code: 6,
+        says: &["entry 2 of run `run-1` is damaged"],
+    },
+    Case {
+        name: "an entry is missing",
+        harm: "DELETE FROM journal WHERE number = 2",
+        code: 6,
+        says: &["entry 2 of run `run-1` is damaged"],
+    },
+    Case {
+        name: "the status is changed",
+        harm: "UPDATE heads SET standing = replace(standing, 'paused', 'failed')",
+        code: 6,
+        says: &["the status of run `run-1` is damaged"],
+    },
+    Case {
+        name: "the end is cut off",
+        harm: "DELETE FROM journal WHERE number = (SELECT max(number) FROM journal)",
+        code: 6,
+        says: &["of run `run-1` is damaged"],
+    },
+];
+
+#[test]
+fn g8_a_damaged_or_foreign_database_is_refused_with_a_remedy() {
+    let place = Place::new();
+    let mut wrong = Vec::new();
+    for case in CASES {
+        let schema = Schema::new();
+        let url = schema.url();
+        let paused = place.run([
+            "execute",
+            &workflow("asks"),
+            "-i",
+            "brief=x",
+            "--run-id",
+            "run-1",
+            "--db",
+            &url,
+        ]);
+        assert_eq!(paused.code, 3, "{paused}");
+        execute(format!("SET search_path = {}; {}", schema.name, case.harm));
+        for args in [&["resume", "run-1"][..], &["runs", "state", "run-1"]] {
+            let ended = place.run([args, &["--db", &url]].concat());
+            let misses = case.says.iter().any(|it| !ended.stderr.contains(it));
+            if ended.code != case.code || misses || !ended.stderr.starts_with("error: ") {
+                wrong.push(format!("{}, {args:?}: and not {}: {ended}", case.name, case.code));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn g9_a_run_whose_server_has_no_room_ends_with_exit_5_and_goes_on_later() {
+    let (place, schema) = (Place::new(), Schema::new());
+    let url = schema.url();
+    let run = ["execute", &workflow("asks"), "-i", "brief=x", "--run-id", "run-1", "--db", &url];
+    assert_eq!(place.run(run).code, 3);
+    let full = without_room("could not extend file: No space left on device");
+    execute(format!("SET search_path = {}; {full}", schema.name));
+    let answer = ["resume", "run-1", "--answer", r#"help="go_on""#, "--db", &url];
+    let ended = place.run(answer);
+    assert_eq!(ended.code, 5, "{ended}");
+    for said in ["No space left on device", "free some space where the database is"] {
+        assert!(ended.stderr.contains(said), "{ended}");
+    }
+    execute(format!("SET search_path = {}; DROP TRIGGER full_disk ON journal", schema.name));
+    let ended = place.run(answer);
+    assert_eq!(ended.code, 0, "{ended}");
 }

@@ -6,6 +6,7 @@
 mod child;
 mod crashes;
 mod damage;
+mod formats;
 mod ledger;
 mod owners;
 mod place;

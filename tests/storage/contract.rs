@@ -276,7 +276,7 @@ async fn runs_are_listed_page_by_page(home: Home) {
     let page = async |before: Option<&str>, limit| {
         let before = before.map(run);
         let found = home.open().page(before.as_ref(), limit).await?;
-        Ok::<String, CheckpointError>(found.into_iter().map(|it| it.info.name).collect())
+        found.into_iter().map(|it| Ok(it?.info.name)).collect::<Result<String, CheckpointError>>()
     };
     assert_eq!(page(None, 2).await.unwrap(), "ed");
     assert_eq!(page(Some("R2"), 2).await.unwrap(), "cb");

@@ -229,6 +229,45 @@ async fn nothing_is_added_to_what_is_damaged() {
 }
 
 #[tokio::test]
+async fn nothing_is_added_to_an_open_step_whose_entries_are_damaged() {
+    // Whoever opens the database anew reads there which tasks have finished.
+    let saved = saved().await;
+    for change in [
+        "UPDATE journal SET meta = substr(meta, 1, length(meta) - 1) WHERE run = 2 AND number = 4",
+        "UPDATE journal SET link = zeroblob(32) WHERE run = 2 AND number = 3",
+        "DELETE FROM journal WHERE run = 2 AND number = 4",
+        "DELETE FROM journal WHERE run = 2 AND number = 3",
+        "DELETE FROM journal WHERE run = 2 AND number = 5",
+    ] {
+        let (_folder, storage) = changed(&saved, change);
+        let hold = Hold { run: run("R2"), fence: 2 };
+        let next = entry(record(2, 0, answered()), &events("R2", [7]));
+        let error = storage.append(&hold, &next).await.expect_err(change);
+        assert!(matches!(error, CheckpointError::Damaged { .. }), "{change}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_run_hides_no_other_in_a_list() {
+    let saved = saved().await;
+    for change in [
+        "UPDATE runs SET info = x'' WHERE key = 1",
+        "UPDATE runs SET id = 'R 1' WHERE key = 1",
+        "UPDATE heads SET seq = seq + 1 WHERE run = 1",
+        "UPDATE heads SET owner = 'nobody' WHERE run = 1",
+        "DELETE FROM heads WHERE run = 1",
+    ] {
+        let (_folder, storage) = changed(&saved, change);
+        let listed = storage.page(None, 9).await.unwrap();
+        let [Ok(sound), Err(CheckpointError::Damaged { run, .. })] = listed.as_slice() else {
+            panic!("{change}: {listed:?}");
+        };
+        assert_eq!(sound.info.id.as_str(), "R2");
+        assert!(["R1", "R 1"].contains(&run.as_str()), "{change}: {run}");
+    }
+}
+
+#[tokio::test]
 async fn rows_whose_run_is_gone_are_found() {
     let saved = saved().await;
     for table in ["journal", "heads"] {

@@ -79,7 +79,7 @@ fn what_is_no_database_of_ours_is_refused_and_left_as_it_was() {
         ("half a header", |path| write(path, b"SQLite format 3\0")),
         ("another program's", foreign),
         ("marked as another's", |path| marked(path, "PRAGMA application_id = 7")),
-        ("newer", |path| marked(path, "PRAGMA user_version = 3")),
+        ("newer", |path| marked(path, "PRAGMA user_version = 4")),
         ("older", |path| marked(path, "PRAGMA user_version = 1")),
         ("a folder", |path| fs::create_dir(path).unwrap()),
     ];
@@ -147,6 +147,24 @@ fn a_file_that_was_left_empty_becomes_a_database() {
     fs::write(&path, "").unwrap();
     drop(SqliteStorage::open(&path).unwrap());
     SqliteStorage::open_existing(&path).unwrap();
+}
+
+#[test]
+fn a_storage_that_works_on_the_same_thread_needs_no_other() {
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+    let (runtime, folder) = (runtime.unwrap(), TempDir::new().unwrap());
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    // The only thread for what blocks is taken.
+    runtime.spawn_blocking(move || wait.recv());
+    runtime.block_on(async {
+        let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
+        let storage = storage.on_the_same_thread();
+        let first = entry(commit(0, vec![]), &events("R1", [1]));
+        let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        assert_eq!(storage.load(&run("R1")).await.unwrap().position.step, Step(1));
+    });
+    drop(end);
 }
 
 #[test]

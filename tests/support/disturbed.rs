@@ -13,8 +13,8 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Message, Position, Posted,
-        Presence, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Listed, Logged, Message, Position,
+        Posted, Presence, RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
 };
@@ -143,7 +143,7 @@ impl Checkpointer for Disturbed {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<RunSummary>, CheckpointError> {
+    ) -> Result<Vec<Listed>, CheckpointError> {
         self.inner.page(before, limit).await
     }
 

@@ -73,6 +73,17 @@ pub(crate) fn ask(sql: impl Into<String>) -> String {
     row.expect("there is a row").to_owned()
 }
 
+/// Makes every new entry fail as it does when the disk of the server is full, in the schema that is
+/// searched first.
+pub(crate) fn without_room(message: &str) -> String {
+    format!(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN RAISE EXCEPTION '{message}' USING ERRCODE = '53100'; END $$;
+         CREATE TRIGGER full_disk BEFORE INSERT ON journal FOR EACH ROW
+             WHEN (NEW.number > 1) EXECUTE FUNCTION full_disk()"
+    )
+}
+
 fn with_client<T>(work: impl AsyncFnOnce(&Client) -> T) -> T {
     let url = server();
     let runtime = tokio::runtime::Builder::new_current_thread()

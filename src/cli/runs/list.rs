@@ -1,6 +1,6 @@
 //! `graphrun runs list`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::super::{
     drive::to_json,
@@ -8,9 +8,16 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     terminal::{Paint, print_result, say},
-    words::{clean, table},
+    words::{clean, count, in_one_line, table},
 };
-use crate::{checkpoint::RunSummary, event::Status, id::RunId};
+use crate::{
+    checkpoint::{CheckpointError, Checkpointer, RunSummary},
+    event::Status,
+    id::RunId,
+};
+
+/// The word for a run of which a list can tell nothing else.
+const DAMAGED: &str = "damaged";
 
 /// How many runs are listed when nobody says.
 const LIMIT_DEFAULT: &str = "50";
@@ -26,16 +33,17 @@ pub(super) struct Args {
     before: Option<String>,
 }
 
-/// A run as a program reads it.
+/// A run as a program reads it. Of one that is damaged nothing is told but its id, and what is.
 #[derive(Debug, Serialize)]
 struct Line {
-    run: RunId,
-    name: String,
-    workflow: String,
-    status: Status,
+    run: String,
+    name: Option<String>,
+    workflow: Option<String>,
+    #[serde(serialize_with = "write_status")]
+    status: Option<Status>,
     reason: Option<String>,
-    steps: u64,
-    created: String,
+    steps: Option<u64>,
+    created: Option<String>,
     /// The process that goes on with it.
     owner: Option<String>,
 }
@@ -46,7 +54,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     let runs = match globals.database()?.open()? {
         Some(checkpointer) => {
             let before = match &args.before {
-                Some(run) => Some(checkpointer.find(run).await?.info.id),
+                Some(run) => Some(place_of(checkpointer.as_ref(), run).await?),
                 None => None,
             };
             // One more tells whether there are more.
@@ -54,7 +62,8 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         }
         None => Vec::new(),
     };
-    let mut lines: Vec<Line> = runs.into_iter().map(Line::from).collect();
+    let lines = runs.into_iter().map(|it| it.map_or_else(|error| damaged(&error), Line::from));
+    let mut lines: Vec<Line> = lines.collect();
     let more = lines.len() > args.limit as usize;
     lines.truncate(args.limit as usize);
     let text = match globals.output {
@@ -66,7 +75,58 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     if let Some(last) = lines.last().filter(|_| more) {
         say(&format!("there are more: graphrun runs list --before {}", last.run));
     }
-    Ok(Exit::Done)
+    some_damaged(lines.iter().filter(|it| it.status.is_none()).count())
+}
+
+/// The id of a run, damaged or not.
+async fn place_of(checkpointer: &dyn Checkpointer, run: &str) -> Result<RunId, CliError> {
+    let found = checkpointer.find(run).await;
+    if let Err(CheckpointError::Damaged { run, .. }) = &found
+        && let Ok(id) = RunId::parse(run)
+    {
+        return Ok(id);
+    }
+    Ok(found?.info.id)
+}
+
+/// How a command ends that has left damaged runs out.
+pub(super) fn some_damaged(runs: usize) -> Result<Exit, CliError> {
+    if runs == 0 {
+        return Ok(Exit::Done);
+    }
+    let verb = if runs == 1 { "is" } else { "are" };
+    let message = format!("{} {verb} damaged", count(runs as u64, "run"));
+    Err(CliError::new(Exit::NotResumable, message).with_help(
+        "the others are as ever; put a copy of the database from before in its place to have all of them",
+    ))
+}
+
+#[expect(
+    clippy::ref_option,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands it over like this"
+)]
+fn write_status<S: Serializer>(status: &Option<Status>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(status.map_or(DAMAGED, Status::as_str))
+}
+
+/// The line of a run that is damaged.
+fn damaged(error: &CheckpointError) -> Line {
+    let run = match error {
+        CheckpointError::Damaged { run, .. } => run.clone(),
+        _ => String::new(),
+    };
+    let reason = Some(in_one_line(error));
+    Line {
+        run,
+        name: None,
+        workflow: None,
+        status: None,
+        reason,
+        steps: None,
+        created: None,
+        owner: None,
+    }
 }
 
 impl From<RunSummary> for Line {
@@ -75,13 +135,13 @@ impl From<RunSummary> for Line {
         let owner = holder.filter(|it| status == Status::Running && !it.owner.is_gone());
         Self {
             owner: owner.map(|it| it.owner.to_string()),
-            run: info.id,
-            name: info.name,
-            workflow: info.workflow,
-            status,
+            run: info.id.to_string(),
+            name: Some(info.name),
+            workflow: Some(info.workflow),
+            status: Some(status),
             reason,
-            steps: step.0,
-            created: info.created,
+            steps: Some(step.0),
+            created: Some(info.created),
         }
     }
 }
@@ -90,8 +150,8 @@ impl Line {
     /// Why it stands as it does.
     fn note(&self) -> String {
         match (self.status, &self.owner, &self.reason) {
-            (Status::Running, Some(owner), _) => format!("in the hands of {owner}"),
-            (Status::Running, None, _) => "its process is gone; resume it".to_owned(),
+            (Some(Status::Running), Some(owner), _) => format!("in the hands of {owner}"),
+            (Some(Status::Running), None, _) => "its process is gone; resume it".to_owned(),
             (_, _, reason) => reason.as_deref().map(clean).unwrap_or_default(),
         }
     }
@@ -102,14 +162,15 @@ fn draw(lines: &[Line], paint: Paint) -> String {
     let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
     rows.extend(lines.iter().map(|it| {
         // To the second: the rest is for programs.
-        let created = it.created.get(..19).unwrap_or(&it.created).replace('T', " ");
+        let created = it.created.as_deref().unwrap_or_default();
+        let created = created.get(..19).unwrap_or(created).replace('T', " ");
         vec![
-            paint.strong(&it.name),
-            paint.status(it.status),
-            it.steps.to_string(),
-            clean(&it.workflow),
+            paint.strong(it.name.as_deref().unwrap_or_default()),
+            it.status.map_or_else(|| paint.bad(DAMAGED), |it| paint.status(it)),
+            it.steps.map(|it| it.to_string()).unwrap_or_default(),
+            clean(it.workflow.as_deref().unwrap_or_default()),
             created,
-            it.run.to_string(),
+            clean(&it.run),
             it.note(),
         ]
     }));
@@ -123,13 +184,13 @@ mod tests {
     #[test]
     fn a_list_is_a_table_with_the_reasons() {
         let line = |name: &str, status, reason: Option<&str>| Line {
-            run: RunId::parse("01JABC").unwrap(),
-            name: name.into(),
-            workflow: "dev_team".into(),
-            status,
+            run: "01JABC".into(),
+            name: Some(name.into()),
+            workflow: Some("dev_team".into()),
+            status: Some(status),
             reason: reason.map(str::to_owned),
-            steps: 9,
-            created: "2026-01-01T12:00:00.123Z".into(),
+            steps: Some(9),
+            created: Some("2026-01-01T12:00:00.123Z".into()),
             owner: None,
         };
         let lines = [

@@ -12,6 +12,7 @@ use super::super::{
     terminal::say,
     words::count,
 };
+use super::list::some_damaged;
 use crate::{
     checkpoint::{CheckpointError, RunSummary},
     event::Status,
@@ -41,8 +42,9 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         return Ok(Exit::Done);
     };
     let now = Timestamp::now();
-    let runs = checkpointer.list().await?;
-    let old = runs.into_iter().skip(args.keep).filter(|it| args.includes(it, now));
+    let runs = checkpointer.page(None, usize::MAX).await?;
+    let damaged = runs.iter().filter(|it| it.is_err()).count();
+    let old = runs.into_iter().skip(args.keep).flatten().filter(|it| args.includes(it, now));
     let (mut removed, verb) = (0, if args.dry_run { "would remove" } else { "removed" });
     for RunSummary { info, status, .. } in old {
         if !args.dry_run {
@@ -60,7 +62,8 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         checkpointer.compact().await?;
     }
     say(&format!("{verb} {}", count(removed, "run")));
-    Ok(Exit::Done)
+    // They are kept: nobody knows how old they are.
+    some_damaged(damaged)
 }
 
 impl Args {

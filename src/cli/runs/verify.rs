@@ -1,7 +1,5 @@
 //! `graphrun runs verify [RUN…]`.
 
-use std::error::Error;
-
 use serde::Serialize;
 
 use super::super::{
@@ -10,7 +8,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     terminal::{Paint, print_result},
-    words::{clean, count, table},
+    words::{clean, count, in_one_line, table},
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, Link},
@@ -103,7 +101,7 @@ async fn judge(
             steps: None,
             link: None,
             expected_at: None,
-            problem: Some(told(&error)),
+            problem: Some(in_one_line(&error)),
         }),
         Err(error) => Err(error.into()),
     }
@@ -124,17 +122,6 @@ impl Verdict {
             problem: (!is_there).then(|| problem.to_owned()),
         }
     }
-}
-
-/// An error and its causes in one line.
-fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 fn draw(verdicts: &[Verdict], paint: Paint) -> String {

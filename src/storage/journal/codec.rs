@@ -1,6 +1,6 @@
 //! Bytes as they are stored: as they are, or smaller.
 
-use std::{borrow::Cow, fmt, io, sync::LazyLock};
+use std::{fmt, io, sync::LazyLock};
 
 use zstd::{
     bulk::{Compressor, Decompressor},
@@ -34,6 +34,8 @@ const HEAD: usize = 5;
 pub(crate) struct Codec {
     compressor: Compressor<'static>,
     decompressor: Decompressor<'static>,
+    /// What was unpacked last.
+    unpacked: Vec<u8>,
 }
 
 impl Codec {
@@ -41,6 +43,7 @@ impl Codec {
         Ok(Self {
             compressor: Compressor::with_prepared_dictionary(&ENCODER)?,
             decompressor: Decompressor::with_prepared_dictionary(&DECODER)?,
+            unpacked: Vec::new(),
         })
     }
 
@@ -58,12 +61,18 @@ impl Codec {
     }
 
     /// Unpacks what was packed.
-    pub(super) fn unpack<'a>(&mut self, packed: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
+    pub(super) fn unpack<'a>(&'a mut self, packed: &'a [u8]) -> io::Result<&'a [u8]> {
         match packed {
-            [PLAIN, bytes @ ..] => Ok(Cow::Borrowed(bytes)),
+            [PLAIN, bytes @ ..] => Ok(bytes),
             [SMALL, a, b, c, d, small @ ..] => {
                 let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
-                self.decompressor.decompress(small, length).map(Cow::Owned)
+                self.unpacked.clear();
+                self.unpacked.reserve(length);
+                let unpacked = self.decompressor.decompress_to_buffer(small, &mut self.unpacked)?;
+                if unpacked != length {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                Ok(&self.unpacked)
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }

@@ -1,7 +1,7 @@
 //! From rows to what they say.
 
 use std::{
-    borrow::{Borrow, Cow},
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     error::Error,
     fmt, io,
@@ -15,7 +15,7 @@ use super::{Changes, Codec, How, Meta, Place, Row, encode::Written, parts::in_pa
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Link, Logged, Outcome, Position, TaskRecord},
     event::Stamped,
-    id::{ChannelName, RunId, Step},
+    id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind},
     storage::rules::{apply, misfit},
 };
@@ -59,7 +59,8 @@ enum Damage {
 /// Values of the data of some rows, read when they are needed and taken when they are used.
 struct Values<'a> {
     reader: &'a Reader<'a>,
-    read: BTreeMap<u64, Vec<Option<Value>>>,
+    /// Of each row of the reader, in their order; none if they were not read yet.
+    read: Vec<Option<Vec<Option<Value>>>>,
 }
 
 impl<'a> Reader<'a> {
@@ -96,7 +97,8 @@ impl<'a> Reader<'a> {
         };
         let is_wrong =
             |row: &&Row| link_before(row).is_none_or(|it| row.link_after(it) != row.link);
-        let wrong = in_parts(&rows, |part| part.iter().find(is_wrong).map(|it| it.number));
+        let wrong =
+            in_parts(&rows, || (), |(), part| part.iter().find(is_wrong).map(|it| it.number));
         if let Some(number) = wrong.into_iter().flatten().next() {
             return damaged(number, Damage::Checksum);
         }
@@ -109,6 +111,27 @@ impl<'a> Reader<'a> {
             return damaged(last, Damage::Checksum);
         }
         Ok(Self { run, rows: rows.into() })
+    }
+
+    /// Checks the rows that tell of the open step. The one before them comes first, and is not among
+    /// those that are read then.
+    pub(crate) fn check_open(
+        run: &'a RunId,
+        mut rows: Vec<Row>,
+        committed: u64,
+        (last, end): (u64, Link),
+    ) -> Result<Self, CheckpointError> {
+        if rows.first().is_none_or(|it| it.number != committed) {
+            return Err(damaged(run.as_str(), format!("entry {committed}"), Damage::Missing));
+        }
+        let before = rows.remove(0).link;
+        Self::check(run, rows, Span { first: committed + 1, before, last, end: Some(end) })
+    }
+
+    /// The tasks of the open step that have finished.
+    pub(crate) fn finished(&self, codec: &mut Codec) -> Result<BTreeSet<TaskId>, CheckpointError> {
+        let records = self.open_records(codec)?;
+        Ok(records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task).collect())
     }
 
     /// The records since the last commit, oldest first.
@@ -148,10 +171,9 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
         after: u64,
     ) -> Result<Vec<Logged>, CheckpointError> {
-        let mut logged = Vec::new();
+        let (mut logged, mut values) = (Vec::new(), Values::new(self));
         for row in self.rows.iter().filter(|it| it.number > after) {
             let (meta, records) = self.records(codec, row)?;
-            let mut values = Values { reader: self, read: BTreeMap::new() };
             let commit = match (meta.position, self.changes(codec, row)?) {
                 (Some(position), Some(changes)) => {
                     let made = changes.into_iter().map(|(channel, how)| {
@@ -217,22 +239,23 @@ impl<'a> Reader<'a> {
                 since.push((row, how));
             }
         }
-        let needed: BTreeSet<u64> = made
-            .values()
-            .flatten()
-            .flat_map(|(row, how)| how.places().map(|(number, _)| row.number_or_own(number)))
-            .collect();
-        let needed: Vec<&Row> = rows.iter().filter(|it| needed.contains(&it.number)).collect();
-        let data = self.read_all(&needed, |codec, row| self.data(codec, row))?;
-        let read = needed.iter().zip(data).map(|(row, values)| {
-            (row.number, values.into_iter().map(Some).collect::<Vec<Option<Value>>>())
-        });
-        let mut stored = Values { reader: self, read: read.collect() };
+        let mut is_needed = vec![false; self.rows.len()];
+        for (row, how) in made.values().flatten() {
+            for place in how.places() {
+                is_needed[self.row_of(row, place)?] = true;
+            }
+        }
+        let needed: Vec<usize> = (0..self.rows.len()).filter(|at| is_needed[*at]).collect();
+        let data = self.read_all(&needed, |codec, at| self.data(codec, &self.rows[*at]))?;
+        let mut stored = Values::new(self);
+        for (at, values) in needed.into_iter().zip(data) {
+            stored.keep(at, values);
+        }
         let mut values = BTreeMap::new();
         for (channel, since) in made {
             for (row, how) in since {
-                let change =
-                    Change { channel: channel.clone(), kind: stored.kind(codec, row, &how)? };
+                let kind = stored.kind(codec, row, &how)?;
+                let change = Change { channel: channel.clone(), kind };
                 apply(&mut values, change)
                     .map_err(|error| misfit(self.run, &channel, row.step, error))?;
             }
@@ -240,21 +263,33 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
+    /// Which row a place in another one is of.
+    fn row_of(&self, from: &Row, (number, _): Place) -> Result<usize, CheckpointError> {
+        let first = self.rows.first().map(|it| it.number);
+        let at = first.and_then(|first| from.number_or_own(number).checked_sub(first));
+        at.and_then(|it| usize::try_from(it).ok())
+            .filter(|it| *it < self.rows.len())
+            .ok_or_else(|| self.damaged(from, Damage::Place))
+    }
+
     /// Reads something of many rows, by several threads where they are very many.
-    fn read_all<R: Borrow<Row> + Sync, T: Send>(
+    fn read_all<R: Sync, T: Send>(
         &self,
         rows: &[R],
-        read: impl Fn(&mut Codec, &Row) -> Result<T, CheckpointError> + Sync,
+        read: impl Fn(&mut Codec, &R) -> Result<T, CheckpointError> + Sync,
     ) -> Result<Vec<T>, CheckpointError> {
-        let parts = in_parts(rows, |part| {
-            let mut codec = Codec::new().map_err(|error| CheckpointError::Storage {
+        let parts = in_parts(rows, Codec::new, |codec, part| {
+            let codec = codec.as_mut().map_err(|error| CheckpointError::Storage {
                 action: format!("unpack run `{}`", self.run),
-                source: error.into(),
+                source: error.to_string().into(),
             })?;
-            part.iter().map(|row| read(&mut codec, row.borrow())).collect::<Result<Vec<T>, _>>()
+            part.iter().map(|row| read(codec, row)).collect::<Result<Vec<T>, _>>()
         });
-        let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
-        Ok(parts.into_iter().flatten().collect())
+        let mut all = Vec::with_capacity(rows.len());
+        for part in parts {
+            all.extend(part?);
+        }
+        Ok(all)
     }
 
     /// The records of a row, with their values.
@@ -299,7 +334,7 @@ impl<'a> Reader<'a> {
         packed: &[u8],
     ) -> Result<T, CheckpointError> {
         let bytes = codec.unpack(packed).map_err(|it| self.damaged(row, it.into()))?;
-        serde_json::from_slice(&bytes).map_err(|it| self.damaged(row, it.into()))
+        serde_json::from_slice(bytes).map_err(|it| self.damaged(row, it.into()))
     }
 
     fn damaged(&self, row: &Row, damage: Damage) -> CheckpointError {
@@ -307,7 +342,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Values<'_> {
+impl<'a> Values<'a> {
+    fn new(reader: &'a Reader<'a>) -> Self {
+        Self { reader, read: vec![None; reader.rows.len()] }
+    }
+
+    /// Keeps the values of a row of the reader.
+    fn keep(&mut self, at: usize, values: Vec<Value>) {
+        self.read[at] = Some(values.into_iter().map(Some).collect());
+    }
+
     fn kind(
         &mut self,
         codec: &mut Codec,
@@ -334,20 +378,16 @@ impl Values<'_> {
         &mut self,
         codec: &mut Codec,
         from: &Row,
-        (number, index): Place,
+        place: Place,
     ) -> Result<Value, CheckpointError> {
-        let rows = &self.reader.rows;
-        let number = from.number_or_own(number);
-        let missing = || self.reader.damaged(from, Damage::Place);
-        let at = rows.first().and_then(|it| number.checked_sub(it.number));
-        let at = at.and_then(|it| usize::try_from(it).ok());
-        let row = at.and_then(|it| rows.get(it)).ok_or_else(missing)?;
-        if !self.read.contains_key(&number) {
-            let values = self.reader.data(codec, row)?;
-            self.read.insert(number, values.into_iter().map(Some).collect());
+        let at = self.reader.row_of(from, place)?;
+        if self.read[at].is_none() {
+            let values = self.reader.data(codec, &self.reader.rows[at])?;
+            self.keep(at, values);
         }
         // Nothing refers to a value twice.
-        let value = self.read.get_mut(&number).and_then(|it| it.get_mut(index));
+        let value = self.read[at].as_mut().and_then(|it| it.get_mut(place.1));
+        let missing = || self.reader.damaged(from, Damage::Place);
         value.and_then(Option::take).ok_or_else(missing)
     }
 }

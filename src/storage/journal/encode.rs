@@ -28,7 +28,8 @@ pub(crate) fn encode(
     open: &Reader<'_>,
 ) -> Result<Row, CheckpointError> {
     let mut data = Vec::new();
-    let mut written = open.written(codec)?;
+    // Nothing refers to them before their step is committed.
+    let mut written = if entry.commit.is_some() { open.written(codec)? } else { Vec::new() };
     let records = entry.records.iter().map(|it| without_values(it, &mut data, &mut written));
     let mut meta =
         Meta { records: records.collect(), standing: entry.standing.clone(), ..Meta::default() };

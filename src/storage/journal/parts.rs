@@ -3,30 +3,46 @@
 use std::{
     num::NonZero,
     panic,
+    sync::atomic::{AtomicUsize, Ordering},
     thread::{self, available_parallelism},
 };
 
-/// The items that are worth a thread.
-const PART_MIN: usize = 500;
+/// The items of a part.
+const PART: usize = 256;
 
 /// More threads than this gain little: the rows themselves are read by one.
-const PARTS_MAX: usize = 4;
+const THREADS_MAX: usize = 4;
 
 /// Does the same work on parts of a list that follow each other, and gives what each made, in order.
-pub(super) fn in_parts<T: Sync, R: Send>(items: &[T], work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
-    let threads = available_parallelism().map_or(1, NonZero::get).min(PARTS_MAX);
-    let parts = (items.len() / PART_MIN).clamp(1, threads);
-    let mut chunks = items.chunks(items.len().div_ceil(parts).max(1));
-    let first = chunks.next().unwrap_or_default();
-    thread::scope(|scope| {
-        let work = &work;
-        let others: Vec<_> = chunks.map(|part| scope.spawn(move || work(part))).collect();
-        let mut made = vec![work(first)];
+///
+/// Each thread begins with what `begin` gives it, and takes the next part when it is done with one:
+/// so none waits long for another that was slow to start.
+pub(super) fn in_parts<T: Sync, S, R: Send>(
+    items: &[T],
+    begin: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, &[T]) -> R + Sync,
+) -> Vec<R> {
+    let parts: Vec<&[T]> = items.chunks(PART).collect();
+    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let (mut state, mut made) = (begin(), Vec::new());
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(part) = parts.get(at) else { return made };
+            made.push((at, work(&mut state, part)));
+        }
+    };
+    let mut made = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(parts.len())).map(|_| scope.spawn(take)).collect();
+        let mut made = take();
         for other in others {
-            made.push(other.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
+            made.extend(other.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
         }
         made
-    })
+    });
+    made.sort_by_key(|(at, _)| *at);
+    made.into_iter().map(|(_, it)| it).collect()
 }
 
 #[cfg(test)]
@@ -35,10 +51,12 @@ mod tests {
 
     #[test]
     fn parts_are_done_once_and_in_their_order() {
-        for length in [0, 1, PART_MIN, 2 * PART_MIN, 2 * PART_MIN + 1, 10_007] {
+        for length in [0, 1, PART, 2 * PART, 2 * PART + 1, 10_007] {
             let items: Vec<usize> = (0..length).collect();
-            let made = in_parts(&items, <[usize]>::to_vec);
-            assert!(made.len() <= PARTS_MAX);
+            let begun = AtomicUsize::new(0);
+            let begin = || begun.fetch_add(1, Ordering::Relaxed);
+            let made = in_parts(&items, begin, |_, part| part.to_vec());
+            assert!(begun.into_inner() <= THREADS_MAX);
             assert_eq!(made.concat(), items);
         }
     }

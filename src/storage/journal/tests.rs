@@ -56,7 +56,7 @@ fn rows(records: &[TaskRecord], kind: ChangeKind) -> Vec<Row> {
 }
 
 fn text(packed: &[u8]) -> String {
-    String::from_utf8(Codec::new().unwrap().unpack(packed).unwrap().into_owned()).unwrap()
+    String::from_utf8(Codec::new().unwrap().unpack(packed).unwrap().to_vec()).unwrap()
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! The journal of a run in the database.
 
-use std::collections::BTreeSet;
-
 use tokio_postgres::{Row as SqlRow, types::ToSql};
 
 use super::{
@@ -10,11 +8,11 @@ use super::{
     session::Session,
 };
 use crate::{
-    checkpoint::{CheckpointError, Entry, Link},
-    id::{RunId, Step, TaskId},
+    checkpoint::{CheckpointError, Link},
+    id::{RunId, Step},
     storage::{
         journal::{Reader, Row, Span},
-        rules::{beginning, finished_by},
+        rules::beginning,
     },
 };
 
@@ -71,42 +69,6 @@ impl Run {
         let sql = "SELECT link FROM journal WHERE run = $1 AND number = $2";
         let row = session.first(sql, &[&self.key, &signed(number)?]).await?;
         row.map_or(Ok(false), |row| Ok(get::<&[u8]>(&row, "link")? == link.0))
-    }
-
-    /// Which of the tasks that an entry finishes are finished already.
-    pub(super) async fn finished_before(
-        &self,
-        session: &Session,
-        entry: &Entry,
-    ) -> Result<BTreeSet<TaskId>, Fault> {
-        let finals = entry.records.iter().filter(|it| it.outcome.is_final());
-        let tasks: Vec<TaskId> = finals.map(|it| it.task).collect();
-        if tasks.is_empty() {
-            return Ok(BTreeSet::new());
-        }
-        let numbers: Vec<i64> = tasks.iter().map(|it| it.index.into()).collect();
-        let sql = "SELECT task FROM finished WHERE run = $1 AND task = ANY($2)";
-        let rows = session.query(sql, &[&self.key, &numbers]).await?;
-        let before = rows.iter().map(|row| get(row, "task")).collect::<Result<Vec<i64>, _>>()?;
-        Ok(tasks.into_iter().filter(|it| before.contains(&it.index.into())).collect())
-    }
-
-    /// Notes the tasks that an entry finishes, or forgets all when it commits their step.
-    pub(super) async fn note_finished(
-        &self,
-        session: &Session,
-        entry: &Entry,
-        has_open: bool,
-    ) -> Result<(), Fault> {
-        if entry.commit.is_some() && has_open {
-            session.execute("DELETE FROM finished WHERE run = $1", &[&self.key]).await?;
-        }
-        let tasks: Vec<i64> = finished_by(entry).map(|it| it.index.into()).collect();
-        if !tasks.is_empty() {
-            let sql = "INSERT INTO finished (run, task) SELECT $1, unnest($2::bigint[])";
-            session.execute(sql, &[&self.key, &tasks]).await?;
-        }
-        Ok(())
     }
 
     pub(super) async fn rows_between(

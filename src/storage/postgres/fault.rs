@@ -75,8 +75,14 @@ impl Fault {
                 if let Some(reason) = reason(place, &source) {
                     return unusable(place, reason);
                 }
+                let is_full = source.code() == Some(&SqlState::DISK_FULL);
                 let (place, words) = (place.to_string(), words(&source));
-                CheckpointError::Storage { action, source: Said { place, words, source }.into() }
+                let source = Said { place, words, source }.into();
+                if is_full {
+                    CheckpointError::Full { action, source }
+                } else {
+                    CheckpointError::Storage { action, source }
+                }
             }
             Self::Silent | Self::Busy | Self::Closed => {
                 CheckpointError::Storage { action, source: self.into() }

@@ -1,6 +1,6 @@
 //! Runs in a PostgreSQL database, which many processes on many machines may share.
 //!
-//! `place` and `tls` are how to get there, `open` what a database may be, `session` the
+//! `place` and `tls` are how to get there, `open` and `migrate` what a database may be, `session` the
 //! transactions, `work` what is done in each, `run` and `entries` the SQL, `fault` the errors; the
 //! form of what is written is that of `storage/journal`. Here a call of the trait becomes one
 //! transaction.
@@ -9,6 +9,7 @@ mod entries;
 mod fault;
 mod inbox;
 mod lease;
+mod migrate;
 mod open;
 mod place;
 mod results;
@@ -34,8 +35,8 @@ use self::{
 use super::journal::{self, Codec};
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Message, Position, Posted,
-        RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Listed, Logged, Message, Position,
+        Posted, RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
 };
@@ -208,10 +209,10 @@ impl Checkpointer for PostgresStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<RunSummary>, CheckpointError> {
+    ) -> Result<Vec<Listed>, CheckpointError> {
         let work = Newest { before: before.cloned(), limit };
         let found = self.transact("list the runs".to_owned(), work).await?;
-        found.iter().map(run::Found::summary).collect()
+        Ok(found.into_iter().map(|it| it.and_then(|it| it.summary())).collect())
     }
 
     async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {

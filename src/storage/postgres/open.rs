@@ -4,12 +4,10 @@ use tokio_postgres::Row;
 
 use super::{
     fault::{Fault, read_only},
+    migrate::migrate,
     session::Server,
 };
-use crate::checkpoint::FORMAT_VERSION;
-
-/// What makes each version of the tables from the one before, the first from nothing.
-const MIGRATIONS: &[(u32, &str)] = &[(2, include_str!("schema.sql"))];
+use crate::{checkpoint::FORMAT_VERSION, storage::rules::other_format};
 
 /// The oldest server whose features we use and that is still kept up.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -32,7 +30,7 @@ const SURVEY: &str = "
 
 /// The tables of ours that this user may not read and write as we do.
 const FORBIDDEN: &str = "
-    SELECT name FROM unnest(ARRAY['runs', 'heads', 'journal', 'finished', 'results']) AS name
+    SELECT name FROM unnest(ARRAY['runs', 'heads', 'journal', 'inbox', 'results']) AS name
     WHERE NOT (has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT')
         AND has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE'))";
 
@@ -100,11 +98,7 @@ pub(super) async fn open(server: &Server, missing: Missing) -> Result<Option<Tra
         transaction.execute("INSERT INTO graphrun_format VALUES (0)", &[]).await?;
     }
     let before = version(&transaction.query("SELECT version FROM graphrun_format", &[]).await?)?;
-    for (after, sql) in MIGRATIONS.iter().filter(|(after, _)| *after > before) {
-        transaction.batch_execute(sql).await?;
-        let after = i32::try_from(*after).expect("versions are small");
-        transaction.execute("UPDATE graphrun_format SET version = $1", &[&after]).await?;
-    }
+    migrate(&transaction, server, before).await?;
     transaction.commit().await?;
     check_rights(server, &client.query(FORBIDDEN, &[]).await?)?;
     Ok(Some(traits))
@@ -129,22 +123,21 @@ fn check_server(found: &Row) -> Result<(), Fault> {
     Err(Fault::Unusable(problem))
 }
 
-/// The version of the tables, as far as this program knows it.
+/// The version of the tables, if this program knows it; zero if they are to be made.
 fn version(rows: &[Row]) -> Result<u32, Fault> {
     let version = match rows {
         [row] => u32::try_from(row.get::<_, i32>(0)).ok(),
         _ => None,
     };
-    match version {
-        Some(version) if version == 0 || MIGRATIONS.iter().any(|it| it.0 == version) => Ok(version),
-        Some(version) => Err(Fault::Unusable(format!(
-            "it has format {version}, and this program reads {FORMAT_VERSION}; use the program \
-             that wrote it"
-        ))),
-        None => Err(Fault::Unusable(
+    let Some(version) = version else {
+        return Err(Fault::Unusable(
             "its table `graphrun_format` holds no version; put a copy from before in its place"
                 .to_owned(),
-        )),
+        ));
+    };
+    match other_format(version).filter(|_| version != 0) {
+        Some(reason) => Err(Fault::Unusable(reason)),
+        None => Ok(version),
     }
 }
 
@@ -160,7 +153,7 @@ fn check_rights(server: &Server, forbidden: &[Row]) -> Result<(), Fault> {
 }
 
 /// The problem behind an error, if that is a missing right.
-fn forbidden(error: tokio_postgres::Error, problem: &str) -> Fault {
+pub(super) fn forbidden(error: tokio_postgres::Error, problem: &str) -> Fault {
     if error.code() == Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE) {
         Fault::Unusable(problem.to_owned())
     } else {

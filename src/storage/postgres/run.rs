@@ -151,7 +151,7 @@ impl Run {
 
     /// Forgets it.
     pub(super) async fn remove(&self, session: &Session) -> Result<(), Fault> {
-        for table in ["inbox", "finished", "journal", "heads"] {
+        for table in ["inbox", "journal", "heads"] {
             let sql = format!("DELETE FROM {table} WHERE run = $1");
             session.execute(&sql, &[&self.key]).await?;
         }
@@ -193,12 +193,13 @@ impl Found {
         }
     }
 
-    /// The newest runs, or the newest of those older than one.
+    /// The newest runs, or the newest of those older than one; each for itself, since damage to one
+    /// is none to the others.
     pub(super) async fn newest(
         session: &Session,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Self>, Fault> {
+    ) -> Result<Vec<Result<Self, CheckpointError>>, Fault> {
         let before = match before {
             None => i64::MAX,
             Some(id) => {
@@ -209,7 +210,14 @@ impl Found {
         };
         let sql = format!("{SUMMARY} WHERE r.key < $1 ORDER BY r.key DESC LIMIT $2");
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        session.query(&sql, &[&before, &limit]).await?.iter().map(Self::read).collect()
+        let rows = session.query(&sql, &[&before, &limit]).await?;
+        let found = rows.iter().map(|row| match Self::read(row) {
+            Ok(found) => Ok(Ok(found)),
+            Err(Fault::Known(damaged @ CheckpointError::Damaged { .. })) => Ok(Err(damaged)),
+            // Not one run is damaged, but the database.
+            Err(fault) => Err(fault),
+        });
+        found.collect()
     }
 
     pub(super) fn summary(&self) -> Result<RunSummary, CheckpointError> {

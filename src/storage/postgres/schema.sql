@@ -1,4 +1,4 @@
--- Version 2. What is in a row of the journal, and what proves it: `storage/journal`.
+-- Format 3. What is in a row of the journal, and what proves it: `storage/journal`.
 --
 -- No table refers to another by a foreign key: each key that is checked costs every entry a lock on
 -- a row of `runs`. Whoever writes a run holds the lock of its row in `heads`, and a run is removed
@@ -57,13 +57,6 @@ BEGIN
             part, part);
     END LOOP;
 END $$;
-
--- The tasks of steps not yet committed that never run again; so none finishes twice.
-CREATE TABLE finished (
-    run bigint NOT NULL,
-    task bigint NOT NULL,
-    PRIMARY KEY (run, task)
-);
 
 -- What nodes computed that may be used again, by any run. When there is too much, the oldest goes.
 CREATE TABLE results (

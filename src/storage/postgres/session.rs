@@ -7,7 +7,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
@@ -25,7 +25,10 @@ use super::{
     place::Place,
     tls,
 };
-use crate::{checkpoint::CheckpointError, storage::journal::Codec};
+use crate::{
+    checkpoint::CheckpointError,
+    storage::{journal::Codec, open_steps::OpenSteps},
+};
 
 /// The most connections of a process, apart from the one for leases. They are made when needed.
 const CONNECTIONS_MAX: usize = 4;
@@ -63,6 +66,7 @@ pub(super) struct Server {
     /// A connection of their own, so that leases are renewed whatever else is going on.
     leases: Pool,
     codec: Mutex<Codec>,
+    open_steps: Mutex<OpenSteps>,
     runtime: Option<runtime::Runtime>,
 }
 
@@ -110,7 +114,13 @@ impl Server {
             .map_err(|error| failed(&error))?;
         let codec = Codec::new().map_err(|error| failed(&error))?;
         let (pool, leases) = (pool(&place, CONNECTIONS_MAX)?, pool(&place, 1)?);
-        Ok(Self { place, pool, leases, codec: Mutex::new(codec), runtime: Some(runtime) })
+        let (codec, open_steps) = (Mutex::new(codec), Mutex::default());
+        Ok(Self { place, pool, leases, codec, open_steps, runtime: Some(runtime) })
+    }
+
+    /// What this process knows of the open steps of runs.
+    pub(super) fn open_steps(&self) -> MutexGuard<'_, OpenSteps> {
+        self.open_steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A connection outside of any transaction, which is not used for others.

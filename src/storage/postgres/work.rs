@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures_util::future::try_join3;
+use futures_util::future::try_join;
 
 use super::{
     entries::Pages,
@@ -231,30 +231,32 @@ impl Work for Append {
         }
         check_fence(lease.holder().as_ref(), hold.fence)?;
         let has_open = head.number > committed;
-        let finished =
-            if has_open { run.finished_before(session, entry).await? } else { BTreeSet::new() };
-        let next = head.after(entry, |task| finished.contains(&task))?;
-        let open = if has_open && entry.commit.is_some() {
-            run.rows_between(session, committed, head.number).await?
+        let known =
+            if has_open { server.open_steps().take(&run.id, link) } else { Some(BTreeSet::new()) };
+        let open = if has_open && (entry.commit.is_some() || known.is_none()) {
+            let rows = run.rows_between(session, committed.saturating_sub(1), head.number).await?;
+            Reader::check_open(&run.id, rows, committed, (head.number, link))?
         } else {
-            Vec::new()
+            Reader::trusted(&run.id, Vec::new())
         };
-        let row = server.with_codec(|codec| {
-            let open = Reader::trusted(&run.id, open);
-            encode(codec, &run.id, entry, (&next, link), &open)
-        })?;
+        let finished = match known {
+            Some(finished) => finished,
+            None => server.with_codec(|codec| open.finished(codec))?,
+        };
+        let next = head.after(entry, |task| finished.contains(&task))?;
+        let row = server.with_codec(|codec| encode(codec, &run.id, entry, (&next, link), &open))?;
         let committed = committed_after(entry, &next, committed);
         if let Some(migration) = &entry.migration {
             run.migrate(session, migration).await?;
         }
         let lease = if rests(entry) { lease.given_back() } else { lease };
         // They are on their way together.
-        try_join3(
+        try_join(
             run.insert_row(session, &row),
-            run.note_finished(session, entry, has_open),
             run.put(session, &next, committed, row.link, &lease),
         )
         .await?;
+        server.open_steps().note(&run.id, row.link, entry, finished);
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
         *self.sent() = Some((row.number, row.link));
         Ok(())
@@ -314,11 +316,11 @@ impl Work for Search {
 
 #[async_trait]
 impl Work for Newest {
-    type Made = Vec<Found>;
+    type Made = Vec<Result<Found, CheckpointError>>;
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Found>, Fault> {
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Made, Fault> {
         Found::newest(session, self.before.as_ref(), self.limit).await
     }
 }

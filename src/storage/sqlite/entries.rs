@@ -12,13 +12,11 @@ use super::{
 use crate::{
     checkpoint::{Entry, Hold, Link},
     fault::hit_each,
-    id::{RunId, Step, TaskId},
+    id::{RunId, Step},
     storage::{
         journal::{Codec, Reader, Row, Span, damaged, encode},
-        rules::{
-            Head, beginning, check_fence, committed as committed_after, finished_by, info_after,
-            rests,
-        },
+        open_steps::OpenSteps,
+        rules::{Head, beginning, check_fence, committed as committed_after, info_after, rests},
     },
 };
 
@@ -42,38 +40,32 @@ impl Run {
     pub(super) fn append(
         &self,
         database: &Connection,
-        codec: &mut Codec,
+        (codec, open_steps): (&mut Codec, &mut OpenSteps),
         hold: &Hold,
         entry: &Entry,
     ) -> Result<(), Fault> {
         let Stand { head, committed, link, lease } = self.stand(database)?;
         check_fence(lease.holder().as_ref(), hold.fence)?;
         let has_open = head.number > committed;
-        let finished = if has_open { self.finished(database, entry)? } else { BTreeSet::new() };
-        let next = head.after(entry, |task| finished.contains(&task))?;
-        let open = if has_open && entry.commit.is_some() {
-            self.rows_between(database, committed, head.number)?
+        let known = if has_open { open_steps.take(&self.id, link) } else { Some(BTreeSet::new()) };
+        let open = if has_open && (entry.commit.is_some() || known.is_none()) {
+            let rows = self.rows_between(database, committed.saturating_sub(1), head.number)?;
+            Reader::check_open(&self.id, rows, committed, (head.number, link))?
         } else {
-            Vec::new()
+            Reader::trusted(&self.id, Vec::new())
         };
-        let open = Reader::trusted(&self.id, open);
+        let finished = known.map_or_else(|| open.finished(codec), Ok)?;
+        let next = head.after(entry, |task| finished.contains(&task))?;
         let row = encode(codec, &self.id, entry, (&next, link), &open)?;
         self.insert_row(database, &row)?;
         hit_each(entry.points_in_transaction())?;
-        if entry.commit.is_some() && has_open {
-            database.prepare_cached("DELETE FROM finished WHERE run = ?")?.execute([self.key])?;
-        }
-        let mut insert =
-            database.prepare_cached("INSERT INTO finished (run, task) VALUES (?, ?)")?;
-        for task in finished_by(entry) {
-            insert.execute(params![self.key, task.index])?;
-        }
         if let Some(migration) = &entry.migration {
             let info = info_after(&self.info(database)?, migration).map_err(Fault::Unwritable)?;
             self.put_info(database, &info)?;
         }
         let committed = committed_after(entry, &next, committed);
         self.put(database, &next, committed, row.link)?;
+        open_steps.note(&self.id, row.link, entry, finished);
         if rests(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
     }
 
@@ -107,19 +99,6 @@ impl Run {
         // After the last entry there must be nothing.
         let rows = self.rows_between(database, base, end.map_or(last, |_| u64::MAX >> 1))?;
         Ok(Reader::check(&self.id, rows, Span { first: base + 1, before, last, end })?)
-    }
-
-    /// Those tasks of an entry that have finished before it.
-    fn finished(&self, database: &Connection, entry: &Entry) -> Result<BTreeSet<TaskId>, Fault> {
-        let sql = "SELECT 1 FROM finished WHERE run = ? AND task = ?";
-        let mut is_finished = database.prepare_cached(sql)?;
-        let mut found = BTreeSet::new();
-        for record in &entry.records {
-            if is_finished.exists(params![self.key, record.task.index])? {
-                found.insert(record.task);
-            }
-        }
-        Ok(found)
     }
 
     fn rows_between(

@@ -14,6 +14,9 @@ pub(super) enum Fault {
     Sqlite(#[from] rusqlite::Error),
     #[error("{0}")]
     Damaged(String),
+    /// Why the database cannot be used, and what to do.
+    #[error("{0}")]
+    Unusable(String),
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
@@ -43,6 +46,7 @@ impl Fault {
             Self::Refused(refusal) => refusal.explain(action),
             Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },
             Self::Damaged(how) => damaged(path, &how),
+            Self::Unusable(reason) => unusable(path, &reason),
             Self::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),
             Self::Sqlite(source) if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
                 let source = Locked { path: path.display().to_string(), source }.into();

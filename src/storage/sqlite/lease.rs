@@ -133,7 +133,7 @@ fn present(database: &Connection, lease: &Lease) -> Result<Option<Holder>, Fault
 }
 
 /// The time of the database, in milliseconds since 1970.
-fn now(database: &Connection) -> Result<i64, Fault> {
+pub(super) fn now(database: &Connection) -> Result<i64, Fault> {
     let sql = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
     Ok(database.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
 }

@@ -1,12 +1,13 @@
 //! Runs in a SQLite database, which survive the process and the power.
 //!
-//! `open` decides what a file may be, `run` and `entries` are the SQL, `fault` the errors; the form
+//! `open` decides what a file may be, `migrate` brings it to our format, `run` and `entries` are the SQL, `fault` the errors; the form
 //! of what is written is that of `storage/journal`. Here a call of the trait becomes one transaction.
 
 mod entries;
 mod fault;
 mod inbox;
 mod lease;
+mod migrate;
 mod open;
 mod payload;
 mod reserve;
@@ -31,12 +32,13 @@ use self::{
 };
 use super::{
     journal::{self, Codec},
+    open_steps::OpenSteps,
     rules::rests,
 };
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Logged, Message, Position, Posted,
-        RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, Hold, Listed, Logged, Message, Position,
+        Posted, RunInfo, RunSummary, SavedRun,
     },
     fault::{self as faults, Point},
     id::{ChannelName, RunId, Step},
@@ -47,11 +49,24 @@ use crate::{
 /// Clones share one connection. Several processes may use one database at the same time, each with
 /// runs of its own.
 #[derive(Clone)]
-pub struct SqliteStorage(Arc<Database>);
+pub struct SqliteStorage {
+    database: Arc<Database>,
+    threads: Threads,
+}
+
+/// Where transactions are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    /// On a thread for what blocks; whoever asks waits in the `async` way.
+    Others,
+    /// On the thread of whoever asks.
+    Same,
+}
 
 struct Database {
     path: PathBuf,
     tools: Mutex<Tools>,
+    open_steps: Mutex<OpenSteps>,
 }
 
 /// What a transaction works with.
@@ -88,6 +103,16 @@ impl SqliteStorage {
         Self::new(path, open::open_existing(path)?)
     }
 
+    /// Works on the thread of whoever asks, from now on, rather than to hand each transaction to
+    /// another thread and wait for it: a step then wakes no other thread.
+    ///
+    /// Other tasks of that thread wait while the disk does. So this is for a runtime that has more
+    /// threads than runs, such as that of a program with one run.
+    #[must_use]
+    pub fn on_the_same_thread(self) -> Self {
+        Self { threads: Threads::Same, ..self }
+    }
+
     /// Reads all of the database and checks that its tables and indexes agree.
     ///
     /// A damaged value is found whenever it is read; only this finds a row that damage made
@@ -98,7 +123,8 @@ impl SqliteStorage {
     ///
     /// Fails with [`CheckpointError::Unusable`] when the file is damaged.
     pub async fn verify(&self) -> Result<(), CheckpointError> {
-        self.read(format!("check {}", self.0.path.display()), |database, _| verify(database)).await
+        self.read(format!("check {}", self.database.path.display()), |database, _| verify(database))
+            .await
     }
 
     fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
@@ -107,7 +133,9 @@ impl SqliteStorage {
             source: error.into(),
         })?;
         let tools = Mutex::new(Tools { connection, codec, failed: false });
-        Ok(Self(Arc::new(Database { path: path.to_owned(), tools })))
+        let open_steps = Mutex::default();
+        let database = Arc::new(Database { path: path.to_owned(), tools, open_steps });
+        Ok(Self { database, threads: Threads::Others })
     }
 
     /// Writes in one transaction.
@@ -130,7 +158,7 @@ impl SqliteStorage {
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Clone + Send + 'static,
     ) -> Result<T, CheckpointError> {
         match self.write(action.clone(), work.clone()).await {
-            Err(CheckpointError::Full { .. }) if reserve::give_up(&self.0.path) => {
+            Err(CheckpointError::Full { .. }) if reserve::give_up(&self.database.path) => {
                 self.write(action, work).await
             }
             result => result,
@@ -152,38 +180,47 @@ impl SqliteStorage {
         action: String,
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        let database = Arc::clone(&self.0);
-        let task = tokio::task::spawn_blocking(move || {
-            // A panic while the lock was held rolled its transaction back; there is nothing to fear.
-            let mut tools = database.tools.lock().unwrap_or_else(PoisonError::into_inner);
-            let Tools { connection, codec, failed } = &mut *tools;
-            let is_write = matches!(behavior, TransactionBehavior::Immediate);
-            let work = || -> Result<T, Fault> {
-                if *failed && is_write {
-                    return Err(Fault::Failed);
-                }
-                let transaction = connection.transaction_with_behavior(behavior)?;
-                let made = work(&transaction, codec)?;
-                transaction.commit()?;
-                Ok(made)
-            };
-            let done = work();
-            let is_failure =
-                |it: &Fault| matches!(it, Fault::Sqlite(error) if is_failed_write(error));
-            if is_write && done.as_ref().is_err_and(is_failure) {
-                *failed = true;
-                // Whoever opens it next reads what is there; until then nothing is tidied up.
-                let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-                drop(connection.set_db_config(no_tidying, true));
+        let database = Arc::clone(&self.database);
+        let work = move || database.transact(behavior, action, work);
+        match self.threads {
+            Threads::Same => work(),
+            Threads::Others => tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+                let action = "finish a transaction".to_owned();
+                Err(CheckpointError::Storage { action, source: error.into() })
+            }),
+        }
+    }
+}
+
+impl Database {
+    fn transact<T>(
+        &self,
+        behavior: TransactionBehavior,
+        action: String,
+        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault>,
+    ) -> Result<T, CheckpointError> {
+        // A panic while the lock was held rolled its transaction back; there is nothing to fear.
+        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let Tools { connection, codec, failed } = &mut *tools;
+        let is_write = matches!(behavior, TransactionBehavior::Immediate);
+        let work = || -> Result<T, Fault> {
+            if *failed && is_write {
+                return Err(Fault::Failed);
             }
-            done.map_err(|fault| fault.explain(&database.path, action))
-        });
-        task.await.unwrap_or_else(|error| {
-            Err(CheckpointError::Storage {
-                action: "finish a transaction".to_owned(),
-                source: error.into(),
-            })
-        })
+            let transaction = connection.transaction_with_behavior(behavior)?;
+            let made = work(&transaction, codec)?;
+            transaction.commit()?;
+            Ok(made)
+        };
+        let done = work();
+        let is_failure = |it: &Fault| matches!(it, Fault::Sqlite(error) if is_failed_write(error));
+        if is_write && done.as_ref().is_err_and(is_failure) {
+            *failed = true;
+            // Whoever opens it next reads what is there; until then nothing is tidied up.
+            let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            drop(connection.set_db_config(no_tidying, true));
+        }
+        done.map_err(|fault| fault.explain(&self.path, action))
     }
 }
 
@@ -206,7 +243,7 @@ impl Checkpointer for SqliteStorage {
             Ok(hold)
         })
         .await
-        .inspect(|_| reserve::keep(&self.0.path))
+        .inspect(|_| reserve::keep(&self.database.path))
     }
 
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
@@ -215,7 +252,7 @@ impl Checkpointer for SqliteStorage {
             Run::find(database, &run)?.acquire(database, &claim)
         })
         .await
-        .inspect(|_| reserve::keep(&self.0.path))
+        .inspect(|_| reserve::keep(&self.database.path))
     }
 
     async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
@@ -235,10 +272,12 @@ impl Checkpointer for SqliteStorage {
     }
 
     async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
-        let (hold, entry) = (hold.clone(), entry.clone());
+        let (hold, entry, here) = (hold.clone(), entry.clone(), Arc::clone(&self.database));
         let (action, is_last) = (entry.action(&hold.run), rests(&entry));
         let work = move |database: &Connection, codec: &mut Codec| {
-            Run::find(database, &hold.run)?.append(database, codec, &hold, &entry)
+            let mut open_steps = here.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
+            let run = Run::find(database, &hold.run)?;
+            run.append(database, (codec, &mut open_steps), &hold, &entry)
         };
         if is_last {
             self.write_at_need(action, work).await
@@ -277,25 +316,35 @@ impl Checkpointer for SqliteStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<RunSummary>, CheckpointError> {
+    ) -> Result<Vec<Listed>, CheckpointError> {
         let before = before.cloned();
         self.read("list the runs".to_owned(), move |database, _| {
             let runs = Run::newest(database, before.as_ref(), limit)?;
-            runs.iter().map(|it| it.summary(database)).collect()
+            let listed =
+                runs.into_iter().map(|run| match run.and_then(|it| it.summary(database)) {
+                    Ok(summary) => Ok(Ok(summary)),
+                    Err(Fault::Known(damaged @ CheckpointError::Damaged { .. })) => {
+                        Ok(Err(damaged))
+                    }
+                    // Not one run is damaged, but the database.
+                    Err(fault) => Err(fault),
+                });
+            listed.collect()
         })
         .await
     }
 
     async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
         self.read("list the runs".to_owned(), |database, _| {
-            Ok(Run::newest(database, None, usize::MAX)?.into_iter().map(|it| it.id).collect())
+            let runs = Run::newest(database, None, usize::MAX)?;
+            runs.into_iter().map(|it| Ok(it?.id)).collect()
         })
         .await
     }
 
     async fn compact(&self) -> Result<(), CheckpointError> {
-        let database = Arc::clone(&self.0);
-        let action = format!("make {} smaller", self.0.path.display());
+        let database = Arc::clone(&self.database);
+        let action = format!("make {} smaller", self.database.path.display());
         let task = tokio::task::spawn_blocking(move || {
             let tools = database.tools.lock().unwrap_or_else(PoisonError::into_inner);
             // It is no transaction among others: it needs the file for itself.
@@ -387,7 +436,7 @@ fn verify(database: &Connection) -> Result<(), Fault> {
 
 impl fmt::Debug for SqliteStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SqliteStorage({})", self.0.path.display())
+        write!(f, "SqliteStorage({})", self.database.path.display())
     }
 }
 

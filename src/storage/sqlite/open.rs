@@ -14,8 +14,14 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::fault::{Fault, unusable};
-use crate::checkpoint::{CheckpointError, FORMAT_VERSION};
+use super::{
+    fault::{Fault, unusable},
+    migrate::migrate,
+};
+use crate::{
+    checkpoint::{CheckpointError, FORMAT_VERSION},
+    storage::rules::other_format,
+};
 
 /// Says that a SQLite file is one of ours: "grun" as a number.
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
@@ -130,8 +136,9 @@ fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks that a database is one of ours, and sets it up so that what is committed stays.
-fn make_ready(path: &Path, connection: Connection) -> Result<Connection, CheckpointError> {
+/// Checks that a database is one of ours, sets it up so that what is committed stays, and brings it
+/// to our format.
+fn make_ready(path: &Path, mut connection: Connection) -> Result<Connection, CheckpointError> {
     let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
     check_marks(path, found)?;
     configure(&connection).map_err(|error| unopened(path, error.into()))?;
@@ -139,6 +146,9 @@ fn make_ready(path: &Path, connection: Connection) -> Result<Connection, Checkpo
     if journal != "wal" {
         let reason = "its file system does not take a write-ahead log; use one on a local disk";
         return Err(unusable(path, reason));
+    }
+    if found.version != FORMAT_VERSION {
+        migrate(&mut connection).map_err(|fault| unopened(path, fault))?;
     }
     Ok(connection)
 }
@@ -192,15 +202,7 @@ fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
     if found.application_id != APPLICATION_ID {
         return Err(unusable(path, "it is a database of another program; give another path"));
     }
-    if found.version != FORMAT_VERSION {
-        let reason = format!(
-            "it has format {}, and this program reads {FORMAT_VERSION}; use the program that \
-             wrote it",
-            found.version
-        );
-        return Err(unusable(path, &reason));
-    }
-    Ok(())
+    other_format(found.version).map_or(Ok(()), |reason| Err(unusable(path, &reason)))
 }
 
 /// What is wrong with a database that SQLite does not open.

@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn with_connection<T>(storage: &SqliteStorage, work: impl FnOnce(&Connection) -> T) -> T {
-        work(&storage.0.tools.lock().unwrap().connection)
+        work(&storage.database.tools.lock().unwrap().connection)
     }
 
     /// The results that are left of some that were kept in another order than that of their names.

@@ -66,24 +66,28 @@ impl Run {
         }
     }
 
-    /// The newest runs, or the newest of those older than one.
+    /// The newest runs, or the newest of those older than one; each for itself, since damage to one
+    /// is none to the others.
     pub(super) fn newest(
         database: &Connection,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Self>, Fault> {
+    ) -> Result<Vec<Result<Self, Fault>>, Fault> {
         let before = before.map(|id| Self::find(database, id)).transpose()?;
         let before = before.map_or(RunKey::MAX, |it| it.key);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        Self::select(database, "WHERE key < ? ORDER BY key DESC LIMIT ?", params![before, limit])
+        let sql = "SELECT key, id FROM runs WHERE key < ? ORDER BY key DESC LIMIT ?";
+        collect(database, sql, params![before, limit], |row| Ok(Self::read(row)))
     }
 
     fn select(database: &Connection, rest: &str, params: impl Params) -> Result<Vec<Self>, Fault> {
-        collect(database, &format!("SELECT key, id FROM runs {rest}"), params, |row| {
-            let id: String = row.get("id")?;
-            let damage = |error: NameError| broken(&id, "the id", error);
-            Ok(Self { key: row.get("key")?, id: RunId::parse(&id).map_err(damage)? })
-        })
+        collect(database, &format!("SELECT key, id FROM runs {rest}"), params, Self::read)
+    }
+
+    fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        let id = String::from_utf8_lossy(bytes(row, "id")?);
+        let damage = |error: NameError| broken(&id, "the id", error);
+        Ok(Self { key: row.get("key")?, id: RunId::parse(&id).map_err(damage)? })
     }
 
     /// Adds a run that there is not.

@@ -1,4 +1,4 @@
--- Version 2. What is in a row of the journal, and what proves it: `storage/journal`.
+-- Format 3. What is in a row of the journal, and what proves it: `storage/journal`.
 
 -- What is known of a run from its beginning, and what it goes by since it was migrated.
 CREATE TABLE runs (
@@ -39,13 +39,6 @@ CREATE TABLE journal (
 ) STRICT;
 
 CREATE UNIQUE INDEX journal_of_run ON journal (run, number);
-
--- The tasks of steps not yet committed that never run again; so none finishes twice.
-CREATE TABLE finished (
-    run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
-    task INTEGER NOT NULL,
-    PRIMARY KEY (run, task)
-) STRICT, WITHOUT ROWID;
 
 -- What people said to runs. The position of a run says which it has taken in.
 CREATE TABLE inbox (
