@@ -1,18 +1,13 @@
 //! What every storage does alike: which entries it refuses, and how changes become values.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
     checkpoint::{
-        CheckpointError, Commit, Entry, FORMAT_OLDEST, FORMAT_VERSION, Holder, Link, Migration,
-        RunInfo, Standing,
+        CheckpointError, Commit, Entry, FORMAT_OLDEST, FORMAT_VERSION, Holder, Link, Standing,
     },
     event::Status,
     id::{ChannelName, RunId, Step, TaskId},
@@ -151,60 +146,13 @@ pub(super) fn finished_by(entry: &Entry) -> impl Iterator<Item = TaskId> {
     records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task)
 }
 
-/// The last entry before those that tell of the step that is open after an entry; `before` is
-/// that of the step that was open.
-pub(super) fn committed(entry: &Entry, head: &Head, before: u64) -> u64 {
-    match entry.commit {
-        None => before,
-        // It tells of that step itself.
-        Some(_) if !entry.carried().is_empty() => head.number - 1,
-        Some(_) => head.number,
-    }
-}
-
 /// What comes before the first entry of a run: the run itself, as it was then.
 pub(super) fn beginning(run: &RunId, info: &[u8]) -> Link {
     let mut hasher = blake3::Hasher::new();
-    let info: &[u8] = &info_at_first(info);
     for part in [run.as_str().as_bytes(), info] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
     Link(hasher.finalize().into())
-}
-
-/// How the text of what is known of a run begins once it goes by another workflow.
-const MIGRATED: &[u8] = b"{\"first\":";
-
-/// What is known of a run that was carried over to another workflow, as it is stored: what was
-/// known at first stays with it, as its history hangs on that to the byte.
-#[derive(Serialize)]
-struct MigratedInfo<'a> {
-    first: &'a str,
-    #[serde(flatten)]
-    info: &'a RunInfo,
-}
-
-#[derive(Deserialize)]
-struct FirstInfo {
-    first: String,
-}
-
-/// What was known of a run at first, as it was written then.
-fn info_at_first(info: &[u8]) -> Cow<'_, [u8]> {
-    if info.starts_with(MIGRATED)
-        && let Ok(FirstInfo { first }) = serde_json::from_slice(info)
-    {
-        return Cow::Owned(first.into_bytes());
-    }
-    Cow::Borrowed(info)
-}
-
-/// What is known of a run, as it is to be stored once it goes by something else.
-pub(super) fn info_after(info: &[u8], migration: &Migration) -> serde_json::Result<Vec<u8>> {
-    let first = info_at_first(info);
-    let first = String::from_utf8_lossy(&first);
-    let info = serde_json::from_slice::<RunInfo>(info)?.on(migration.is.clone());
-    serde_json::to_vec(&MigratedInfo { first: &first, info: &info })
 }
 
 /// Checks that the lease `fence` is the one that holds.

@@ -5,6 +5,7 @@
 //! rest. Each row is proven by its link, the hash of its parts and of the link before. Here is no
 //! SQL: the databases share all of this.
 
+mod basis;
 pub(super) mod checksum;
 mod codec;
 mod decode;
@@ -14,6 +15,7 @@ mod parts;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
+    basis::{committed, info_after, info_at_first},
     codec::Codec,
     decode::{Reader, Span, damaged},
     encode::{encode, info},

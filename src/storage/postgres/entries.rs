@@ -11,7 +11,7 @@ use crate::{
     checkpoint::{CheckpointError, Link},
     id::{RunId, Step},
     storage::{
-        journal::{Reader, Row, Span},
+        journal::{Reader, Row, Span, info_at_first},
         rules::beginning,
     },
 };
@@ -43,7 +43,7 @@ impl Pages {
             _ => session.first(sql, &[&run.key, &signed(after)?]).await?,
         }
         .map_or_else(
-            || Ok((0, beginning(&run.id, &found.info))),
+            || Ok((0, beginning(&run.id, &info_at_first(&found.info)))),
             |row| Ok::<_, Fault>((number(&run.id, &row, "number")?, link(&run.id, &row)?)),
         )?;
         let end = (last == head.number).then_some(found.stand.link);

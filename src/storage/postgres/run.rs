@@ -11,8 +11,8 @@ use crate::{
     checkpoint::{CheckpointError, Link, Migration, RunInfo, RunSummary, Standing},
     id::{RunId, Step},
     storage::{
-        journal::{checksum, damaged},
-        rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous, info_after},
+        journal::{checksum, damaged, info_after},
+        rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
     },
 };
 

@@ -21,8 +21,8 @@ use crate::{
     fault::{self, Point},
     id::RunId,
     storage::{
-        journal::{Reader, damaged, encode},
-        rules::{Head, beginning, check_fence, committed as committed_after, rests},
+        journal::{Reader, committed as committed_after, damaged, encode},
+        rules::{Head, beginning, check_fence, rests},
     },
 };
 

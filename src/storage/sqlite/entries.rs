@@ -14,9 +14,12 @@ use crate::{
     fault::hit_each,
     id::{RunId, Step},
     storage::{
-        journal::{Codec, Reader, Row, Span, damaged, encode},
+        journal::{
+            Codec, Reader, Row, Span, committed as committed_after, damaged, encode, info_after,
+            info_at_first,
+        },
         open_steps::OpenSteps,
-        rules::{Head, beginning, check_fence, committed as committed_after, info_after, rests},
+        rules::{Head, beginning, check_fence, rests},
     },
 };
 
@@ -93,7 +96,7 @@ impl Run {
         })?;
         let (base, before) = match base.into_iter().next() {
             Some(base) => base,
-            None => (0, beginning(&self.id, &self.info(database)?)),
+            None => (0, beginning(&self.id, &info_at_first(&self.info(database)?))),
         };
         let end = (last == stand.head.number).then_some(stand.link);
         // After the last entry there must be nothing.
