@@ -88,6 +88,20 @@ async fn a_case_that_fails_says_where_and_how() {
 }
 
 #[test]
+fn numbers_that_only_a_condition_on_an_item_names_are_tried() {
+    let explored = explored("tests/cases/explore/items.yaml", 10_000);
+    assert!(explored.is_whole, "{explored:?}");
+    assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn a_question_without_a_deadline_is_never_answered_too_late() {
+    let explored = explored("tests/cases/explore/no_deadline.yaml", 10_000);
+    let unreached: Vec<&str> = explored.unreached.iter().map(NodeName::as_str).collect();
+    assert_eq!(unreached, ["late"]);
+}
+
+#[test]
 fn everything_that_is_wrong_is_found_at_its_place_before_a_case_runs() {
     for entry in fs::read_dir("tests/cases/wrong").unwrap() {
         let path = entry.unwrap().path();

@@ -249,3 +249,50 @@ nodes:
     assert_eq!(question.node.as_str(), "gate.inner.ask");
     assert_eq!(question.question.prompt, "Is x good?");
 }
+
+/// The default is there again, and is read without asking; a field without one holds nothing.
+#[tokio::test]
+async fn what_is_cleared_goes_back_to_its_default() {
+    let ran = run(
+        r"
+state: { brief: string, count: { type: int, merge: sum, default: 10 }, first: int, second: int, log: { type: [int], merge: append, default: [0] } }
+input: brief
+start: add
+nodes:
+  add: { set: { count: 1, log: '5' }, then: look }
+  look: { set: { first: count }, then: forget }
+  forget: { set: { log: '7' }, clears: [count, log], then: again }
+  again: { set: { second: count }, then: end }
+",
+        json!({"brief": "x"}),
+    )
+    .await;
+    assert_eq!((ran.field("first"), ran.field("second")), (json!(11), json!(10)));
+    assert_eq!(ran.field("log"), json!([0, 7]));
+}
+
+/// A used workflow begins with its defaults, each time, and what it is given is folded into them as
+/// in a run of its own.
+#[tokio::test]
+async fn a_used_workflow_begins_with_its_defaults_each_time() {
+    let ran = run(
+        r"
+state: { brief: string, all: { type: [string], merge: append, default: [] }, rounds: { type: int, merge: sum, default: 0 } }
+input: brief
+start: go
+nodes:
+  go:
+    use: { workflow: used/notes.yaml, in: { note: brief }, out: { all: notes } }
+    max_visits: 2
+    exhausted: end
+    then: count
+  count: { set: { rounds: 1 }, then: go }
+",
+        json!({"brief": "x"}),
+    )
+    .await;
+    assert_eq!(
+        (ran.field("all"), ran.field("rounds")),
+        (json!(["first", "x", "first", "x"]), json!(2))
+    );
+}

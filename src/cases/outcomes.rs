@@ -107,8 +107,11 @@ impl<'a> Outcomes<'a> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
         let computes = spec.node.touches() == Touches::Nothing;
         let caught = spec.policies.catch.iter().filter(|_| may_fail);
-        // A question can be left alone for too long; nothing else goes wrong with it.
-        let caught = caught.filter(|it| !computes || it.kind == Some(ErrorKind::Timeout));
+        // A question can be left alone for too long, if there is such a thing; nothing else goes wrong
+        // with it.
+        let may_be_late = spec.policies.timeout.is_some();
+        let is_late = |kind| may_be_late && kind == Some(ErrorKind::Timeout);
+        let caught = caught.filter(|it| !computes || is_late(it.kind));
         let failure = |kind: ErrorKind| Outcome {
             label: format!("fails: {kind}"),
             result: Err(Failure::new(kind, format!("`{node}` fails: {kind}"))),

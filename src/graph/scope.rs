@@ -77,12 +77,12 @@ impl Scope {
     }
 
     /// What is looked at within, seen from outside.
-    pub fn sights(&self, Sights { fields, visits, has_item }: Sights) -> Sights {
+    pub fn sights(&self, inner: Sights) -> Sights {
         let field = |it: Sight| Sight { channel: self.channel_name(&it.channel), ..it };
         Sights {
-            fields: fields.into_iter().map(field).collect(),
-            visits: visits.iter().map(|it| self.node_name(it)).collect(),
-            has_item,
+            fields: inner.fields.into_iter().map(field).collect(),
+            visits: inner.visits.iter().map(|it| self.node_name(it)).collect(),
+            ..inner
         }
     }
 

@@ -12,6 +12,10 @@ pub struct Sights {
     pub visits: Vec<NodeName>,
     /// Whether it looks at the item that was dispatched to its node.
     pub has_item: bool,
+    /// The whole numbers that this item, or a part of it, may be compared with.
+    pub item_numbers: Vec<i64>,
+    /// The texts that it may be compared with.
+    pub item_texts: Vec<String>,
 }
 
 /// A part of the state that a route or a condition looks at.
@@ -37,6 +41,8 @@ impl Sights {
         self.fields.extend(other.fields);
         self.visits.extend(other.visits);
         self.has_item |= other.has_item;
+        self.item_numbers.extend(other.item_numbers);
+        self.item_texts.extend(other.item_texts);
     }
 }
 

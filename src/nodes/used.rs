@@ -22,9 +22,6 @@ impl Node for Enter {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let view = expression_view(&ctx, None);
         let mut update = Update::default();
-        for (channel, default) in &self.0.defaults {
-            update = update.write(channel.clone(), default.clone());
-        }
         for (channel, expression) in &self.0.sets {
             update = update.write(channel.clone(), expression.evaluate(&view)?);
         }
@@ -33,8 +30,7 @@ impl Node for Enter {
 
     fn contract(&self) -> Contract {
         let set = self.0.sets.iter().map(|(channel, _)| channel.clone());
-        let defaults = self.0.defaults.iter().map(|(channel, _)| channel.clone());
-        Contract { reads: None, writes: Some(set.chain(defaults).collect()) }
+        Contract { reads: None, writes: Some(set.collect()) }
     }
 
     fn calls_max(&self) -> Option<u64> {

@@ -55,6 +55,7 @@ impl Channel {
     #[must_use]
     pub fn with_reader(mut self, reader: ReadAnswer) -> Self {
         self.reader = Some(reader);
+        self.ty = Type::of_filled(&self.schema);
         self
     }
 

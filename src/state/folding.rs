@@ -33,8 +33,9 @@ impl Folding {
         self.0.get(&at).is_some_and(|it| it.written)
     }
 
-    pub(super) fn clear(&mut self, at: usize, slot: &mut Option<Arc<Value>>) {
-        let value = slot.take();
+    /// Puts a channel back to where it was before its first write.
+    pub(super) fn clear(&mut self, at: usize, channel: &Channel, slot: &mut Option<Arc<Value>>) {
+        let value = std::mem::replace(slot, channel.default().cloned());
         let before = match self.0.remove(&at).map(|it| it.before) {
             Some(Before::Value(before)) => before,
             // Items were appended in this step; the list as it was is a part of the one there is.

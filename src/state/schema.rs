@@ -227,7 +227,7 @@ impl Schema {
     ) -> Result<(), StateError> {
         for name in &update.clears {
             let at = self.known(name)?;
-            folding.clear(at, &mut state.values[at]);
+            folding.clear(at, &self.channels()[at], &mut state.values[at]);
         }
         let mut written_here = BTreeSet::new();
         for (name, value) in &update.writes {

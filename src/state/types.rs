@@ -60,7 +60,12 @@ impl Type {
     /// What this notation cannot say (patterns, bounds, unions of records) is left to the check
     /// of values against the schema itself.
     pub fn of_schema(schema: &Value) -> Self {
-        Reading { root: schema }.read(schema, 0)
+        Reading { root: schema, fills: false }.read(schema, 0)
+    }
+
+    /// The same where whoever reads a value fills in what it leaves out and what has a default.
+    pub(crate) fn of_filled(schema: &Value) -> Self {
+        Reading { root: schema, fills: true }.read(schema, 0)
     }
 
     /// This type without the allowance for null.
@@ -120,6 +125,8 @@ impl fmt::Display for Type {
 /// Reads schemas that refer to definitions of one root.
 struct Reading<'a> {
     root: &'a Value,
+    /// Whether what is left out is filled in with its default.
+    fills: bool,
 }
 
 impl Reading<'_> {
@@ -188,7 +195,8 @@ impl Reading<'_> {
             schema.get("required").and_then(texts).unwrap_or_default().into_iter().collect();
         let field = |(name, schema): (&String, &Value)| {
             let ty = self.read(schema, depth + 1);
-            let always = required.contains(name) || schema.get("default").is_some();
+            let is_filled = self.fills && schema.get("default").is_some();
+            let always = required.contains(name) || is_filled;
             Field { name: name.clone(), ty: if always { ty } else { ty.optional() } }
         };
         let name = schema.get("title").and_then(Value::as_str).map(str::to_owned);

@@ -9,7 +9,7 @@ use crate::id::{ChannelName, NameError};
 /// What a task wants to change. Nobody sees it before the step is committed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// The channels to empty, before anything is written.
+    /// The channels to empty, or to put back to their defaults, before anything is written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clears: Vec<ChannelName>,
     /// The values to write, in order.

@@ -276,8 +276,6 @@ pub struct MapNode {
 pub struct EnterNode {
     /// The name that the used workflow gives itself.
     pub workflow: String,
-    /// The fields of the used workflow that begin with a default.
-    pub defaults: Vec<(ChannelName, Value)>,
     /// The fields of the used workflow that are given.
     pub sets: Vec<(ChannelName, Expression)>,
 }

@@ -24,7 +24,7 @@ use crate::{
         Node, Target,
         net::{
             Alternative, Arrow, Assigned, Bits, Bound, Decision, Deferral, Ending, Join, Net,
-            NetNode, Outcome, field_numbers,
+            NetNode, Outcome, field_numbers, with_default,
         },
     },
     id::{ChannelName, NodeName},
@@ -237,6 +237,10 @@ impl Weaving<'_> {
         let bounded = yaml.get("max_visits").is_some() || exhausted.is_some();
         let (maybe, surely) = self.writes(name, yaml);
         let clears = yaml.get("clears").and_then(|it| self.fields(&words(it)));
+        let clears = clears.map(|mut it| {
+            it.remove(&with_default(self.sources.schema));
+            it
+        });
         let mut outcomes = vec![Outcome::finished(then)];
         if yaml.get("when").is_some() {
             let decisions = outcomes[0].decisions.clone();

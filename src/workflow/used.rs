@@ -268,7 +268,7 @@ fn policies_within(scope: &Scope, policies: Policies, outside: &[Catch]) -> Poli
         }
     }
     catch.sort_by_key(|it| it.kind.is_none());
-    let bounded = policies.max_visits.is_some();
+    let bounded = policies.max_visits.is_some() || policies.limits.is_some();
     Policies {
         exhausted: bounded.then(|| scope.target(&exhausted.unwrap_or(Target::Fail))),
         resets: resets.iter().map(|it| scope.node_name(it)).collect(),

@@ -25,7 +25,7 @@ pub(crate) use self::{
     bits::Bits,
     explore::{Astray, Starving, starving, together},
     meetings::Meetings,
-    weave::field_numbers,
+    weave::{field_numbers, with_default},
 };
 
 /// The net of a graph. Nodes, joins and fields are numbers from zero on.

@@ -48,6 +48,17 @@ pub(crate) fn field_numbers(schema: &Schema) -> BTreeMap<ChannelName, usize> {
     schema.channels().iter().enumerate().map(|(at, it)| (it.name().clone(), at)).collect()
 }
 
+/// The fields that begin with a default, and go back to it when they are cleared.
+pub(crate) fn with_default(schema: &Schema) -> Bits {
+    let mut fields = Bits::none(schema.channels().len());
+    for (at, channel) in schema.channels().iter().enumerate() {
+        if channel.default().is_some() {
+            fields.insert(at);
+        }
+    }
+    fields
+}
+
 /// Something that is taken or not.
 fn guess(taken: Alternative) -> Decision {
     Decision { alternatives: vec![Alternative::default(), taken], is_guess: true }
@@ -154,14 +165,14 @@ impl<'a> Weaving<'a> {
         let all = || Bits::all(self.net.fields);
         NetNode {
             outcomes,
-            bound: policies
-                .max_visits
-                .map(|_| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
+            // What a node may take in all is used up in the same way as its visits.
+            bound: (policies.max_visits.is_some() || policies.limits.is_some())
+                .then(|| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
             resets: policies.resets.iter().filter_map(|it| self.number(it)).collect(),
             // Of a node that does not say what it writes nothing is known.
             maybe: writes.map_or_else(all, |it| self.fields(&it)),
             surely: surely.map_or_else(all, |it| self.fields(&it)),
-            clears: self.fields(&policies.clears),
+            clears: self.cleared(&policies.clears),
             defers: policies.defer.as_ref().map(|it| self.deferral(name, it)),
         }
     }
@@ -213,6 +224,13 @@ impl<'a> Weaving<'a> {
             }
         }
         found
+    }
+
+    /// The fields that hold nothing once they are cleared.
+    fn cleared(&self, names: &[ChannelName]) -> Bits {
+        let mut cleared = self.fields(names);
+        cleared.remove(&with_default(&self.graph.schema));
+        cleared
     }
 
     fn arrow(&self, to: &Target) -> Option<Arrow> {

@@ -54,13 +54,19 @@ pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Sight> {
 
     // What stands in the lists that are gone through decides as well, once an item is looked at.
     let lists = routes.filter(|it| it.spread() == Spread::Items).filter_map(|it| it.sights());
-    let mut lists: Vec<Sight> =
+    let lists: Vec<Sight> =
         lists.flat_map(|it| it.fields).map(|it| Sight { is_whole: true, ..it }).collect();
     let computed = computed(workflow, graph);
     let mut found = Found::default();
     loop {
-        if open.has_item {
-            open.fields.append(&mut lists);
+        if std::mem::take(&mut open.has_item) {
+            let numbers = std::mem::take(&mut open.item_numbers);
+            let texts = std::mem::take(&mut open.item_texts);
+            open.fields.extend(lists.iter().cloned().map(|mut list| {
+                list.numbers.extend(&numbers);
+                list.texts.extend(texts.iter().cloned());
+                list
+            }));
         }
         let Some(sight) = open.fields.pop() else { break };
         if let Some(sight) = found.add(sight) {
@@ -124,6 +130,8 @@ impl Computed {
             return Sights::default();
         }
         let mut behind = self.from.clone();
+        behind.item_numbers.extend(&seen.numbers);
+        behind.item_texts.extend(seen.texts.iter().cloned());
         for it in &mut behind.fields {
             it.numbers.extend(&seen.numbers);
             it.texts.extend(seen.texts.iter().cloned());

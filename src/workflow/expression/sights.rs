@@ -21,6 +21,9 @@ pub(super) fn sights(root: &Node, reads: &[ChannelName], item: Option<&str>) -> 
         sight.numbers.clone_from(&numbers);
         sight.texts.clone_from(&texts);
     }
+    if sights.has_item {
+        (sights.item_numbers, sights.item_texts) = (numbers, texts);
+    }
     let mut seen = BTreeSet::new();
     sights.fields.retain(|it| seen.insert(it.clone()));
     sights
@@ -134,6 +137,10 @@ mod tests {
     #[test]
     fn the_visits_it_counts_and_the_item_are_no_fields() {
         let sights = looked_at("visits(\"sse\") > 3 && story.title != \"review\"");
+        assert_eq!(
+            (&sights.item_numbers[..], &sights.item_texts[..]),
+            (&[3][..], &["review".into()][..])
+        );
         assert_eq!(sights.visits, [NodeName::parse("sse").unwrap()]);
         assert!(sights.has_item && sights.fields.is_empty(), "{sights:?}");
         assert!(!looked_at("has(review) && review.story in ['story']").has_item);

@@ -39,14 +39,8 @@ impl Lowering<'_> {
         let used = self.loaded.remove(name)?;
         let sets = self.read_in(reading, &parts, &used);
         let takes = parts.get("out").map(|it| self.read_out(it, &used)).unwrap_or_default();
-        let defaults = used.schema.channels().iter().filter_map(|channel| {
-            let given = sets.iter().any(|(it, _)| it == channel.name());
-            let default = channel.default().filter(|_| !given)?;
-            Some((channel.name().clone().within(name), default.as_ref().clone()))
-        });
         let enter = EnterNode {
             workflow: used.name.clone(),
-            defaults: defaults.collect(),
             sets: sets.iter().map(|(it, value)| (it.within(name), value.clone())).collect(),
         };
         self.uses.insert(name.clone(), (used, takes));

@@ -35,6 +35,9 @@ const TEMPLATE: &str = "prompt";
 /// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks go down a tree of
 /// what is in it, which is as deep as it is long.
 const TAG_BYTES_MAX: usize = 2_000;
+/// How many `{{ … }}` and `{% … %}` a prompt may have: more than anybody writes, and few enough to be
+/// checked at once.
+const TAGS_MAX: usize = 20_000;
 /// How many `elif` a prompt may have, which are a tree as deep as well.
 const ELIFS_MAX: usize = 100;
 
@@ -155,9 +158,9 @@ impl fmt::Debug for Prompt {
     }
 }
 
-/// What would be a tree too deep to go down.
+/// What would be a tree too deep to go down, or too large.
 fn too_deep(text: &str) -> Option<Problem> {
-    let mut elifs = 0;
+    let (mut tags, mut elifs) = (0, 0);
     for (start, _) in text.match_indices('{') {
         let end = match text.as_bytes().get(start + 1) {
             Some(b'{') => b"}}",
@@ -172,6 +175,11 @@ fn too_deep(text: &str) -> Option<Problem> {
         if length.is_none() && rest.len() > TAG_BYTES_MAX {
             let message = format!("one part of a prompt has no more than {TAG_BYTES_MAX} bytes");
             return Some(Problem::new("GR040", range, message, "too long"));
+        }
+        tags += 1;
+        if tags > TAGS_MAX {
+            let message = format!("a prompt has no more than {TAGS_MAX} parts in braces");
+            return Some(Problem::new("GR040", range, message, "one too many"));
         }
         elifs += usize::from(word.take(4).eq(b"elif"));
         if elifs > ELIFS_MAX {
