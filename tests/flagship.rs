@@ -36,10 +36,9 @@ fn compiled(replay: &Arc<Replay>, output_dir: &Path) -> CompiledGraph {
     assert_eq!(warnings, Diagnostics::default(), "the flagship has no warnings");
     let services = Services {
         models: Arc::new(Recorded(Arc::clone(replay))),
-        prices: Arc::default(),
         cache_dir: cache_dir(),
         output_dir: output_dir.to_owned(),
-        results: None,
+        ..Services::offline()
     };
     let (graph, warnings) = compile(workflow.into_graph(&factory(services, registry())))
         .unwrap_or_else(|it| panic!("{it}"));

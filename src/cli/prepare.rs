@@ -150,7 +150,7 @@ fn assemble(
 }
 
 fn services(models: Arc<dyn ModelSource>, output_dir: PathBuf) -> Services {
-    Services { models, prices: Arc::default(), cache_dir: cache_dir(), output_dir, results: None }
+    Services { models, cache_dir: cache_dir(), output_dir, ..Services::offline() }
 }
 
 /// Where environments for generated code are kept; without a home, in the folder of the runs.

@@ -35,6 +35,7 @@ use crate::{
     graph::{Node, NodeContext},
     id::NodeName,
     llm::{ChatModel, ModelError, Prices},
+    sandbox::Replace,
     team::TeamState,
     tool::built_in,
     workflow::{
@@ -63,6 +64,8 @@ pub struct Services {
     pub cache_dir: PathBuf,
     /// The folder that a run delivers to.
     pub output_dir: PathBuf,
+    /// Which files there it may replace.
+    pub replace: Replace,
     /// Where results are kept. Without it, nodes with `cache` run as others do.
     pub results: Option<Cache>,
 }
@@ -76,6 +79,7 @@ impl Services {
             prices: Arc::default(),
             cache_dir: PathBuf::from(".graphrun/cache"),
             output_dir: PathBuf::from("out"),
+            replace: Replace::default(),
             results: None,
         }
     }

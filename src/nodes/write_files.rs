@@ -9,7 +9,7 @@ use super::{Services, expression_view, prompt_view};
 use crate::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
-    sandbox::{self, SourceFile, WriteError},
+    sandbox::{self, Replace, SourceFile, WriteError},
     workflow::WriteFilesNode,
 };
 
@@ -18,16 +18,19 @@ const REPORT: &str = "report.md";
 
 /// Writes files that a model wrote, so it trusts neither their names nor what lies in the folder.
 ///
-/// Delivering twice is harmless: the same files are replaced by themselves.
+/// Delivering twice is harmless: the same files are replaced by themselves. Files that somebody else
+/// wrote are replaced only where the services say so.
 #[derive(Debug)]
 pub(super) struct WriteFiles {
     definition: WriteFilesNode,
     output_dir: PathBuf,
+    replace: Replace,
 }
 
 impl WriteFiles {
     pub(super) fn new(definition: WriteFilesNode, services: Services) -> Self {
-        Self { definition, output_dir: services.output_dir }
+        let Services { output_dir, replace, .. } = services;
+        Self { definition, output_dir, replace }
     }
 
     fn collect(&self, ctx: &NodeContext, output_dir: &str) -> Result<Vec<SourceFile>, NodeError> {
@@ -56,7 +59,7 @@ impl Node for WriteFiles {
         let files = self.collect(&ctx, &output_dir)?;
         let to = self.definition.to.evaluate(&expression_view(&ctx, Some(&output_dir)))?;
         let folder = PathBuf::from(to.as_str().unwrap_or_default());
-        let written = deliver(folder, files).await?;
+        let written = deliver(folder, files, self.replace).await?;
         for path in written {
             ctx.report(Report::Artifact { path: path.display().to_string() }).await;
         }
@@ -77,10 +80,14 @@ impl Node for WriteFiles {
 }
 
 /// Writes in a thread that may block.
-async fn deliver(folder: PathBuf, files: Vec<SourceFile>) -> Result<Vec<PathBuf>, NodeError> {
+async fn deliver(
+    folder: PathBuf,
+    files: Vec<SourceFile>,
+    replace: Replace,
+) -> Result<Vec<PathBuf>, NodeError> {
     let shown = folder.display().to_string();
-    let written =
-        tokio::task::spawn_blocking(move || sandbox::write_files(Path::new(&folder), &files));
+    let write = move || sandbox::write_files(Path::new(&folder), &files, replace);
+    let written = tokio::task::spawn_blocking(write);
     written.await?.map_err(|error| {
         // What a model named wrongly is the work's failure; a folder that cannot be written is not.
         let kind = match error {
@@ -88,7 +95,12 @@ async fn deliver(folder: PathBuf, files: Vec<SourceFile>) -> Result<Vec<PathBuf>
             _ => ErrorKind::Delivery,
         };
         let failure = Failure::of(kind, &error);
-        let message = format!("the files could not be delivered to {shown}: {}", failure.message);
+        let way_out = match error {
+            WriteError::Foreign { .. } => "; move them away, or go on with `resume --force`",
+            _ => "",
+        };
+        let message =
+            format!("the files could not be delivered to {shown}: {}{way_out}", failure.message);
         NodeError::from(Failure { message, ..failure })
     })
 }

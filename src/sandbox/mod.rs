@@ -6,6 +6,7 @@
 //! [`Job`]; [`PythonEnvironment`] and [`run_pytest`] are what a software team needs on top.
 
 mod archive;
+mod delivered;
 mod error;
 mod filter;
 mod install;
@@ -30,4 +31,4 @@ pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;
 pub use pytest::{PytestError, PytestOutcome, PytestReport, run_pytest};
 pub use python::{PythonEnvironment, PythonError, default_cache_dir};
-pub use write::{WriteError, write_files};
+pub use write::{Replace, WriteError, write_files};

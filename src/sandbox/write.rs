@@ -1,11 +1,12 @@
 //! Delivers generated files to a folder of the host.
 //!
 //! The folder may hold an earlier delivery, or anything else that grew there since. Every step is taken relative to an
-//! open folder and follows no symbolic link, so nothing that lies in the folder can lead a write out of it.
+//! open folder and follows no symbolic link, so nothing that lies in the folder can lead a write out of it. Nothing in it
+//! is changed before everything is known to be possible.
 
 use std::{
     fs::{self, File},
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -19,11 +20,27 @@ use nix::{
 use thiserror::Error;
 
 use super::{
+    delivered::{self, Delivered},
     job::SourceFile,
     path::{FilesRefused, check_files},
 };
 
-/// Why files were not delivered. Those before the failing one are in place.
+/// The largest file that a delivery may have left; a larger one is somebody else's.
+const CONTENT_BYTES_MAX: u64 = 64 << 20;
+/// How many files in the way are named.
+const NAMED_MAX: usize = 10;
+
+/// Which files a delivery may replace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replace {
+    /// Those of earlier deliveries that nobody has changed since.
+    #[default]
+    Delivered,
+    /// Any regular file.
+    Anything,
+}
+
+/// Why files were not delivered.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -46,6 +63,12 @@ pub enum WriteError {
         /// What should be there: a file or a folder.
         expected: &'static str,
     },
+    /// Files of the same names are there, and no earlier delivery left them as they are; nothing was written.
+    #[error("{} not of an earlier delivery, or changed since: {}; nothing was written", are(paths.len()), listed(paths))]
+    Foreign {
+        /// The files.
+        paths: Vec<String>,
+    },
     /// A file could not be written.
     #[error("cannot write `{}`", path.display())]
     Write {
@@ -58,13 +81,19 @@ pub enum WriteError {
 
 /// Writes generated files below `root`, which is made if it does not exist, and returns their paths in order.
 ///
-/// A regular file of the same name is replaced as a whole, so to deliver twice is harmless, also when the first time was
-/// cut short by the end of the process. What is there and is not named stays. Symbolic links below `root` are neither
-/// followed nor replaced; `root` itself is the caller's word. Deliveries to one folder wait for each other.
+/// A regular file of the same name is replaced as a whole if it has the new content already, an earlier delivery left it
+/// as it is, or `replace` says so; to deliver twice is harmless, also when the first time was cut short by the end of the
+/// process. What is there and is not named stays. Symbolic links below `root` are neither followed nor replaced; `root`
+/// itself is the caller's word. Deliveries to one folder wait for each other.
 ///
 /// # Errors
-/// Everything is checked before the first write: unacceptable names deliver nothing.
-pub fn write_files(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, WriteError> {
+/// Everything is checked, and every file is written under another name, before the first one gets its own: what is
+/// refused, and a disk that is full, deliver nothing.
+pub fn write_files(
+    root: &Path,
+    files: &[SourceFile],
+    replace: Replace,
+) -> Result<Vec<PathBuf>, WriteError> {
     check_files(files)?;
     let failed = |source| WriteError::Root { path: root.to_owned(), source };
     fs::create_dir_all(root).map_err(failed)?;
@@ -72,30 +101,118 @@ pub fn write_files(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, Wr
     // Where the file system knows no locks, whoever delivers must see to it that nobody else does.
     let _ = folder.lock();
     let folder = OwnedFd::from(folder);
-    files.iter().map(|file| write_file(root, &folder, file)).collect()
+    let mut list = Delivered::parse(&known(&folder).unwrap_or_default());
+    let mut places = Vec::new();
+    let mut foreign = Vec::new();
+    for file in files {
+        let place = Place::find(root, &folder, file)?;
+        if let Some(content) = place.content()? {
+            let is_ours = content == file.content.as_bytes() || list.knows(&file.path, &content);
+            if !is_ours && replace == Replace::Delivered {
+                foreign.push(file.path.clone());
+            }
+            list.expect(&file.path, &content);
+        }
+        list.expect(&file.path, file.content.as_bytes());
+        places.push(place);
+    }
+    if !foreign.is_empty() {
+        return Err(WriteError::Foreign { paths: foreign });
+    }
+    stage(&places, files)?;
+    let keep = |list: &Delivered| {
+        let path = root.join(delivered::LIST);
+        put(&folder, delivered::LIST, &list.to_text()).map_err(|it| write_error(&path, it))
+    };
+    keep(&list).inspect_err(|_| places.iter().for_each(Place::unstage))?;
+    for (place, file) in places.iter().zip(files) {
+        place.take_name()?;
+        list.settle(&file.path, file.content.as_bytes());
+    }
+    keep(&list)?;
+    Ok(places.into_iter().map(|it| it.path).collect())
 }
 
-fn write_file(root: &Path, folder: &OwnedFd, file: &SourceFile) -> Result<PathBuf, WriteError> {
-    let target = root.join(&file.path);
-    let (parents, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
-    let mut parent =
-        folder.as_fd().try_clone_to_owned().map_err(|source| write_error(&target, source))?;
-    let mut path = root.to_owned();
-    for component in parents.split('/').filter(|component| !component.is_empty()) {
-        path.push(component);
-        parent = enter(&parent, component, &path)?;
-    }
-    // Asked first for the sake of the message: the rename below would replace a link, and never follow it.
-    match fstatat(&parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(stat) if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG => {
-            return Err(WriteError::InTheWay { path: target, expected: "file" });
+/// Writes all files under other names, or none.
+fn stage(places: &[Place], files: &[SourceFile]) -> Result<(), WriteError> {
+    for (place, file) in places.iter().zip(files) {
+        let staged = write_temporary(&place.parent, &place.name, file.content.as_bytes());
+        if let Err(source) = staged {
+            places.iter().for_each(Place::unstage);
+            return Err(write_error(&place.path, source));
         }
-        Ok(_) | Err(Errno::ENOENT) => {}
-        Err(error) => return Err(write_error(&target, error.into())),
     }
-    replace(&parent, name, file.content.as_bytes())
-        .map_err(|source| write_error(&target, source))?;
-    Ok(target)
+    Ok(())
+}
+
+/// Where a file goes.
+struct Place {
+    path: PathBuf,
+    parent: OwnedFd,
+    name: String,
+}
+
+impl Place {
+    /// Finds it, and makes the folders on the way.
+    fn find(root: &Path, folder: &OwnedFd, file: &SourceFile) -> Result<Self, WriteError> {
+        let target = root.join(&file.path);
+        let (parents, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+        let mut parent =
+            folder.as_fd().try_clone_to_owned().map_err(|source| write_error(&target, source))?;
+        let mut path = root.to_owned();
+        for component in parents.split('/').filter(|component| !component.is_empty()) {
+            path.push(component);
+            parent = enter(&parent, component, &path)?;
+        }
+        // Asked first for the sake of the message: a rename would replace a link, and never follow it.
+        match fstatat(&parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat)
+                if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG =>
+            {
+                return Err(WriteError::InTheWay { path: target, expected: "file" });
+            }
+            Ok(_) | Err(Errno::ENOENT) => {}
+            Err(error) => return Err(write_error(&target, error.into())),
+        }
+        Ok(Self { path: target, parent, name: name.to_owned() })
+    }
+
+    /// What is there already.
+    fn content(&self) -> Result<Option<Vec<u8>>, WriteError> {
+        read(&self.parent, &self.name, CONTENT_BYTES_MAX).map_err(|it| write_error(&self.path, it))
+    }
+
+    /// Gives the file that was written under another name its own.
+    fn take_name(&self) -> Result<(), WriteError> {
+        let temporary = temporary_name(&self.name);
+        renameat(&self.parent, temporary.as_str(), &self.parent, self.name.as_str())
+            .map_err(|error| write_error(&self.path, error.into()))
+    }
+
+    fn unstage(&self) {
+        // It may not exist; the error that led here is the one to report.
+        let temporary = temporary_name(&self.name);
+        let _ = unlinkat(&self.parent, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
+    }
+}
+
+/// The list of a folder, if it has one.
+fn known(folder: &OwnedFd) -> Option<Vec<u8>> {
+    read(folder, delivered::LIST, delivered::BYTES_MAX).ok().flatten()
+}
+
+/// The content of a regular file, if it is there.
+fn read(parent: &OwnedFd, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    // Something other than a file, put there in between, must not keep us waiting.
+    match open(parent, name, OFlag::O_RDONLY | OFlag::O_NONBLOCK) {
+        Ok(descriptor) => {
+            let mut content = Vec::new();
+            File::from(descriptor).take(bytes_max).read_to_end(&mut content)?;
+            Ok(Some(content))
+        }
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Opens a folder inside a folder, and makes it if it is not there.
@@ -113,25 +230,22 @@ fn enter(parent: &OwnedFd, name: &str, path: &Path) -> Result<OwnedFd, WriteErro
 }
 
 /// Puts a file with this content in the place of whatever has the name: a reader sees the old file or the new one.
-fn replace(parent: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
+fn put(parent: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
+    write_temporary(parent, name, content)?;
+    Ok(renameat(parent, temporary_name(name).as_str(), parent, name)?)
+}
+
+/// Writes a file under the name that it has until it is whole.
+fn write_temporary(parent: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
     // The name is one that generated files may not have, and always the same: what a killed process left is found, and
     // nobody else is at work on it, since the folder is locked.
     let temporary = temporary_name(name);
     // Mostly there is nothing; if it cannot be removed, making the new one fails and says why.
     let _ = unlinkat(parent, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
-    let written = open(parent, &temporary, OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY)
-        .map_err(io::Error::from)
-        .and_then(|descriptor| {
-            let mut file = File::from(descriptor);
-            file.write_all(content)?;
-            file.sync_all()
-        })
-        .and_then(|()| renameat(parent, temporary.as_str(), parent, name).map_err(io::Error::from));
-    if written.is_err() {
-        // It may not exist; the first error is the one to report.
-        let _ = unlinkat(parent, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
-    }
-    written
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY;
+    let mut file = File::from(open(parent, &temporary, flags)?);
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 /// What a file is called until it is whole.
@@ -149,131 +263,21 @@ fn open(parent: &OwnedFd, name: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
     openat2(parent, name, how)
 }
 
+fn are(many: usize) -> &'static str {
+    if many == 1 { "a file is in the way," } else { "files are in the way," }
+}
+
+fn listed(paths: &[String]) -> String {
+    let named: Vec<String> = paths.iter().take(NAMED_MAX).map(|it| format!("`{it}`")).collect();
+    let more = paths.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    named.join(", ") + &more
+}
+
 fn write_error(path: &Path, source: io::Error) -> WriteError {
     WriteError::Write { path: path.to_owned(), source }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{MetadataExt as _, symlink};
-
-    use super::*;
-
-    fn file(path: &str, content: &str) -> SourceFile {
-        SourceFile { path: path.to_owned(), content: content.to_owned() }
-    }
-
-    #[test]
-    fn files_and_their_folders_are_written() {
-        let root = tempfile::tempdir().unwrap();
-        let out = root.path().join("new/out");
-        let written = write_files(&out, &[file("a.py", "1"), file("src/deep/b.py", "2")]).unwrap();
-        assert_eq!(written, [out.join("a.py"), out.join("src/deep/b.py")]);
-        assert_eq!(fs::read_to_string(out.join("src/deep/b.py")).unwrap(), "2");
-    }
-
-    #[test]
-    fn delivering_twice_replaces_files_and_leaves_others_alone() {
-        let root = tempfile::tempdir().unwrap();
-        write_files(root.path(), &[file("src/a.py", "old and longer")]).unwrap();
-        fs::write(root.path().join("mine.txt"), "kept").unwrap();
-        let before = fs::metadata(root.path().join("src/a.py")).unwrap().ino();
-        write_files(root.path(), &[file("src/a.py", "new")]).unwrap();
-        assert_eq!(fs::read_to_string(root.path().join("src/a.py")).unwrap(), "new");
-        assert_ne!(
-            fs::metadata(root.path().join("src/a.py")).unwrap().ino(),
-            before,
-            "was written in place"
-        );
-        assert_eq!(fs::read_to_string(root.path().join("mine.txt")).unwrap(), "kept");
-        let names: Vec<_> = fs::read_dir(root.path().join("src"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        assert_eq!(names, ["a.py"], "a temporary file was left");
-    }
-
-    #[test]
-    fn what_a_killed_delivery_left_is_gone_after_the_next() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir(root.path().join("src")).unwrap();
-        let left = root.path().join("src").join(temporary_name("a.py"));
-        fs::write(&left, "cut sho").unwrap();
-        write_files(root.path(), &[file("src/a.py", "whole")]).unwrap();
-        assert_eq!(fs::read_to_string(root.path().join("src/a.py")).unwrap(), "whole");
-        assert!(!left.exists());
-    }
-
-    #[test]
-    fn a_link_in_the_place_of_an_unfinished_file_is_removed_and_not_followed() {
-        let root = tempfile::tempdir().unwrap();
-        let victim = root.path().join("victim");
-        fs::write(&victim, "untouched").unwrap();
-        symlink(&victim, root.path().join(temporary_name("x"))).unwrap();
-        write_files(root.path(), &[file("x", "new")]).unwrap();
-        assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
-        assert_eq!(fs::read_to_string(root.path().join("x")).unwrap(), "new");
-    }
-
-    #[test]
-    fn deliveries_to_one_folder_wait_for_each_other() {
-        let root = tempfile::tempdir().unwrap();
-        let contents = ["1".repeat(100_000), "2".repeat(100_000)];
-        std::thread::scope(|scope| {
-            for content in &contents {
-                scope.spawn(|| {
-                    for _ in 0..20 {
-                        write_files(root.path(), &[file("x", content)]).unwrap();
-                    }
-                });
-            }
-        });
-        assert!(contents.contains(&fs::read_to_string(root.path().join("x")).unwrap()));
-    }
-
-    #[test]
-    fn a_planted_link_leads_no_write_out_of_the_folder() {
-        let outside = tempfile::tempdir().unwrap();
-        fs::write(outside.path().join("victim"), "untouched").unwrap();
-        let root = tempfile::tempdir().unwrap();
-        symlink(outside.path().join("victim"), root.path().join("file")).unwrap();
-        symlink(outside.path(), root.path().join("folder")).unwrap();
-        symlink(outside.path().join("nothing"), root.path().join("dangling")).unwrap();
-        symlink("real", root.path().join("inner")).unwrap();
-        fs::create_dir(root.path().join("real")).unwrap();
-        for path in ["file", "folder/victim", "folder/new", "dangling", "inner/x"] {
-            let error = write_files(root.path(), &[file(path, "evil")]).unwrap_err();
-            assert!(matches!(error, WriteError::InTheWay { .. }), "{path}: {error}");
-        }
-        assert_eq!(fs::read_to_string(outside.path().join("victim")).unwrap(), "untouched");
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_hard_link_is_replaced_and_not_written_through() {
-        let root = tempfile::tempdir().unwrap();
-        let victim = root.path().join("victim");
-        fs::write(&victim, "untouched").unwrap();
-        fs::hard_link(&victim, root.path().join("x")).unwrap();
-        write_files(root.path(), &[file("x", "new")]).unwrap();
-        assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
-    }
-
-    #[test]
-    fn a_pipe_or_a_folder_in_the_way_is_reported() {
-        let root = tempfile::tempdir().unwrap();
-        nix::unistd::mkfifo(&root.path().join("pipe"), Mode::from_bits_truncate(0o600)).unwrap();
-        fs::create_dir(root.path().join("folder")).unwrap();
-        for path in ["pipe", "folder", "pipe/x"] {
-            let error = write_files(root.path(), &[file(path, "x")]).unwrap_err();
-            assert!(matches!(error, WriteError::InTheWay { .. }), "{path}: {error}");
-        }
-    }
-
-    #[test]
-    fn one_unacceptable_name_keeps_all_files_out() {
-        let root = tempfile::tempdir().unwrap();
-        assert!(write_files(root.path(), &[file("ok", "x"), file("../evil", "x")]).is_err());
-        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
-    }
-}
+#[path = "write/tests.rs"]
+mod tests;

@@ -31,10 +31,9 @@ pub(super) fn load(path: &str) -> Drawing {
     let details = Details::of(&workflow);
     let services = Services {
         models: Arc::new(Unasked),
-        prices: Arc::default(),
         cache_dir: "unused".into(),
         output_dir: "unused".into(),
-        results: None,
+        ..Services::offline()
     };
     let (graph, _) = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
     Drawing::of(graph.graph()).with_details(&details)

@@ -1,0 +1,202 @@
+use std::os::unix::fs::{MetadataExt as _, symlink};
+
+use super::*;
+
+fn deliver(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, WriteError> {
+    write_files(root, files, Replace::Delivered)
+}
+
+fn file(path: &str, content: &str) -> SourceFile {
+    SourceFile { path: path.to_owned(), content: content.to_owned() }
+}
+
+#[test]
+fn files_and_their_folders_are_written() {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("new/out");
+    let written = deliver(&out, &[file("a.py", "1"), file("src/deep/b.py", "2")]).unwrap();
+    assert_eq!(written, [out.join("a.py"), out.join("src/deep/b.py")]);
+    assert_eq!(fs::read_to_string(out.join("src/deep/b.py")).unwrap(), "2");
+}
+
+#[test]
+fn delivering_twice_replaces_files_and_leaves_others_alone() {
+    let root = tempfile::tempdir().unwrap();
+    deliver(root.path(), &[file("src/a.py", "old and longer")]).unwrap();
+    fs::write(root.path().join("mine.txt"), "kept").unwrap();
+    let before = fs::metadata(root.path().join("src/a.py")).unwrap().ino();
+    deliver(root.path(), &[file("src/a.py", "new")]).unwrap();
+    assert_eq!(fs::read_to_string(root.path().join("src/a.py")).unwrap(), "new");
+    assert_ne!(
+        fs::metadata(root.path().join("src/a.py")).unwrap().ino(),
+        before,
+        "was written in place"
+    );
+    assert_eq!(fs::read_to_string(root.path().join("mine.txt")).unwrap(), "kept");
+    let names: Vec<_> = fs::read_dir(root.path().join("src"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["a.py"], "a temporary file was left");
+}
+
+#[test]
+fn what_a_killed_delivery_left_is_gone_after_the_next() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("src")).unwrap();
+    let left = root.path().join("src").join(temporary_name("a.py"));
+    fs::write(&left, "cut sho").unwrap();
+    deliver(root.path(), &[file("src/a.py", "whole")]).unwrap();
+    assert_eq!(fs::read_to_string(root.path().join("src/a.py")).unwrap(), "whole");
+    assert!(!left.exists());
+}
+
+#[test]
+fn a_link_in_the_place_of_an_unfinished_file_is_removed_and_not_followed() {
+    let root = tempfile::tempdir().unwrap();
+    let victim = root.path().join("victim");
+    fs::write(&victim, "untouched").unwrap();
+    symlink(&victim, root.path().join(temporary_name("x"))).unwrap();
+    deliver(root.path(), &[file("x", "new")]).unwrap();
+    assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
+    assert_eq!(fs::read_to_string(root.path().join("x")).unwrap(), "new");
+}
+
+#[test]
+fn deliveries_to_one_folder_wait_for_each_other() {
+    let root = tempfile::tempdir().unwrap();
+    let contents = ["1".repeat(100_000), "2".repeat(100_000)];
+    std::thread::scope(|scope| {
+        for content in &contents {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    deliver(root.path(), &[file("x", content)]).unwrap();
+                }
+            });
+        }
+    });
+    assert!(contents.contains(&fs::read_to_string(root.path().join("x")).unwrap()));
+}
+
+#[test]
+fn a_planted_link_leads_no_write_out_of_the_folder() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("victim"), "untouched").unwrap();
+    let root = tempfile::tempdir().unwrap();
+    symlink(outside.path().join("victim"), root.path().join("file")).unwrap();
+    symlink(outside.path(), root.path().join("folder")).unwrap();
+    symlink(outside.path().join("nothing"), root.path().join("dangling")).unwrap();
+    symlink("real", root.path().join("inner")).unwrap();
+    fs::create_dir(root.path().join("real")).unwrap();
+    for path in ["file", "folder/victim", "folder/new", "dangling", "inner/x"] {
+        let error = deliver(root.path(), &[file(path, "evil")]).unwrap_err();
+        assert!(matches!(error, WriteError::InTheWay { .. }), "{path}: {error}");
+    }
+    assert_eq!(fs::read_to_string(outside.path().join("victim")).unwrap(), "untouched");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_hard_link_is_replaced_and_not_written_through() {
+    let root = tempfile::tempdir().unwrap();
+    let victim = root.path().join("victim");
+    fs::write(&victim, "untouched").unwrap();
+    fs::hard_link(&victim, root.path().join("x")).unwrap();
+    write_files(root.path(), &[file("x", "new")], Replace::Anything).unwrap();
+    assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
+}
+
+#[test]
+fn a_pipe_or_a_folder_in_the_way_is_reported() {
+    let root = tempfile::tempdir().unwrap();
+    nix::unistd::mkfifo(&root.path().join("pipe"), Mode::from_bits_truncate(0o600)).unwrap();
+    fs::create_dir(root.path().join("folder")).unwrap();
+    for path in ["pipe", "folder", "pipe/x"] {
+        let error = deliver(root.path(), &[file(path, "x")]).unwrap_err();
+        assert!(matches!(error, WriteError::InTheWay { .. }), "{path}: {error}");
+    }
+}
+
+#[test]
+fn one_unacceptable_name_keeps_all_files_out() {
+    let root = tempfile::tempdir().unwrap();
+    assert!(deliver(root.path(), &[file("ok", "x"), file("../evil", "x")]).is_err());
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_file_that_no_delivery_left_there_keeps_all_files_out_unless_it_is_forced() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("b.py"), "mine").unwrap();
+    let files = [file("a.py", "1"), file("b.py", "2")];
+    let error = deliver(root.path(), &files).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a file is in the way, not of an earlier delivery, or changed since: `b.py`; nothing was written"
+    );
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "half of it was delivered");
+    write_files(root.path(), &files, Replace::Anything).unwrap();
+    assert_eq!(text(&root.path().join("b.py")), "2");
+    deliver(root.path(), &[file("b.py", "3")]).unwrap();
+}
+
+#[test]
+fn a_file_that_was_changed_since_its_delivery_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    deliver(root.path(), &[file("a.py", "1"), file("b.py", "1")]).unwrap();
+    fs::write(root.path().join("a.py"), "1, mended by hand").unwrap();
+    let next = [file("a.py", "2"), file("b.py", "2")];
+    let error = deliver(root.path(), &next).unwrap_err();
+    assert!(matches!(&error, WriteError::Foreign { paths } if paths == &["a.py"]), "{error}");
+    assert_eq!(text(&root.path().join("a.py")), "1, mended by hand");
+    assert_eq!(text(&root.path().join("b.py")), "1");
+    fs::remove_file(root.path().join("a.py")).unwrap();
+    deliver(root.path(), &next).unwrap();
+    assert_eq!(text(&root.path().join("b.py")), "2");
+}
+
+#[test]
+fn what_is_the_same_as_before_is_no_hindrance_without_a_list() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a.py"), "1").unwrap();
+    deliver(root.path(), &[file("a.py", "1")]).unwrap();
+    deliver(root.path(), &[file("a.py", "2")]).unwrap();
+    assert_eq!(text(&root.path().join("a.py")), "2");
+}
+
+/// The list is written before the first file gets its name.
+#[test]
+fn a_delivery_that_was_cut_short_between_two_files_is_completed_by_the_next() {
+    let root = tempfile::tempdir().unwrap();
+    deliver(root.path(), &[file("a", "1"), file("b", "1")]).unwrap();
+    let mut list = Delivered::parse(&fs::read(root.path().join(delivered::LIST)).unwrap());
+    for name in ["a", "b"] {
+        list.expect(name, b"2");
+    }
+    fs::write(root.path().join(delivered::LIST), list.to_text()).unwrap();
+    fs::write(root.path().join("a"), "2").unwrap();
+    deliver(root.path(), &[file("a", "3"), file("b", "3")]).unwrap();
+    assert_eq!(
+        (text(&root.path().join("a")), text(&root.path().join("b"))),
+        ("3".into(), "3".into())
+    );
+}
+
+#[test]
+fn what_cannot_be_written_keeps_all_files_out() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("b")).unwrap();
+    assert!(deliver(root.path(), &[file("a", "1"), file("b", "1")]).is_err());
+    assert!(!root.path().join("a").exists());
+}
+
+#[test]
+fn many_files_in_the_way_are_counted() {
+    let paths: Vec<String> = (0..12).map(|it| format!("f{it}")).collect();
+    let shown = WriteError::Foreign { paths }.to_string();
+    assert!(shown.ends_with("`f9` and 2 more; nothing was written"), "{shown}");
+}
