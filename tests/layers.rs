@@ -36,6 +36,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("miette", &["cli"]),
+    ("toml_edit", &["cli"]),
     ("seccompiler", &["sandbox"]),
     ("spawn(", &["engine/driver.rs", "engine/lease.rs", "sandbox", "storage", "cli"]),
     ("println!", &["cli"]),

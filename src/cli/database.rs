@@ -205,7 +205,7 @@ fn postgres(_: &str, layer: &str) -> Result<Location, CliError> {
 }
 
 /// A URL less the password and the parameters.
-fn without_secrets(url: &str) -> String {
+pub(super) fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let rest = match rest.rsplit_once('@') {
         Some((user, rest)) => match user.split_once(':') {

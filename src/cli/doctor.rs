@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    config::{Config, FILE},
     database::Database,
     drive::{block_on, to_json},
     error::CliError,
@@ -18,7 +19,7 @@ use super::{
     globals::{Globals, Output},
     prepare::cache_dir,
     terminal::{Paint, print_result},
-    words::{clean, table},
+    words::{clean, count, table},
 };
 use crate::{
     graph::{ErrorKind, Failure},
@@ -49,11 +50,18 @@ pub(super) fn run(globals: &Globals) -> Result<Exit, CliError> {
             Ok(sandbox) => python(sandbox).await,
             Err(_) => Check::bad("python", "not tried without a sandbox"),
         };
+        let config = globals.config();
+        let base_url = config.as_ref().is_ok_and(|it| it.get("base_url").is_some());
+        let is_set = |name: &str| {
+            let is_said = name == "OPENAI_BASE_URL" && base_url;
+            is_said || env::var_os(name).is_some_and(|it| !it.is_empty())
+        };
         let checks = [
             sandbox(&probed),
             python,
-            models(&|name| env::var_os(name).is_some_and(|it| !it.is_empty()), &listens),
+            models(&is_set, &listens),
             database(globals.database()),
+            configuration(config),
         ];
         let text = match globals.output {
             Output::Json => to_json(&checks)?,
@@ -132,7 +140,7 @@ fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) ->
         return Check::good("models", found.join(", "));
     }
     if is_set("OPENAI_BASE_URL") {
-        return Check::good("models", "a server of your own (OPENAI_BASE_URL is set)");
+        return Check::good("models", "a server of your own (its address is set)");
     }
     Check::bad("models", "no provider has a key, and no model server of this machine answers").help(
         Some("set OPENAI_API_KEY or the variable of another provider; recordings work without (`--replay`)"),
@@ -155,6 +163,25 @@ fn database(database: Result<Database, CliError>) -> Check {
             Check::bad("database", text.trim_start_matches("error: ").to_owned())
         }
     }
+}
+
+/// What the environment and the file set, and which of them it was.
+fn configuration(config: Result<&Config, CliError>) -> Check {
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => {
+            let text = error.draw(Paint::new(false), usize::MAX);
+            return Check::bad("settings", text.trim_start_matches("error: ").to_owned());
+        }
+    };
+    let file = if config.has_file { format!("`{FILE}`") } else { format!("no `{FILE}` here") };
+    let mut parts = vec![file];
+    parts.extend(config.shown());
+    let (prices, context) = (config.prices.len(), config.context.len());
+    let models = |many: usize| count(many.try_into().unwrap_or(u64::MAX), "model");
+    parts.extend((prices > 0).then(|| format!("prices of {}", models(prices))));
+    parts.extend((context > 0).then(|| format!("the context of {}", models(context))));
+    Check::good("settings", parts.join("; "))
 }
 
 fn draw(checks: &[Check], paint: Paint) -> String {

@@ -48,11 +48,11 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
     let database = globals.database()?;
-    let loaded = prepare::load(&args.workflow)?.with_options(&args.options);
+    let loaded = prepare::load(&args.workflow)?.with(globals.settings(&args.options)?);
     let workflow = &loaded.workflow;
     let input = input::read(&args.input, &workflow.schema, &workflow.input)?;
     let title = workflow.name.clone();
-    let models = loaded.connect(&args.options)?;
+    let models = loaded.connect()?;
     block_on(async {
         let checkpointer = database.create()?;
         let name = free_name(checkpointer.as_ref()).await?;
@@ -75,7 +75,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         };
         let pauses = origin.options.pauses(&graph)?;
         let engine = Engine::new(graph, checkpointer.clone()).with_pauses(pauses);
-        let engine = Globals::lease()?.into_iter().fold(engine, Engine::with_lease);
+        let engine = globals.lease()?.into_iter().fold(engine, Engine::with_lease);
         let run = Run { globals, database: &database, checkpointer, engine, id, name };
         run.drive(Begin::Start(Box::new(info), input)).await
     })

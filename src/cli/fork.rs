@@ -57,7 +57,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let origin = Origin { options: started, ..origin }.with_options(args.options);
         let loaded = prepare::load(&origin.workflow)
             .map_err(|it| it.with_exit(Exit::NotResumable))?
-            .with_options(&origin.options);
+            .with(globals.settings(&origin.options)?);
         let workflow = &loaded.workflow;
         let set = args.set.read(&workflow.schema, SetKind::Whole)?;
         let title = workflow.name.clone();
@@ -68,7 +68,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let graph = if args.no_run {
             prepare::check(&origin.workflow).map_err(|it| prepare::refuse(&origin.workflow, it))?.0
         } else {
-            let models = loaded.connect(&origin.options)?;
+            let models = loaded.connect()?;
             loaded.check_out(&origin.out)?;
             let results = origin.options.cache(&loaded, &database)?;
             let (graph, warnings) = loaded.compile(models, &origin.out, results)?;

@@ -1,21 +1,17 @@
 //! The flags that every command takes, and what they mean in these surroundings.
 
-use std::{env, time::Duration};
+use std::{cell::OnceCell, time::Duration};
 
 use clap::{Args, ValueEnum};
 
 use super::{
+    config::Config,
     database::Database,
     error::CliError,
-    origin::parse_duration,
+    origin::{RunOptions, parse_duration},
+    prepare::Settings,
     terminal::{Paint, Surroundings},
 };
-
-/// The variable that says where runs are kept, when `--db` does not.
-const DATABASE_VARIABLE: &str = "GRAPHRUN_DB";
-
-/// The variable that says for how long a run stays with a process that is silent.
-const LEASE_VARIABLE: &str = "GRAPHRUN_LEASE";
 
 /// A shorter lease would be over whenever a machine is busy.
 const LEASE_MIN: Duration = Duration::from_millis(100);
@@ -26,7 +22,12 @@ Environment:
   GRAPHRUN_DB     where runs are kept, if `--db` does not say so
   GRAPHRUN_LEASE  how long a run stays with a process that is silent, as in `15s`, which it is
                   unless said; every process of one database should say the same
-  GRAPHRUN_LOG    what to log on stderr, as in `graphrun=debug`";
+  GRAPHRUN_LOG    what to log on stderr, as in `graphrun=debug`
+  GRAPHRUN_MODEL, GRAPHRUN_MAX_STEPS, GRAPHRUN_MAX_TOKENS, GRAPHRUN_MAX_COST, GRAPHRUN_TIMEOUT
+                  as the flags of `execute` that are called so, where no flag says otherwise
+
+What neither a flag nor the environment says is read from `graphrun.toml` in the current folder:
+where runs are kept, the model, limits, and what models cost (docs/configuration.md).";
 
 /// The flags that may stand before or after the command.
 #[derive(Clone, Debug, Default, Args)]
@@ -115,6 +116,7 @@ pub(super) struct Globals {
     pub(super) stderr: Paint,
     surroundings: Surroundings,
     db: Option<String>,
+    config: OnceCell<Config>,
 }
 
 impl Globals {
@@ -128,36 +130,65 @@ impl Globals {
             stderr: paint(surroundings.stderr_is_terminal),
             surroundings,
             db: args.db,
+            config: OnceCell::new(),
         }
+    }
+
+    /// What the environment and the file say, read when it is first asked for.
+    ///
+    /// # Errors
+    ///
+    /// Fails with everything that is wrong with the file.
+    pub(super) fn config(&self) -> Result<&Config, CliError> {
+        if let Some(config) = self.config.get() {
+            return Ok(config);
+        }
+        let config = Config::read()?;
+        Ok(self.config.get_or_init(|| config))
     }
 
     /// Where runs are kept.
     ///
     /// # Errors
     ///
-    /// Fails when the flag, or else the environment, names something this version does not know.
+    /// Fails when the flag, or else the environment or the file, names something this version does
+    /// not know.
     pub(super) fn database(&self) -> Result<Database, CliError> {
-        let variable = env::var(DATABASE_VARIABLE).ok().filter(|url| !url.is_empty());
-        match (&self.db, variable) {
-            (Some(url), _) => Database::parse(url, "--db"),
-            (None, Some(url)) => Ok(Database::parse(&url, DATABASE_VARIABLE)?.implied()),
-            (None, None) => Ok(Database::default()),
+        if let Some(url) = &self.db {
+            return Database::parse(url, "--db");
         }
+        match self.config()?.get("db") {
+            Some(it) => Ok(Database::parse(&it.text, &it.layer)?.implied()),
+            None => Ok(Database::default()),
+        }
+    }
+
+    /// How a run runs: its options, and where they say nothing, what the environment and the file say.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every value that cannot be, and the layer it came from.
+    pub(super) fn settings(&self, options: &RunOptions) -> Result<Settings, CliError> {
+        let config = self.config()?;
+        Ok(Settings {
+            options: config.complete(options)?,
+            prices: config.prices.clone().into(),
+            base_url: config.get("base_url").map(|it| it.text.clone()),
+        })
     }
 
     /// How long a run stays with a process that is silent, if somebody says so.
     ///
     /// # Errors
     ///
-    /// Fails when the environment names no duration, or one that is too short.
-    pub(super) fn lease() -> Result<Option<Duration>, CliError> {
-        let Some(text) = env::var(LEASE_VARIABLE).ok().filter(|it| !it.is_empty()) else {
-            return Ok(None);
-        };
-        match parse_duration(&text) {
+    /// Fails when the environment or the file names no duration, or one that is too short.
+    pub(super) fn lease(&self) -> Result<Option<Duration>, CliError> {
+        let Some(said) = self.config()?.get("lease") else { return Ok(None) };
+        match parse_duration(&said.text) {
             Ok(lease) if lease >= LEASE_MIN => Ok(Some(lease)),
             _ => {
-                let message = format!("{LEASE_VARIABLE} is `{text}`, which is no time for a lease");
+                let message =
+                    format!("{} is `{}`, which is no time for a lease", said.layer, said.text);
                 Err(CliError::usage(message)
                     .with_help("write a duration of 100ms or more, as in `15s` or `1m`"))
             }

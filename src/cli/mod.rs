@@ -23,6 +23,8 @@ mod test;
 mod validate;
 
 mod answer;
+mod config;
+mod costs;
 mod database;
 mod diagnostics;
 mod difference;

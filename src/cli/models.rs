@@ -1,14 +1,33 @@
 //! Who answers the agents of a run: providers, or a recording.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    sync::Arc,
+};
 
-use super::{error::CliError, exit::Exit, origin::RunOptions};
+use super::{error::CliError, exit::Exit, prepare::Settings};
 use crate::{
     graph::{ErrorKind, Failure},
     id::NodeName,
-    llm::{self, ChatModel, ConfigError, ModelError, Recorder, Replay},
+    llm::{self, ChatModel, ConfigError, ModelError, OpenAiCompatible, Recorder, Replay},
     nodes::ModelSource,
 };
+
+/// Who answers, and whom that may cost money.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) source: Arc<dyn ModelSource>,
+    /// The models that can be asked; a recording asks none.
+    usable: BTreeSet<String>,
+}
+
+impl Connected {
+    /// Whether a model of that name can be asked for money.
+    pub(super) fn may_be_paid(&self, model: &str) -> bool {
+        self.usable.contains(model)
+    }
+}
 
 /// Connects every model that agents may use, or says all that is missing.
 ///
@@ -19,24 +38,27 @@ use crate::{
 /// Fails when an agent has no model that can be used, or a recording cannot.
 pub(super) fn connect<'a>(
     agents: impl Iterator<Item = (&'a NodeName, &'a [String])>,
-    options: &RunOptions,
-) -> Result<Arc<dyn ModelSource>, CliError> {
-    if let Some(path) = &options.replay {
+    settings: &Settings,
+) -> Result<Connected, CliError> {
+    if let Some(path) = &settings.options.replay {
         let replay = Replay::load(path)
             .map_err(|error| CliError::usage("the recording cannot be replayed").because(error))?;
-        return Ok(Arc::new(Recorded(Arc::new(replay))));
+        let source = Arc::new(Recorded(Arc::new(replay)));
+        return Ok(Connected { source, usable: BTreeSet::new() });
     }
     let mut providers = Providers::default();
     let mut problems = Vec::new();
     for (node, models) in agents {
         let failures: Vec<String> =
-            models.iter().filter_map(|model| providers.connect(model, options).err()).collect();
+            models.iter().filter_map(|model| providers.connect(model, settings).err()).collect();
         if failures.len() == models.len() {
             problems.push(format!("`{node}`: {}", failures.join("; ")));
         }
     }
     if problems.is_empty() {
-        return Ok(Arc::new(providers));
+        let usable = providers.0.iter().filter(|(_, it)| it.is_ok());
+        let usable = usable.map(|(name, _)| name.clone()).collect();
+        return Ok(Connected { source: Arc::new(providers), usable });
     }
     Err(CliError::new(Exit::Unusable, "agents have no model that can be used; nothing was started")
         .with_problems(problems)
@@ -56,16 +78,22 @@ struct Providers(BTreeMap<String, Result<Arc<dyn ChatModel>, String>>);
 
 impl Providers {
     /// Connects a model, once.
-    fn connect(&mut self, model: &str, options: &RunOptions) -> Result<(), String> {
+    fn connect(&mut self, model: &str, settings: &Settings) -> Result<(), String> {
         let connected =
-            self.0.entry(model.to_owned()).or_insert_with(|| Self::client(model, options));
+            self.0.entry(model.to_owned()).or_insert_with(|| Self::client(model, settings));
         connected.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
-    fn client(model: &str, options: &RunOptions) -> Result<Arc<dyn ChatModel>, String> {
-        let client = llm::from_env(model).map_err(|error: ConfigError| error.to_string())?;
+    fn client(model: &str, settings: &Settings) -> Result<Arc<dyn ChatModel>, String> {
+        // The environment has been asked for the address already, before the file.
+        let variable = |name: &str| match (name, &settings.base_url) {
+            ("OPENAI_BASE_URL", Some(url)) => Some(url.clone()),
+            _ => env::var(name).ok(),
+        };
+        let client = llm::from_variables(model, &variable).and_then(OpenAiCompatible::new);
+        let client = client.map_err(|error: ConfigError| error.to_string())?;
         let key = client.key().clone();
-        match &options.record {
+        match &settings.options.record {
             None => Ok(Arc::new(client)),
             Some(path) => Recorder::wrap(Arc::new(client), path)
                 .map(|it| Arc::new(it.hiding(key)) as Arc<dyn ChatModel>)

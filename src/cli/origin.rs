@@ -76,6 +76,10 @@ pub(super) struct RunOptions {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) no_cache: bool,
+    /// Let what the run writes replace files that are not of an earlier delivery, or were changed since
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) force: bool,
     /// Stop before more super-steps than this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,6 +215,7 @@ impl RunOptions {
             record,
             replay,
             no_cache: self.no_cache || those.no_cache,
+            force: self.force || those.force,
             max_steps: self.max_steps.or(those.max_steps),
             max_tokens: self.max_tokens.or(those.max_tokens),
             max_cost: self.max_cost.or(those.max_cost),
@@ -279,7 +284,7 @@ impl RunOptions {
     }
 }
 
-fn parse_dollars(text: &str) -> Result<f64, String> {
+pub(super) fn parse_dollars(text: &str) -> Result<f64, String> {
     match text.trim_start_matches('$').parse::<f64>() {
         Ok(usd) if usd.is_finite() && usd > 0.0 => Ok(usd),
         _ => Err("expected an amount above zero, as in `2.50`".to_owned()),

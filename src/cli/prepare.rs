@@ -8,12 +8,13 @@ use std::{
 
 use nix::unistd::{AccessFlags, access};
 
-use super::{error::CliError, exit::Exit, models, origin::RunOptions};
+use super::{costs, error::CliError, exit::Exit, models, origin::RunOptions};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
+    llm::Prices,
     nodes::{self, Cache, ModelSource, Services},
-    sandbox::{Sandbox, default_cache_dir},
+    sandbox::{Replace, Sandbox, default_cache_dir},
     workflow::{self, LoadError, NodeDefinition, NodeKind, Workflow},
 };
 
@@ -24,6 +25,17 @@ pub(super) struct Loaded {
     /// The workflow.
     pub(super) workflow: Workflow,
     warnings: Diagnostics,
+    settings: Settings,
+}
+
+/// How a run runs, whoever said so.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) options: RunOptions,
+    /// What models cost.
+    pub(super) prices: Arc<Prices>,
+    /// The server of models whose names have no provider.
+    pub(super) base_url: Option<String>,
 }
 
 /// Makes every check there is, without connecting anything.
@@ -45,7 +57,8 @@ pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadErr
 pub(super) fn load(path: &Path) -> Result<Loaded, CliError> {
     let (workflow, warnings) =
         workflow::load(path, &nodes::registry()).map_err(|it| refuse(path, it))?;
-    Ok(Loaded { path: path.to_owned(), workflow, warnings })
+    let settings = Settings::default();
+    Ok(Loaded { path: path.to_owned(), workflow, warnings, settings })
 }
 
 /// What is said of a workflow that does not load.
@@ -57,26 +70,26 @@ pub(super) fn refuse(path: &Path, error: LoadError) -> CliError {
 }
 
 impl Loaded {
-    /// Replaces what the command line says otherwise than the workflow.
+    /// Replaces what the settings say otherwise than the workflow.
     #[must_use]
-    pub(super) fn with_options(mut self, options: &RunOptions) -> Self {
-        options.limit(&mut self.workflow.limits);
-        if let Some(model) = &options.model {
+    pub(super) fn with(mut self, settings: Settings) -> Self {
+        settings.options.limit(&mut self.workflow.limits);
+        if let Some(model) = &settings.options.model {
             for definition in self.workflow.nodes.values_mut() {
                 if let NodeKind::Agent(agent) = &mut definition.kind {
                     agent.models = vec![model.clone()];
                 }
             }
         }
-        self
+        Self { settings, ..self }
     }
 
     /// Finds what its nodes need of the world, before the first of them runs.
     ///
     /// # Errors
     ///
-    /// Fails when a model or the sandbox cannot be used.
-    pub(super) fn connect(&self, options: &RunOptions) -> Result<Arc<dyn ModelSource>, CliError> {
+    /// Fails when a model or the sandbox cannot be used, or a limit of cost cannot be held.
+    pub(super) fn connect(&self) -> Result<Arc<dyn ModelSource>, CliError> {
         let kinds = || self.workflow.nodes.iter().map(|(name, it)| (name, &it.kind));
         if kinds().any(|(_, kind)| matches!(kind, NodeKind::RunTests(_) | NodeKind::Run(_))) {
             Sandbox::probe().map_err(|error| {
@@ -90,7 +103,9 @@ impl Loaded {
             NodeKind::Agent(agent) => Some((name, agent.models.as_slice())),
             _ => None,
         });
-        models::connect(agents, options)
+        let connected = models::connect(agents, &self.settings)?;
+        costs::check(&self.workflow, &self.settings, &connected)?;
+        Ok(connected.source)
     }
 
     /// Looks, before anything is paid for, whether what the run delivers has a place.
@@ -133,7 +148,10 @@ impl Loaded {
         out: &Path,
         results: Option<Cache>,
     ) -> Result<(CompiledGraph, Diagnostics), CliError> {
-        let services = Services { results, ..services(models, out.to_owned()) };
+        let prices = self.settings.prices;
+        let replace =
+            if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
+        let services = Services { results, prices, replace, ..services(models, out.to_owned()) };
         assemble(self.workflow, self.warnings, services)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }

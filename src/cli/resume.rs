@@ -85,8 +85,9 @@ pub(super) fn take_up(
                 "the run was started from this file; with the file as it was, it goes on",
             )
         };
-        let loaded = prepare::load(&origin.workflow).map_err(broken)?.with_options(&origin.options);
-        let models = loaded.connect(&origin.options)?;
+        let settings = globals.settings(&origin.options)?;
+        let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings);
+        let models = loaded.connect()?;
         loaded.check_out(&origin.out)?;
         let results = origin.options.cache(&loaded, &database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results).map_err(broken)?;
@@ -95,7 +96,7 @@ pub(super) fn take_up(
         }
         let pauses = origin.options.pauses(&graph);
         let engine = Engine::new(graph, checkpointer.clone());
-        let engine = Globals::lease()?.into_iter().fold(engine, Engine::with_lease);
+        let engine = globals.lease()?.into_iter().fold(engine, Engine::with_lease);
         let (id, name) = (info.id, info.name);
         let mut run = Run { globals, database: &database, checkpointer, engine, id, name };
         if pauses.is_err() {

@@ -15,6 +15,9 @@ pub struct Price {
     pub input: f64,
     /// For a million tokens of replies.
     pub output: f64,
+    /// For a million tokens of requests that the provider had in its cache; as others, if it is not said.
+    #[serde(default)]
+    pub cached_input: Option<f64>,
 }
 
 /// Prices by the name of the model, as in `openai/gpt-5-mini`.
@@ -22,9 +25,11 @@ pub struct Price {
 /// ```
 /// use graphrun::llm::{Price, Prices, Usage};
 ///
-/// let prices = Prices::from_iter([("lab/small".to_owned(), Price { input: 1.0, output: 4.0 })]);
+/// let price = Price { input: 1.0, output: 4.0, cached_input: Some(0.5) };
+/// let prices = Prices::from_iter([("lab/small".to_owned(), price)]);
 /// let usage = Usage { input_tokens: 500_000, output_tokens: 250_000, ..Usage::default() };
 /// assert_eq!(prices.cost("lab/small", usage), Some(1.5));
+/// assert_eq!(prices.cost("lab/small", Usage { cached_input_tokens: 400_000, ..usage }), Some(1.3));
 /// assert_eq!(prices.cost("lab/large", usage), None);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,13 +37,36 @@ pub struct Price {
 pub struct Prices(BTreeMap<String, Price>);
 
 impl Prices {
+    /// Returns the price of a model. A name without a provider is one of OpenAI, as everywhere.
+    pub fn of(&self, model: &str) -> Option<&Price> {
+        let by_default = || self.0.get(&format!("openai/{model}")).filter(|_| !model.contains('/'));
+        self.0.get(model).or_else(by_default)
+    }
+
     /// Returns what the usage costs in US dollars, or `None` if the model has no price.
-    #[expect(clippy::cast_precision_loss, reason = "2^52 tokens are more than anybody can pay for")]
     pub fn cost(&self, model: &str, usage: Usage) -> Option<f64> {
-        let price = self.0.get(model)?;
-        let tokens =
-            usage.input_tokens as f64 * price.input + usage.output_tokens as f64 * price.output;
-        Some(tokens / 1_000_000.0)
+        self.of(model).map(|it| it.cost(usage))
+    }
+
+    /// Returns how many models have a price.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether no model has a price.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Price {
+    /// Returns what the usage costs in US dollars.
+    #[expect(clippy::cast_precision_loss, reason = "2^52 tokens are more than anybody can pay for")]
+    pub fn cost(&self, usage: Usage) -> f64 {
+        let cached = usage.cached_input_tokens.min(usage.input_tokens);
+        let sent = (usage.input_tokens - cached) as f64 * self.input;
+        let sent_again = cached as f64 * self.cached_input.unwrap_or(self.input);
+        (sent + sent_again + usage.output_tokens as f64 * self.output) / 1_000_000.0
     }
 }
 

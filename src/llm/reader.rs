@@ -170,8 +170,13 @@ fn read_usage(usage: Option<&Value>) -> Usage {
     let count = |names: [&str; 2]| {
         names.iter().find_map(|name| usage?.get(name)).and_then(whole_number).unwrap_or(0)
     };
+    // OpenAI and its kind say it in detail, DeepSeek beside the others.
+    let details = ["prompt_tokens_details", "input_tokens_details"];
+    let detail = details.iter().find_map(|it| usage?.get(it)?.get("cached_tokens"));
+    let cached = detail.or_else(|| usage?.get("prompt_cache_hit_tokens"));
     Usage {
         input_tokens: count(["prompt_tokens", "input_tokens"]),
+        cached_input_tokens: cached.and_then(whole_number).unwrap_or(0),
         output_tokens: count(["completion_tokens", "output_tokens"]),
         calls: 1,
         estimated: false,

@@ -17,6 +17,9 @@ const CHARS_PER_TOKEN: f64 = 3.5;
 pub struct Usage {
     /// Tokens of the request.
     pub input_tokens: u64,
+    /// Those of them that the provider had in its cache, as far as it says so.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cached_input_tokens: u64,
     /// Tokens of the reply, reasoning included.
     pub output_tokens: u64,
     /// Requests that were answered.
@@ -40,6 +43,7 @@ impl Usage {
             output_tokens: tokens(output_chars),
             calls: 1,
             estimated: true,
+            ..Self::default()
         }
     }
 
@@ -47,6 +51,11 @@ impl Usage {
     pub fn total_tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 #[expect(
@@ -66,6 +75,7 @@ impl Add for Usage {
     fn add(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             calls: self.calls.saturating_add(other.calls),
             estimated: self.estimated || other.estimated,

@@ -83,7 +83,7 @@ impl Agent {
         calls: &Calls,
     ) -> Result<Update, Refusal> {
         let model = self.services.models.model(name).map_err(Refusal::Model)?;
-        let model = Watched::new(model, ctx, &self.services.prices, calls);
+        let model = Watched::new((name, model), ctx, &self.services.prices, calls);
         if let Some(channel) = answer.as_text() {
             let reply = model.chat(request).await.map_err(Refusal::Model)?;
             return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));

@@ -25,6 +25,8 @@ use crate::{
 /// saved at once, and it would be stored twice.
 #[derive(Debug)]
 pub(super) struct Watched<'a> {
+    /// The name of the model in the workflow, by which it has its price.
+    named: &'a str,
     model: Arc<dyn ChatModel>,
     ctx: &'a NodeContext,
     prices: &'a Prices,
@@ -63,12 +65,12 @@ impl Calls {
 
 impl<'a> Watched<'a> {
     pub(super) fn new(
-        model: Arc<dyn ChatModel>,
+        (named, model): (&'a str, Arc<dyn ChatModel>),
         ctx: &'a NodeContext,
         prices: &'a Prices,
         calls: &'a Calls,
     ) -> Self {
-        Self { model, ctx, prices, calls }
+        Self { named, model, ctx, prices, calls }
     }
 
     /// Saves the answer before, on which this call may rest.
@@ -96,7 +98,7 @@ impl ChatModel for Watched<'_> {
             Err(error) => (self.model.name().to_owned(), error.usage()),
         };
         if usage != Usage::default() {
-            let cost_usd = self.prices.cost(self.model.name(), usage);
+            let cost_usd = self.prices.cost(self.named, usage);
             let spent = Spent { usage, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.ctx.report(Report::ModelCalled { model, spent, ms }).await;

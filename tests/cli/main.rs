@@ -3,6 +3,7 @@
 mod cache;
 mod cases;
 mod changed;
+mod config;
 mod damaged;
 mod events;
 mod failure;
@@ -286,6 +287,35 @@ fn a_run_that_could_not_deliver_is_not_started() {
 }
 
 #[test]
+fn a_delivery_replaces_its_like_and_nothing_that_somebody_else_wrote() {
+    let place = Place::new();
+    let execute = |brief: &str, more: &[&str]| {
+        let brief = format!("brief={brief}");
+        let args = ["execute", &workflow("delivers"), "-i", &brief, "--out", "out"];
+        place.run([&args[..], more, &["--output", "json"]].concat())
+    };
+    let file = place.path("out/brief.json");
+    for brief in ["one", "two"] {
+        let ended = execute(brief, &[]);
+        assert_eq!(ended.code, 0, "{ended}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), format!("\"{brief}\"\n"));
+    }
+    fs::write(&file, "mended by hand").unwrap();
+    let refused = execute("three", &[]);
+    let report = refused.json();
+    assert_eq!((refused.code, &report["status"]), (5, &json!("failed")), "{refused}");
+    for part in ["changed since: `brief.json`; nothing was written", "`resume --force`"] {
+        assert!(report["reason"].as_str().unwrap().contains(part), "{refused}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mended by hand");
+    let name = report["name"].as_str().unwrap();
+    let forced = place.run(["resume", name, "--force", "--output", "json"]);
+    assert_eq!(forced.code, 0, "{forced}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "\"three\"\n");
+    assert_eq!(execute("four", &["--force"]).code, 0);
+}
+
+#[test]
 fn a_second_run_under_the_same_id_is_exit_2() {
     let place = Place::new();
     let args = ["execute", &workflow("two_steps"), "-i", "brief=x", "--run-id", "mine"];
@@ -421,7 +451,7 @@ fn the_doctor_tries_everything_and_its_exit_code_says_what_it_found() {
     let ended = Place::new().run(["doctor", "--output", "json"]);
     let checks = ended.json();
     let names: Vec<&Value> = checks.as_array().unwrap().iter().map(|it| &it["name"]).collect();
-    assert_eq!(names, ["sandbox", "python", "models", "database"]);
+    assert_eq!(names, ["sandbox", "python", "models", "database", "settings"]);
     // The tests run without any key.
     assert_eq!((&checks[2]["ok"], ended.code), (&json!(false), 5), "{ended}");
     assert!(checks[2]["help"].as_str().unwrap().contains("OPENAI_API_KEY"));

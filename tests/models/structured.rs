@@ -45,7 +45,13 @@ impl ChatModel for Scripted {
     }
 }
 
-const ROUND: Usage = Usage { input_tokens: 10, output_tokens: 5, calls: 1, estimated: false };
+const ROUND: Usage = Usage {
+    input_tokens: 10,
+    output_tokens: 5,
+    calls: 1,
+    estimated: false,
+    cached_input_tokens: 0,
+};
 
 #[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]
 fn says(text: &str) -> Result<ChatReply, ModelError> {
@@ -132,7 +138,16 @@ async fn repairs_are_bounded_and_the_last_answer_is_kept_with_what_was_spent() {
     };
     assert_eq!(raw, "Teal!");
     assert_eq!(problems, ["the answer holds no JSON"]);
-    assert_eq!(usage, Usage { input_tokens: 30, output_tokens: 15, calls: 3, estimated: false });
+    assert_eq!(
+        usage,
+        Usage {
+            input_tokens: 30,
+            output_tokens: 15,
+            calls: 3,
+            estimated: false,
+            cached_input_tokens: 0
+        }
+    );
     assert_eq!(told.len(), 3);
     // Each round starts from the question: two bad answers would only teach the model more of them.
     assert_eq!(model.asked()[2].messages.len(), 3);

@@ -1,0 +1,215 @@
+//! Reads `graphrun.toml`: every mistake, each at its line and column.
+
+use std::ops::Range;
+
+use toml_edit::{Document, Item, Key as Name, TableLike};
+
+use super::{Config, FILE, KEYS, Kind, Said};
+use crate::{
+    diagnostic::did_you_mean,
+    llm::{Price, Prices},
+};
+
+/// The tables whose keys are names of models.
+const BY_MODEL: [&str; 2] = ["prices", "context"];
+
+/// The keys of a price, and whether it must have them.
+const PRICE_KEYS: [(&str, bool); 3] = [
+    ("input_per_million", true),
+    ("output_per_million", true),
+    ("cached_input_per_million", false),
+];
+
+/// Reads the text of the file.
+///
+/// # Errors
+///
+/// Gives every mistake, with its place.
+pub(super) fn parse(text: &str) -> Result<Config, Vec<String>> {
+    let mut reading = Reading { text, problems: Vec::new() };
+    let document = match Document::parse(text) {
+        Ok(document) => document,
+        Err(error) => {
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            reading.problem(error.span(), &message);
+            let line =
+                error.span().and_then(|it| text.get(..it.start)).map(|it| it.lines().count());
+            let line = line.and_then(|it| text.lines().nth(it.saturating_sub(1)));
+            if line.is_some_and(|it| it.contains('/')) {
+                let hint = "the name of a model is quoted: `[prices.\"lab/model\"]`";
+                reading.problems.push(hint.to_owned());
+            }
+            return Err(reading.problems);
+        }
+    };
+    let mut config = Config { has_file: true, ..Config::default() };
+    reading.table(document.as_table(), "", &mut config);
+    if reading.problems.is_empty() { Ok(config) } else { Err(reading.problems) }
+}
+
+/// A file that is being read.
+struct Reading<'a> {
+    text: &'a str,
+    problems: Vec<String>,
+}
+
+impl Reading<'_> {
+    /// Reads a table of settings; `above` is its name with a dot behind it.
+    fn table(&mut self, table: &dyn TableLike, above: &str, config: &mut Config) {
+        for (name, item) in entries(table) {
+            let full = format!("{above}{}", name.get());
+            if let Some(key) = KEYS.iter().find(|it| it.name == full) {
+                let text = self.plain(&full, key.kind, item);
+                let checked = text.and_then(|text| match (key.check)(&text) {
+                    Ok(()) => Some(text),
+                    Err(error) => {
+                        self.problem(item.span(), &format!("`{full}` is `{text}`: {error}"));
+                        None
+                    }
+                });
+                if let Some(text) = checked {
+                    let layer = self.place(item.span());
+                    config.said.insert(key.name, Said { text, layer });
+                }
+            } else if above.is_empty() && full == "limits" {
+                self.inner(&full, item, |reading, table| reading.table(table, "limits.", config));
+            } else if above.is_empty() && full == "prices" {
+                let mut prices = Vec::new();
+                self.inner(&full, item, |reading, table| prices = reading.prices(table));
+                config.prices = Prices::from_iter(prices);
+            } else if above.is_empty() && full == "context" {
+                self.inner(&full, item, |reading, table| {
+                    for (name, item) in entries(table) {
+                        let size = reading.number(name.get(), item, 1.0);
+                        config.context.extend(size.map(|it| (name.get().to_owned(), whole(it))));
+                    }
+                });
+            } else {
+                let inner = |it: &'static str| match it.strip_prefix(above) {
+                    Some(rest) => rest.split('.').next(),
+                    None => None,
+                };
+                let known = KEYS.iter().filter_map(|it| inner(it.name));
+                let known = known.chain(BY_MODEL.into_iter().filter(|_| above.is_empty()));
+                self.unknown(name, &full, known);
+            }
+        }
+    }
+
+    fn prices(&mut self, table: &dyn TableLike) -> Vec<(String, Price)> {
+        let mut prices = Vec::new();
+        for (name, item) in entries(table) {
+            let what = format!("prices.\"{}\"", name.get());
+            let mut price = None;
+            self.inner(&what, item, |reading, table| price = reading.price(name, table));
+            prices.extend(price.map(|it| (name.get().to_owned(), it)));
+        }
+        prices
+    }
+
+    fn price(&mut self, model: &Name, table: &dyn TableLike) -> Option<Price> {
+        for (name, _) in entries(table) {
+            if !PRICE_KEYS.iter().any(|(known, _)| *known == name.get()) {
+                self.unknown(name, name.get(), PRICE_KEYS.into_iter().map(|(known, _)| known));
+            }
+        }
+        let [input, output, cached_input] = PRICE_KEYS.map(|(name, is_needed)| {
+            let item = table.get(name);
+            if item.is_none() && is_needed {
+                let message = format!("the price of `{}` has no `{name}`", model.get());
+                self.problem(model.span(), &message);
+            }
+            self.number(name, item?, 0.0)
+        });
+        Some(Price { input: input?, output: output?, cached_input })
+    }
+
+    /// A text, or a number as a text.
+    fn plain(&mut self, name: &str, kind: Kind, item: &Item) -> Option<String> {
+        let wanted = match kind {
+            Kind::Text if item.is_str() => return item.as_str().map(str::to_owned),
+            Kind::Number if item.is_integer() => return item.as_integer().map(|it| it.to_string()),
+            Kind::Number if item.is_float() => return item.as_float().map(|it| it.to_string()),
+            Kind::Text => "a text in quotes",
+            Kind::Number => "a number",
+        };
+        self.wrong_kind(name, item, wanted);
+        None
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "no price and no model is as large as 2^52")]
+    fn number(&mut self, name: &str, item: &Item, least: f64) -> Option<f64> {
+        let number = item.as_float().or_else(|| item.as_integer().map(|it| it as f64));
+        match number {
+            Some(number) if number.is_finite() && number >= least => Some(number),
+            Some(_) => {
+                let message = format!("`{name}` is a number of {least} or more");
+                self.problem(item.span(), &message);
+                None
+            }
+            None => {
+                self.wrong_kind(name, item, "a number");
+                None
+            }
+        }
+    }
+
+    fn inner(&mut self, name: &str, item: &Item, read: impl FnOnce(&mut Self, &dyn TableLike)) {
+        match item.as_table_like() {
+            Some(table) => read(self, table),
+            None => self.wrong_kind(name, item, "a table"),
+        }
+    }
+
+    fn wrong_kind(&mut self, name: &str, item: &Item, wanted: &str) {
+        let found = match item.type_name() {
+            "string" => "a text",
+            "integer" | "float" => "a number",
+            "boolean" => "true or false",
+            "array" | "array of tables" => "a list",
+            "table" | "inline table" => "a table",
+            _ => "a time",
+        };
+        let message = format!("`{name}` is {wanted}, and this is {found}");
+        self.problem(item.span(), &message);
+    }
+
+    fn unknown(&mut self, name: &Name, full: &str, known: impl Iterator<Item = &'static str>) {
+        let known: Vec<&str> = known.collect();
+        let near = did_you_mean(name.get(), known.iter().copied());
+        let hint = match near {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => {
+                let mut known = known;
+                known.dedup();
+                format!("; there is {}", known.join(", "))
+            }
+        };
+        self.problem(name.span(), &format!("there is no setting `{full}`{hint}"));
+    }
+
+    fn problem(&mut self, at: Option<Range<usize>>, message: &str) {
+        self.problems.push(format!("{}: {message}", self.place(at)));
+    }
+
+    fn place(&self, at: Option<Range<usize>>) -> String {
+        let before = at.and_then(|it| self.text.get(..it.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let start = before.rfind('\n').map_or(0, |it| it + 1);
+        format!("{FILE}:{line}:{}", before[start..].chars().count() + 1)
+    }
+}
+
+/// The names of a table with what they stand for, in their order.
+fn entries(table: &dyn TableLike) -> impl Iterator<Item = (&Name, &Item)> {
+    table.iter().filter_map(|(name, _)| table.get_key_value(name))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is 1 or more, and what is larger than any number is the largest"
+)]
+fn whole(number: f64) -> u64 {
+    number as u64
+}

@@ -1,0 +1,53 @@
+//! Limits of cost that nobody could hold: before a run begins, every model that may be paid must
+//! have a price.
+
+use std::collections::BTreeSet;
+
+use super::{config::FILE, error::CliError, exit::Exit, models::Connected, prepare::Settings};
+use crate::workflow::{NodeDefinition, NodeKind, Workflow};
+
+/// Refuses a limit of cost if the price of a model that counts is not known.
+///
+/// # Errors
+///
+/// Fails with every limit and the models it waits for.
+pub(super) fn check(
+    workflow: &Workflow,
+    settings: &Settings,
+    connected: &Connected,
+) -> Result<(), CliError> {
+    let unpriced = |it: &NodeDefinition| -> Vec<String> {
+        let NodeKind::Agent(agent) = &it.kind else { return Vec::new() };
+        let models = agent.models.iter().filter(|it| connected.may_be_paid(it));
+        models.filter(|it| settings.prices.of(it).is_none()).cloned().collect()
+    };
+    let (mut problems, mut models) = (Vec::new(), BTreeSet::new());
+    if let Some(usd) = workflow.limits.usd {
+        let all: BTreeSet<String> = workflow.nodes.values().flat_map(unpriced).collect();
+        if !all.is_empty() {
+            problems.push(format!("the run: {usd:.2} USD, with {}", listed(&all)));
+        }
+        models.extend(all);
+    }
+    for (name, definition) in &workflow.nodes {
+        let usd = definition.policies.limits.as_ref().and_then(|it| it.usd);
+        let all: BTreeSet<String> = unpriced(definition).into_iter().collect();
+        if let (Some(usd), false) = (usd, all.is_empty()) {
+            problems.push(format!("`{name}`: {usd:.2} USD, with {}", listed(&all)));
+            models.extend(all);
+        }
+    }
+    let Some(first) = models.first() else { return Ok(()) };
+    let message =
+        "a limit of cost cannot be held, because prices are not known; nothing was started";
+    Err(CliError::new(Exit::Unusable, message).with_problems(problems).with_help(format!(
+        "write `[prices.\"{first}\"]` with `input_per_million` and `output_per_million` in \
+         `{FILE}`, or bound the run by `--max-tokens` and take `usd` out of its limits"
+    )))
+}
+
+/// `a`, `b`
+fn listed(models: &BTreeSet<String>) -> String {
+    let each: Vec<String> = models.iter().map(|it| format!("`{it}`")).collect();
+    each.join(", ")
+}

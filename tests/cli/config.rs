@@ -1,0 +1,184 @@
+//! `graphrun.toml`, the environment, and what models cost.
+
+use std::{fs, net::TcpListener};
+
+use serde_json::{Value, json};
+
+use super::{
+    answer,
+    program::{Ended, Place, Running, workflow},
+};
+
+const PRICES: &str = "
+[prices.\"openai/gpt-5-mini\"]
+input_per_million = 1_000_000
+output_per_million = 2_000_000.0
+cached_input_per_million = 0
+
+[context]
+\"openai/gpt-5-mini\" = 1_000
+";
+
+/// Two calls of one model, one after the other.
+const TWICE: &str = r#"
+graphrun: 1
+name: twice
+state: { brief: string, first: string, second: string }
+input: brief
+output: [first, second]
+models: { small: openai/gpt-5-mini }
+agents: { writer: { model: small } }
+limits: { usd: 10 }
+start: one
+nodes:
+  one: { agent: writer, prompt: { text: "One: {{ brief }}" }, writes: first, then: two }
+  two: { agent: writer, prompt: { text: "Two: {{ first }}" }, writes: second, then: end }
+"#;
+
+/// A folder with the workflow, a recording of its answers, and the configuration.
+fn place(config: &str) -> Place {
+    let place = Place::new();
+    let entry = |node: &str| {
+        json!({"v": 1, "node": node, "when": {"contains": [":"]},
+            "reply": {"text": "x", "usage": {"input_tokens": 3, "output_tokens": 4}}})
+    };
+    fs::write(place.path("twice.yaml"), TWICE).unwrap();
+    fs::write(place.path("twice.jsonl"), format!("{}\n{}\n", entry("one"), entry("two"))).unwrap();
+    fs::write(place.path("graphrun.toml"), config).unwrap();
+    place
+}
+
+fn replayed(place: &Place, more: &[&str]) -> Ended {
+    let args = ["execute", "twice.yaml", "-i", "brief=x", "--replay", "twice.jsonl"];
+    place.run([&args[..], more, &["--output", "json"]].concat())
+}
+
+#[test]
+fn with_prices_a_run_says_what_it_costs_and_without_that_it_is_unknown() {
+    let ended = replayed(&place(PRICES), &["--max-cost", "100"]);
+    let usage = &ended.json()["usage"];
+    assert_eq!((ended.code, &usage["cost_usd"]), (0, &json!(22.0)), "{ended}");
+    assert!(ended.stderr.contains("$22.00"), "{ended}");
+    let ended = replayed(&place(""), &[]);
+    assert_eq!((ended.code, &ended.json()["usage"]["cost_usd"]), (0, &Value::Null));
+    assert!(ended.stderr.contains("cost ?"), "{ended}");
+}
+
+#[test]
+fn a_limit_of_cost_stops_a_run_wherever_it_is_written() {
+    let of_the_workflow = replayed(&place(PRICES), &[]);
+    let of_the_file = replayed(&place(&format!("limits = {{ usd = 9 }}\n{PRICES}")), &[]);
+    for (ended, usd) in [(of_the_workflow, "10.00"), (of_the_file, "9.00")] {
+        let report = ended.json();
+        assert_eq!((ended.code, &report["status"]), (4, &json!("limit")), "{ended}");
+        let reason = format!("the limit of {usd} USD is reached: 11.00 are spent");
+        assert_eq!(report["reason"], json!(reason));
+    }
+    let place = place(PRICES);
+    let name = replayed(&place, &["--max-cost", "5"]).json()["name"].as_str().unwrap().to_owned();
+    let ended = place.run(["resume", &name, "--max-cost", "50", "--output", "json"]);
+    assert_eq!((ended.code, &ended.json()["usage"]["cost_usd"]), (0, &json!(22.0)), "{ended}");
+}
+
+#[test]
+fn a_limit_of_cost_that_cannot_be_held_is_refused_before_the_run_begins() {
+    let place = place("db = \"sqlite:runs.db\"\n");
+    let run = |args: &[&str]| {
+        let args = [&["execute", "twice.yaml", "-i", "brief=x"], args].concat();
+        place.run_with(args, [("OPENAI_API_KEY", "none")])
+    };
+    insta::assert_snapshot!(run(&[]), @r#"
+    exit 5
+    stdout:
+    stderr:
+    error: a limit of cost cannot be held, because prices are not known; nothing was started
+      - the run: 10.00 USD, with `openai/gpt-5-mini`
+    help: write `[prices."openai/gpt-5-mini"]` with `input_per_million` and `output_per_million` in `graphrun.toml`, or bound the run by `--max-tokens` and take `usd` out of its limits
+    "#);
+    let other = run(&["--model", "ollama/own", "--max-cost", "1"]);
+    assert!(other.code == 5 && other.stderr.contains("[prices.\"ollama/own\"]"), "{other}");
+    assert!(!place.path("runs.db").exists(), "nothing was started");
+}
+
+#[test]
+fn tokens_that_the_provider_had_cached_have_a_price_of_their_own() {
+    let place = place(&PRICES.replace("cached_input_per_million = 0", ""));
+    let entry = json!({"v": 1, "node": "write", "when": {"contains": ["x"]},
+        "reply": {"text": "42", "usage":
+            {"input_tokens": 3, "cached_input_tokens": 2, "output_tokens": 4}}});
+    fs::write(place.path("run.jsonl"), format!("{entry}\n")).unwrap();
+    let cost = |place: &Place| {
+        let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "run.jsonl"];
+        place.run([&args[..], &["--output", "json"]].concat()).json()["usage"]["cost_usd"].clone()
+    };
+    assert_eq!(cost(&place), json!(11.0));
+    fs::write(place.path("graphrun.toml"), PRICES).unwrap();
+    assert_eq!(cost(&place), json!(9.0));
+}
+
+#[test]
+fn an_error_names_the_layer_that_a_value_came_from() {
+    let place = place("db = \"mysql://x\"\n");
+    let error = |place: &Place, variables| place.run_with(["runs", "list"], variables).stderr;
+    let none: [(&str, &str); 0] = [];
+    let text = place.run_with(["runs", "list"], none).stderr;
+    assert!(text.starts_with("error: graphrun.toml:1:6 is `mysql://x`, which names no"), "{text}");
+    let text = error(&place, [("GRAPHRUN_DB", "nowhere")]);
+    assert!(text.starts_with("error: GRAPHRUN_DB is `nowhere`, which names no"), "{text}");
+    let text = place.run(["runs", "list", "--db", "flag"]).stderr;
+    assert!(text.starts_with("error: --db is `flag`, which names no place"), "{text}");
+}
+
+#[test]
+fn a_file_with_mistakes_is_exit_5_and_starts_nothing() {
+    let place = place("modle = \"x\"\n");
+    let ended = replayed(&place, &[]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (5, ""));
+    let hint = "graphrun.toml:1:1: there is no setting `modle`; did you mean `model`?";
+    assert!(ended.stderr.contains(hint), "{ended}");
+    assert!(!place.path(".graphrun").exists());
+}
+
+#[test]
+fn models_are_asked_at_the_address_of_the_file() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = provider.local_addr().unwrap();
+    let place = place(&format!("base_url = \"http://{address}/v1\"\nmodel = \"own\"\n{PRICES}"));
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
+    let run = Running::of(place.command(args));
+    let (mut call, _) = provider.accept().unwrap();
+    answer(&mut call);
+    let (code, report) = run.end();
+    assert_eq!((code, &report["state"]["answer"]), (Some(0), &json!("42")));
+    assert_eq!(report["usage"]["cost_usd"], Value::Null, "another model has another price");
+}
+
+#[test]
+fn the_doctor_says_what_is_set_and_by_whom() {
+    let place = place(&format!("model = \"ollama/q\"\n{PRICES}"));
+    let ended = place.run_with(["doctor"], [("GRAPHRUN_DB", "memory:")]);
+    let settings = "`graphrun.toml`; db = memory: (GRAPHRUN_DB); model = ollama/q \
+                    (graphrun.toml:1:9); prices of 1 model; the context of 1 model";
+    assert!(ended.stdout.contains(settings), "{ended}");
+}
+
+#[test]
+fn with_sizes_and_prices_the_plan_has_tokens_and_cost_and_compares_them_with_the_limits() {
+    let place = place(PRICES);
+    insta::assert_snapshot!(place.run(["plan", "twice.yaml"]), @r"
+    exit 0
+    stdout:
+    NODE  RUNS  ATTEMPTS  MODEL CALLS  WHY
+    one   1     1         3            the start leads to it once
+    two   1     1         3            after `one` (1)
+
+    super-steps  2            mostly `one`  limit: 100
+    model calls  6            mostly `one`
+    tokens       6.0k tokens  mostly `one`
+    cost         $12000.00    mostly `one`  limit: $10.00
+    time         ?
+    not known: time: `one`, `two` without `timeout`
+    warning: the worst case is beyond `limits.usd`: after $10.00 a run stops, and can be resumed with a higher limit
+    stderr:
+    ");
+}
