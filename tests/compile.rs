@@ -1,17 +1,18 @@
 //! What `compile` finds, all at once, in graphs built in Rust.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use graphrun::{
-    compile::compile,
+    compile::{Envelope, compile},
+    diagnostic::SourceFile,
     graph::{
         Catch, Command, Contract, GraphBuilder, Node, NodeContext, NodeError, Policies, Read,
         Target,
     },
     id::{ChannelName, NodeName},
     nodes::{Services, factory, registry},
-    workflow::load,
+    workflow::{load, parse},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -341,4 +342,148 @@ fn joins_that_may_wait_for_ever_are_found_with_the_way_that_leads_past_them() {
       line 25: leads to `e` and `f`, which may be used up
       line 22: waits for `e`
     ");
+}
+
+/// What a node may take in all is used up like its visits, here on its second one.
+#[test]
+fn a_node_with_limits_goes_where_they_lead_and_a_join_does_not_wait_for_it() {
+    let text = r#"
+graphrun: 1
+name: limited
+state: { brief: string, one: string, other: string, sum: string }
+input: brief
+models: { m: openai/gpt-5-mini }
+agents: { writer: { model: m } }
+start: begin
+nodes:
+  begin: { set: { sum: brief }, max_visits: 2, exhausted: end, then: both }
+  both: { parallel: [one, other], then: sum_up }
+  one:
+    agent: writer
+    prompt: { text: "{{ brief }}" }
+    writes: one
+    limits: { tokens: 5 }
+    exhausted: give_up
+  other: { set: { other: brief } }
+  give_up: { set: { sum: brief }, then: end }
+  sum_up: { set: { sum: one + other }, then: begin }
+"#;
+    let findings = findings_of(text);
+    assert!(findings.contains("GR131: `sum_up` may wait for `one` for ever"), "{findings}");
+}
+
+#[test]
+fn the_way_out_of_a_limit_is_kept_where_a_workflow_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = r#"
+graphrun: 1
+name: inner
+state: { brief: string, answer: string }
+input: brief
+output: answer
+models: { m: openai/gpt-5-mini }
+agents: { writer: { model: m } }
+start: write
+nodes:
+  write:
+    agent: writer
+    prompt: { text: "{{ brief }}" }
+    writes: answer
+    limits: { tokens: 5 }
+    exhausted: give_up
+    then: end
+  give_up: { set: { answer: brief }, then: end }
+"#;
+    let outer = "
+graphrun: 1
+name: outer
+state: { brief: string, answer: string }
+input: brief
+output: answer
+start: ask
+nodes:
+  ask: { use: { workflow: inner.yaml, in: { brief: brief }, out: { answer: answer } }, then: end }
+";
+    std::fs::write(folder.path().join("inner.yaml"), inner).unwrap();
+    std::fs::write(folder.path().join("outer.yaml"), outer).unwrap();
+    let (workflow, _) = load(&folder.path().join("outer.yaml"), &registry()).unwrap();
+    let policies = &workflow.nodes[&NodeName::parse_path("ask.write").unwrap()].policies;
+    assert_eq!(
+        policies.exhausted,
+        Some(Target::Node(NodeName::parse_path("ask.give_up").unwrap()))
+    );
+    let (graph, _) =
+        compile(workflow.into_graph(&factory(Services::offline(), registry()))).unwrap();
+    let envelope = Envelope::of(&graph);
+    let give_up = &envelope.nodes[&NodeName::parse_path("ask.give_up").unwrap()];
+    assert_eq!(give_up.visits_max, 1, "it is reached when the tokens are used up");
+}
+
+/// Every finding about a workflow, of loading and of compiling it.
+fn findings_of(text: &str) -> String {
+    let file = Arc::new(SourceFile { name: "case.yaml".into(), text: text.to_owned() });
+    let (workflow, warnings) = match parse(file, Path::new("tests"), &registry()) {
+        Ok(loaded) => loaded,
+        Err(findings) => return findings.to_string(),
+    };
+    match compile(workflow.into_graph(&factory(Services::offline(), registry()))) {
+        Ok((_, more)) => format!("{warnings}{more}"),
+        Err(findings) => findings.to_string(),
+    }
+}
+
+#[test]
+fn limits_below_the_worst_case_are_a_warning_unless_they_say_where_the_run_goes() {
+    let workflow = |limits: &str, visits: u32| {
+        findings_of(&format!(
+            "
+graphrun: 1
+name: rounds
+state: {{ brief: string, draft: string, count: {{ type: int, merge: sum, default: 0 }} }}
+input: brief
+output: draft
+{limits}
+models: {{ m: openai/gpt-5-mini }}
+agents: {{ writer: {{ model: m }} }}
+start: write
+nodes:
+  write: {{ agent: writer, prompt: {{ text: \"{{{{ brief }}}}\" }}, writes: draft, max_visits: {visits}, exhausted: end, timeout: 1m, retry: 2, then: check }}
+  check:
+    set: {{ count: 1 }}
+    then: [{{ when: count > 5, to: end }}, {{ to: write }}]
+"
+        ))
+    };
+    assert_eq!(workflow("", 50), "");
+    insta::assert_snapshot!(workflow("", 51), @r"
+    GR132: a run may take 102 super-steps, and its limit is 100; `write` takes 51 of them: 51 visits
+      at case.yaml:12:3: stops a run half-way
+      help: raise the limit, lower a bound (`graphrun plan` shows which count), or say with `exhausted` in `limits` where such a run goes
+    ");
+    insta::assert_snapshot!(workflow("limits: { steps: 9, time: 9m }", 5), @r"
+    GR132: a run may take 10 super-steps, and its limit is 9; `write` takes 5 of them: 5 visits
+      at case.yaml:7:1: stops a run half-way
+      help: raise the limit, lower a bound (`graphrun plan` shows which count), or say with `exhausted` in `limits` where such a run goes
+    GR132: a run may work for 10m, and its limit is 9m
+      at case.yaml:7:1: stops a run half-way
+      help: raise the limit, lower a bound (`graphrun plan` shows which count), or say with `exhausted` in `limits` where such a run goes
+    ");
+    assert_eq!(workflow("limits: { steps: 10, time: 10m }", 5), "");
+    assert_eq!(workflow("limits: { steps: 9, time: 9m, exhausted: end }", 5), "");
+}
+
+#[test]
+fn nodes_that_run_side_by_side_need_no_more_steps_than_the_longest_of_them() {
+    let mut text = "graphrun: 1\nname: wide\nstate: { brief: string, log: { type: [string], merge: append, default: [] } }\n\
+                    input: brief\nlimits: { steps: 8 }\nstart: all\nnodes:\n  all: { parallel: ["
+        .to_owned();
+    let branches: Vec<String> = (0..9).map(|it| format!("[a{it}, b{it}]")).collect();
+    text += &branches.join(", ");
+    text += "], then: end }\n";
+    for it in 0..9 {
+        text.extend([format!(
+            "  a{it}: {{ set: {{ log: brief }} }}\n  b{it}: {{ set: {{ log: brief }} }}\n"
+        )]);
+    }
+    assert_eq!(findings_of(&text), "");
 }

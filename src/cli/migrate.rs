@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             None => mapping,
         });
         let engine = Engine::new(graph, checkpointer.clone());
-        let engine = Globals::lease()?.into_iter().fold(engine, Engine::with_lease);
+        let engine = globals.lease()?.into_iter().fold(engine, Engine::with_lease);
         let title = loaded.workflow.name.clone();
         let migrated = if args.dry_run {
             engine.try_migration(&info.id, &mapping).await

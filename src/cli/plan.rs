@@ -1,22 +1,32 @@
 //! `graphrun plan WORKFLOW`.
 
-use std::path::PathBuf;
+mod rates;
+mod warnings;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Serialize;
 
+use self::rates::Rates;
 use super::{
+    config::Config,
     drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    prepare::{check, refuse},
+    models,
+    origin::RunOptions,
+    prepare::{self, Loaded},
     terminal::{Paint, print_result},
-    words::{cost, count, duration, table, tokens},
+    words::{cost, duration, table, tokens},
 };
 use crate::{
     compile::{CompiledGraph, Envelope, NodeEnvelope},
     draw::Drawing,
-    graph::{Limits, Target},
+    graph::Limits,
     id::NodeName,
 };
 
@@ -37,13 +47,28 @@ struct Plan {
     calls_max: u64,
     /// The nodes that do not say how many calls they make.
     calls_unknown: Vec<NodeName>,
-    /// Unknown before a run: that depends on the sizes of prompts and answers.
+    /// As many as fit the models with every call; `null` if one of them is not known.
     tokens_max: Option<u64>,
-    /// Unknown before a run, as tokens are.
+    /// What these cost.
     cost_usd_max: Option<f64>,
+    /// Time at work; `null` if nothing bounds an attempt of some node.
+    time_ms_max: Option<u64>,
+    /// Of each of these, the node that takes the most.
+    mostly: Mostly,
+    /// Why something is not known.
+    unknown: Vec<String>,
     limits: PlannedLimits,
     warnings: Vec<String>,
     nodes: Vec<PlannedNode>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Mostly {
+    steps: Option<NodeName>,
+    calls: Option<NodeName>,
+    tokens: Option<NodeName>,
+    cost_usd: Option<NodeName>,
+    time_ms: Option<NodeName>,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,6 +87,9 @@ struct PlannedNode {
     runs_max: u64,
     attempts_max: u64,
     calls_max: Option<u64>,
+    tokens_max: Option<u64>,
+    cost_usd_max: Option<f64>,
+    time_ms_max: Option<u64>,
     /// Whether the numbers are those of one item, of which there may be several in a step.
     is_per_item: bool,
     why: String,
@@ -70,8 +98,9 @@ struct PlannedNode {
 /// Says what a run of a workflow can take at most, and which bounds say so.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("plan", &[Output::Text, Output::Json])?;
-    let (compiled, _) = check(&args.workflow).map_err(|it| refuse(&args.workflow, it))?;
-    let plan = Plan::of(&compiled);
+    let settings = globals.settings(&RunOptions::default())?;
+    let loaded = prepare::load(&args.workflow)?.with(settings);
+    let plan = Plan::of(loaded, globals.config()?)?;
     let text = match globals.output {
         Output::Json => to_json(&plan)?,
         // The others were refused above.
@@ -82,59 +111,119 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 impl Plan {
-    fn of(compiled: &CompiledGraph) -> Self {
+    fn of(loaded: Loaded, config: &Config) -> Result<Self, CliError> {
+        let rates = Rates::of(&loaded.workflow, config);
+        let (compiled, _) = loaded.compile(models::unconnected(), Path::new(""), None)?;
+        Ok(Self::planned(&compiled, &rates))
+    }
+
+    fn planned(compiled: &CompiledGraph, rates: &Rates) -> Self {
         let graph = compiled.graph();
-        let Envelope { steps_max, mut nodes } = Envelope::of(compiled);
+        let Envelope { steps_max, time_max, mut nodes } = Envelope::of(compiled);
         let order = Drawing::of(graph).nodes;
         let nodes: Vec<PlannedNode> = order
             .into_iter()
             .filter_map(|drawn| {
                 let envelope = nodes.remove(&drawn.name)?;
-                Some(PlannedNode::new(drawn.name, drawn.kind.unwrap_or_default(), &envelope))
+                Some(PlannedNode::new(drawn.name, drawn.kind.unwrap_or_default(), &envelope, rates))
             })
             .collect();
-        let calls = nodes.iter().filter_map(|it| it.calls_max);
-        let unknown = nodes.iter().filter(|it| it.calls_max.is_none()).map(|it| it.node.clone());
-        Self {
+        let unknown_calls = nodes.iter().filter(|it| it.calls_max.is_none());
+        let mut plan = Self {
             workflow: graph.name.clone(),
             steps_max,
-            calls_max: calls.fold(0, u64::saturating_add),
-            calls_unknown: unknown.collect(),
-            tokens_max: None,
-            cost_usd_max: None,
+            calls_max: sum(nodes.iter().filter_map(|it| it.calls_max)),
+            calls_unknown: unknown_calls.map(|it| it.node.clone()).collect(),
+            tokens_max: all(&nodes, |it| it.tokens_max).map(|it| sum(it.into_iter())),
+            cost_usd_max: all(&nodes, |it| it.cost_usd_max).map(|it| it.into_iter().sum()),
+            time_ms_max: time_max.map(ms),
+            mostly: Mostly::of(&nodes),
+            unknown: Vec::new(),
             limits: PlannedLimits::new(&graph.limits),
-            warnings: warning(steps_max, &graph.limits).into_iter().collect(),
+            warnings: Vec::new(),
             nodes,
+        };
+        plan.unknown = plan.unknowns(rates);
+        plan.warnings = warnings::of(&plan, graph);
+        plan
+    }
+
+    /// Why tokens, cost or time are not known.
+    fn unknowns(&self, rates: &Rates) -> Vec<String> {
+        let mut unknown = Vec::new();
+        let nodes: Vec<String> = self.calls_unknown.iter().map(|it| format!("`{it}`")).collect();
+        if !nodes.is_empty() {
+            let nodes = nodes.join(", ");
+            unknown.push(format!(
+                "tokens and cost: {nodes} may call models, and how often is not said"
+            ));
         }
+        unknown.extend(rates.unknown());
+        let endless = self.nodes.iter().filter(|it| it.runs_max > 0 && it.time_ms_max.is_none());
+        let endless: Vec<String> = endless.map(|it| format!("`{}`", it.node)).collect();
+        if !endless.is_empty() {
+            unknown.push(format!("time: {} without `timeout`", endless.join(", ")));
+        }
+        unknown
     }
 
     fn draw(&self, paint: Paint) -> String {
         let title = ["NODE", "RUNS", "ATTEMPTS", "MODEL CALLS", "WHY"];
         let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
         rows.extend(self.nodes.iter().map(|it| it.draw(paint)));
-        let limits = &self.limits;
+        let (limits, mostly) = (&self.limits, &self.mostly);
+        let known = |it: Option<String>| it.unwrap_or_else(|| "?".to_owned());
+        let all_items =
+            |it: String| if self.has_items() { it + " for one item of each" } else { it };
         let totals = [
-            ("super-steps", number(self.steps_max), Some(limits.steps.to_string())),
-            ("model calls", self.calls(), None),
-            ("tokens", "?".to_owned(), limits.tokens.map(tokens)),
-            ("cost", "?".to_owned(), limits.usd.map(|it| cost(Some(it)))),
-            ("time", "?".to_owned(), limits.time_ms.map(duration)),
+            ("super-steps", number(self.steps_max), &mostly.steps, Some(limits.steps.to_string())),
+            ("model calls", self.calls(), &mostly.calls, None),
+            (
+                "tokens",
+                known(self.tokens_max.map(|it| all_items(large(it, tokens)))),
+                &mostly.tokens,
+                limits.tokens.map(tokens),
+            ),
+            (
+                "cost",
+                known(self.cost_usd_max.map(|it| all_items(cost(Some(it))))),
+                &mostly.cost_usd,
+                limits.usd.map(|it| cost(Some(it))),
+            ),
+            (
+                "time",
+                known(self.time_ms_max.map(|it| large(it, duration))),
+                &mostly.time_ms,
+                limits.time_ms.map(duration),
+            ),
         ];
-        let totals = totals.map(|(name, most, limit)| {
+        let totals = totals.map(|(name, most, mostly, limit)| {
             let limit = limit.map(|it| format!("limit: {it}")).unwrap_or_default();
-            vec![paint.faint(name), most, limit]
+            let mostly = mostly.as_ref().map(|it| format!("mostly `{it}`")).unwrap_or_default();
+            if self.nodes.len() == 1 {
+                return vec![paint.faint(name), most, limit];
+            }
+            vec![paint.faint(name), most, mostly, limit]
         });
         let mut text = format!("{}\n{}", table(&rows), table(&totals));
+        for why in &self.unknown {
+            text.extend([&paint.faint("not known:"), " ", why, "\n"]);
+        }
         for warning in &self.warnings {
             text.extend([&paint.loud("warning:"), " ", warning, "\n"]);
         }
         text
     }
 
+    /// Whether some calls are counted for one item of several.
+    fn has_items(&self) -> bool {
+        self.nodes.iter().any(|it| it.is_per_item && it.calls_max != Some(0))
+    }
+
     /// The calls of models that are known, and what is not in them.
     fn calls(&self) -> String {
         let mut calls = number(self.calls_max);
-        if self.nodes.iter().any(|it| it.is_per_item && it.calls_max != Some(0)) {
+        if self.has_items() {
             calls += " for one item of each";
         }
         if !self.calls_unknown.is_empty() {
@@ -146,15 +235,45 @@ impl Plan {
     }
 }
 
+impl Mostly {
+    fn of(nodes: &[PlannedNode]) -> Self {
+        let most = |of: fn(&PlannedNode) -> u64| {
+            // Of several, the first.
+            let most = nodes.iter().rev().max_by_key(|it| of(it)).filter(|it| of(it) > 0);
+            most.map(|it| it.node.clone())
+        };
+        let dearest = nodes.iter().rev().filter(|it| it.cost_usd_max > Some(0.0));
+        let dearest = dearest.max_by(|a, b| {
+            let (a, b) = (a.cost_usd_max.unwrap_or(0.0), b.cost_usd_max.unwrap_or(0.0));
+            a.total_cmp(&b)
+        });
+        Self {
+            steps: most(|it| it.runs_max),
+            calls: most(|it| it.calls_max.unwrap_or(0)),
+            tokens: most(|it| it.tokens_max.unwrap_or(0)),
+            cost_usd: dearest.map(|it| it.node.clone()),
+            time_ms: most(|it| it.time_ms_max.unwrap_or(0)),
+        }
+    }
+}
+
 impl PlannedNode {
-    fn new(node: NodeName, kind: &'static str, envelope: &NodeEnvelope) -> Self {
-        let NodeEnvelope { visits_max, is_dispatched, attempts_max, calls_max, why } = envelope;
+    fn new(node: NodeName, kind: &'static str, envelope: &NodeEnvelope, rates: &Rates) -> Self {
+        let NodeEnvelope { visits_max, is_dispatched, attempts_max, calls_max, time_max, why } =
+            envelope;
+        let (tokens_max, cost_usd_max) = match calls_max {
+            Some(0) => (Some(0), Some(0.0)),
+            _ => (rates.tokens(&node, *attempts_max), rates.cost(&node, *attempts_max)),
+        };
         Self {
             node,
             kind,
             runs_max: *visits_max,
             attempts_max: *attempts_max,
             calls_max: *calls_max,
+            tokens_max,
+            cost_usd_max,
+            time_ms_max: time_max.map(ms),
             is_per_item: *is_dispatched,
             why: why.to_string(),
         }
@@ -177,88 +296,38 @@ impl PlannedNode {
 
 impl PlannedLimits {
     fn new(limits: &Limits) -> Self {
-        let time_ms = |it: std::time::Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         Self {
             steps: limits.steps,
             tokens: limits.tokens,
             usd: limits.usd,
-            time_ms: limits.time.map(time_ms),
+            time_ms: limits.time.map(ms),
             exhausted: limits.exhausted.as_ref().map(ToString::to_string),
         }
     }
 }
 
-/// What the limit of steps does to the worst case, if it does anything.
-fn warning(steps_max: u64, limits: &Limits) -> Option<String> {
-    if steps_max <= limits.steps {
-        return None;
-    }
-    let then = match &limits.exhausted {
-        Some(Target::Node(node)) => format!("goes on to `{node}`"),
-        Some(Target::End) => "ends".to_owned(),
-        Some(Target::Fail) => "fails".to_owned(),
-        None => "stops, and can be resumed with a higher limit".to_owned(),
-    };
-    let steps = count(limits.steps, "super-step");
-    Some(format!("the worst case is beyond `limits.steps`: after {steps} a run {then}"))
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A number, unless it is too large to count.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// Something of every node, if it is known of all.
+fn all<T>(nodes: &[PlannedNode], of: fn(&PlannedNode) -> Option<T>) -> Option<Vec<T>> {
+    nodes.iter().map(of).collect()
+}
+
 fn number(most: u64) -> String {
-    if most == u64::MAX { "beyond counting".to_owned() } else { most.to_string() }
+    large(most, |it| it.to_string())
+}
+
+/// A number in a form, unless nobody could count so far.
+fn large(most: u64, form: fn(u64) -> String) -> String {
+    if most == u64::MAX { "beyond counting".to_owned() } else { form(most) }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compile::Why;
-
-    fn node(name: &str, is_dispatched: bool, calls_max: Option<u64>) -> PlannedNode {
-        let why = Why::Rounds { max_visits: 2, bought: Vec::new(), after_limit: false };
-        let node =
-            NodeEnvelope { visits_max: 2, is_dispatched, attempts_max: u64::MAX, calls_max, why };
-        PlannedNode::new(NodeName::parse(name).unwrap(), "node", &node)
-    }
-
-    #[test]
-    fn what_is_not_known_is_never_shown_as_nothing() {
-        let plan = Plan {
-            workflow: "odd".into(),
-            steps_max: u64::MAX,
-            calls_max: 12,
-            calls_unknown: vec![NodeName::parse("own").unwrap()],
-            tokens_max: None,
-            cost_usd_max: None,
-            limits: PlannedLimits::new(&Limits::default()),
-            warnings: warning(u64::MAX, &Limits::default()).into_iter().collect(),
-            nodes: vec![node("own", false, None), node("map", true, Some(12))],
-        };
-        insta::assert_snapshot!(plan.draw(Paint::new(false)), @r"
-        NODE  RUNS       ATTEMPTS                 MODEL CALLS  WHY
-        own   2          beyond counting          ?            2 visits
-        map   2 × items  beyond counting × items  12 × items   2 visits
-
-        super-steps  beyond counting                             limit: 100
-        model calls  12 for one item of each and those of `own`
-        tokens       ?
-        cost         ?
-        time         ?
-        warning: the worst case is beyond `limits.steps`: after 100 super-steps a run stops, and can be resumed with a higher limit
-        ");
-    }
-
-    #[test]
-    fn a_warning_says_what_becomes_of_the_run() {
-        let limits = |exhausted| Limits { steps: 1, exhausted, ..Limits::default() };
-        assert_eq!(warning(1, &limits(None)), None);
-        let flush = Target::Node(NodeName::parse("flush").unwrap());
-        for (exhausted, end) in [
-            (None, "after 1 super-step a run stops, and can be resumed with a higher limit"),
-            (Some(Target::Fail), "after 1 super-step a run fails"),
-            (Some(Target::End), "after 1 super-step a run ends"),
-            (Some(flush), "after 1 super-step a run goes on to `flush`"),
-        ] {
-            assert!(warning(2, &limits(exhausted)).unwrap().ends_with(end), "{end}");
-        }
-    }
-}
+#[path = "plan/tests.rs"]
+mod tests;

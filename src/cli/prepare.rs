@@ -151,7 +151,7 @@ impl Loaded {
         let prices = self.settings.prices;
         let replace =
             if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
-        let services = Services { results, prices, replace, ..services(models, out.to_owned()) };
+        let services = Services { prices, replace, results, ..services(models, out.to_owned()) };
         assemble(self.workflow, self.warnings, services)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }

@@ -2,21 +2,32 @@
 //!
 //! Every rule here holds of every run, so each may be applied to what the others gave until
 //! nothing gets smaller. What is bounded by `max_visits` is counted by rounds; how often a node
-//! is reached, in `tokens`. Nothing here is known of tokens of models or of prices.
+//! is reached, by the tokens of `tokens`. What a node depends on is found before it, so most nodes
+//! are looked at once. Nothing here is known of tokens of models or of prices.
 
+mod branches;
+mod flow;
+mod steps;
 mod tokens;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    time::Duration,
 };
 
-use self::tokens::Tokens;
+use petgraph::algo::tarjan_scc;
+
+use self::{flow::Flows, steps::Steps, tokens::Tokens};
 use super::CompiledGraph;
 use crate::{
     graph::{Edge, Graph, NodeSpec, Target},
     id::NodeName,
 };
+
+/// How much work a worst case is worth that was not asked for: a millisecond or two for a graph
+/// of a usual shape and a thousand nodes.
+const WORK_MAX: usize = 2_000_000;
 
 /// The most that a run of a graph can take, whatever its nodes do.
 ///
@@ -53,6 +64,9 @@ use crate::{
 pub struct Envelope {
     /// Super-steps.
     pub steps_max: u64,
+    /// Time at work, as it is counted for [`Limits::time`](crate::graph::Limits::time): the longest
+    /// task of each step. `None` if a node has no [timeout](crate::graph::Policies::timeout).
+    pub time_max: Option<Duration>,
     /// What each node can take.
     pub nodes: BTreeMap<NodeName, NodeEnvelope>,
 }
@@ -69,6 +83,9 @@ pub struct NodeEnvelope {
     pub attempts_max: u64,
     /// Calls of models, all attempts together; `None` if the node does not say.
     pub calls_max: Option<u64>,
+    /// Time at work, all attempts together; `None` if nothing bounds an attempt. What only computes,
+    /// and the wait for a person, takes none.
+    pub time_max: Option<Duration>,
     /// The bound that gives the visits.
     pub why: Why,
 }
@@ -102,131 +119,141 @@ pub enum Cause {
     Limit,
 }
 
-/// What is known of the visits of each node so far; nothing is [`u64::MAX`].
-type Visits<'a> = BTreeMap<&'a NodeName, u64>;
-
 impl Envelope {
     /// Finds the worst case of a graph.
     pub fn of(graph: &CompiledGraph) -> Self {
-        let graph = graph.graph();
+        let found = Self::find(graph.graph(), usize::MAX);
+        found.expect("the search is not given up as long as work is left")
+    }
+
+    /// Finds the worst case of a graph that has passed its checks, unless that takes long.
+    pub(super) fn if_quick(graph: &Graph) -> Option<Self> {
+        Self::find(graph, WORK_MAX)
+    }
+
+    fn find(graph: &Graph, work_max: usize) -> Option<Self> {
         let tokens = Tokens::of(graph);
-        let visits = visits(graph, &tokens);
-        let node = |(name, spec): (&NodeName, &NodeSpec)| {
-            let (visits_max, why) = tightest(graph, &tokens, name, &visits);
+        let visits = Search::of(graph, &tokens, work_max).run()?;
+        let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
+            let (visits_max, why) = visits[number].clone();
             let attempts = u64::from(spec.policies.retry.attempts_max.max(1));
             let attempts_max = visits_max.saturating_mul(attempts);
             let calls_max = spec.node.calls_max().map(|it| it.saturating_mul(attempts_max));
-            let is_dispatched = tokens.is_dispatched(name);
-            (name.clone(), NodeEnvelope { visits_max, is_dispatched, attempts_max, calls_max, why })
+            let is_dispatched = tokens.is_dispatched(number);
+            let time_max = steps::task_time(spec).map(|it| steps::times(it, visits_max));
+            let envelope =
+                NodeEnvelope { visits_max, is_dispatched, attempts_max, calls_max, time_max, why };
+            (name.clone(), envelope)
         };
-        let nodes = graph.nodes.iter().map(node).collect();
-        Self { steps_max: steps(graph, &nodes), nodes }
+        let nodes: BTreeMap<NodeName, NodeEnvelope> =
+            graph.nodes.iter().enumerate().map(node).collect();
+        let Steps { steps_max, time_max } = Steps::of(graph, &tokens, &nodes);
+        Some(Self { steps_max, time_max, nodes })
     }
 }
 
-/// Lowers what is known of the visits until no rule says less.
-fn visits<'a>(graph: &'a Graph, tokens: &Tokens<'_>) -> Visits<'a> {
-    let mut visits: Visits<'_> = graph.nodes.keys().map(|it| (it, u64::MAX)).collect();
-    // Bounded nodes are known once those that reset them are, and the others once those before
-    // them are; neither goes in circles, as `compile` has checked. Stopping sooner would only be
-    // less tight, so the number of passes has a limit.
-    for _ in 0..=2 * graph.nodes.len() {
-        let before = visits.clone();
-        for name in graph.nodes.keys() {
-            let (least, _) = tightest(graph, tokens, name, &visits);
-            visits.insert(name, least);
-        }
-        if visits == before {
-            break;
+/// The search for the visits of each node.
+struct Search<'a> {
+    graph: &'a Graph,
+    tokens: &'a Tokens<'a>,
+    flows: Flows<'a>,
+    /// What is known of the visits of each node so far; nothing is [`u64::MAX`].
+    visits: Vec<u64>,
+    why: Vec<Why>,
+    /// The nodes whose visits are all followed by the end of the run.
+    ends_the_run: Vec<bool>,
+}
+
+impl<'a> Search<'a> {
+    fn of(graph: &'a Graph, tokens: &'a Tokens<'a>, work_max: usize) -> Self {
+        let nodes = tokens.names.len();
+        Self {
+            graph,
+            tokens,
+            flows: Flows::of(tokens, work_max),
+            visits: vec![u64::MAX; nodes],
+            why: vec![Why::Last; nodes],
+            ends_the_run: ends_the_run(graph),
         }
     }
-    visits
-}
 
-/// The rule that says least of a node; the first of those that say the same.
-fn tightest(
-    graph: &Graph,
-    tokens: &Tokens<'_>,
-    name: &NodeName,
-    visits: &Visits<'_>,
-) -> (u64, Why) {
-    let rounds = rounds(graph, name, visits);
-    let last = ends_the_run(graph, name).then_some((1, Why::Last));
-    let (arrivals, causes) = tokens.arrivals(name, visits);
-    let rules = last.into_iter().chain(rounds).chain([(arrivals, Why::After(causes))]);
-    rules.min_by_key(|(least, _)| *least).expect("there are always arrivals")
-}
-
-/// Whether every visit of a node is followed by the end of the run.
-fn ends_the_run(graph: &Graph, name: &NodeName) -> bool {
-    let fails =
-        |edge: &Edge| matches!(edge, Edge::Then { from, to: Target::Fail, .. } if from == name);
-    // What declares `may_go` may leave its edges out.
-    let may_choose = |edge: &Edge| matches!(edge, Edge::May { from, .. } if from == name);
-    graph.edges.iter().any(fails)
-        && !graph.edges.iter().any(may_choose)
-        && graph.nodes[name].policies.catch.iter().all(|it| it.to == Target::Fail)
-}
-
-/// The visits that the bound of a node allows, if it has one.
-fn rounds(graph: &Graph, name: &NodeName, visits: &Visits<'_>) -> Option<(u64, Why)> {
-    let max_visits = graph.nodes[name].policies.max_visits?;
-    let resets = |spec: &NodeSpec| spec.policies.resets.contains(name);
-    let bought: Vec<(NodeName, u64)> = graph
-        .nodes
-        .iter()
-        .filter(|(_, spec)| resets(spec))
-        .map(|(other, _)| (other.clone(), visits[other]))
-        .collect();
-    let after_limit = graph.limits.exhausted.as_ref().and_then(Target::node) == Some(name);
-    // A run starts with its first nodes even if they may never be visited.
-    let a_round = u64::from(max_visits).max(u64::from(graph.entry.contains(name)));
-    let rounds = bought.iter().fold(1, |sum: u64, (_, it)| sum.saturating_add(*it));
-    let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());
-    Some((most, Why::Rounds { max_visits, bought, after_limit }))
-}
-
-/// The super-steps: one for each visit, or for all the visits that nodes can only have together.
-fn steps(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>) -> u64 {
-    let mut alone = 0u64;
-    let mut together: BTreeMap<Ways<'_>, u64> = BTreeMap::new();
-    for (name, NodeEnvelope { visits_max, .. }) in nodes {
-        match plain_ways(graph, name) {
-            Some(ways) => {
-                let most = together.entry(ways).or_insert(*visits_max);
-                *most = (*most).min(*visits_max);
+    /// Finds the visits of each node after those that they follow from; of nodes that follow from
+    /// each other, lowers them until no rule says less.
+    fn run(mut self) -> Option<Vec<(u64, Why)>> {
+        let mut groups = tarjan_scc(&self.tokens.dependencies());
+        groups.reverse();
+        let ranks = self.tokens.ranks();
+        for mut group in groups {
+            group.sort_unstable_by_key(|it| ranks[*it]);
+            // Bounded nodes are known once those that reset them are, and the others once those
+            // before them are; neither goes in circles, as `compile` has checked. Stopping sooner
+            // would only be less tight, so the number of passes has a limit.
+            for _ in 0..=2 * group.len() {
+                self.flows.forget(&group);
+                let mut is_less = false;
+                for &node in &group {
+                    let (least, why) = self.tightest(node);
+                    is_less |= least < self.visits[node];
+                    (self.visits[node], self.why[node]) = (least, why);
+                }
+                if self.flows.gave_up {
+                    return None;
+                }
+                if !is_less {
+                    break;
+                }
             }
-            None => alone = alone.saturating_add(*visits_max),
         }
+        Some(self.visits.into_iter().zip(self.why).collect())
     }
-    together.values().fold(alone, |sum, it| sum.saturating_add(*it))
+
+    /// The rule that says least of a node; the first of those that say the same.
+    fn tightest(&mut self, node: usize) -> (u64, Why) {
+        let last = self.ends_the_run[node].then_some((1, Why::Last));
+        let rounds = self.rounds(node);
+        let (arrivals, causes) = self.flows.arrivals(node, &self.visits);
+        let rules = last.into_iter().chain(rounds).chain([(arrivals, Why::After(causes))]);
+        rules.min_by_key(|(least, _)| *least).expect("there are always arrivals")
+    }
+
+    /// The visits that the bound of a node allows, if it has one.
+    fn rounds(&self, node: usize) -> Option<(u64, Why)> {
+        let name = self.tokens.names[node];
+        let max_visits = self.graph.nodes[name].policies.max_visits?;
+        let resetters = self.tokens.resetters[node].iter();
+        let bought: Vec<(NodeName, u64)> =
+            resetters.map(|it| (self.tokens.names[*it].clone(), self.visits[*it])).collect();
+        let passage = &self.tokens.passages[node];
+        // A run starts with its first nodes even if they may never be visited.
+        let a_round = u64::from(max_visits).max(u64::from(passage.is_first));
+        let rounds = bought.iter().fold(1, |sum: u64, (_, it)| sum.saturating_add(*it));
+        let after_limit = passage.is_after_limit;
+        let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());
+        Some((most, Why::Rounds { max_visits, bought, after_limit }))
+    }
 }
 
-/// The ways to a node to which only plain edges lead: whether the run starts with it, and the
-/// nodes before it.
-type Ways<'a> = (bool, BTreeSet<&'a NodeName>);
-
-/// The ways to a node, if whoever takes one of them must take it: nodes with the same ways are
-/// visited in the same steps.
-fn plain_ways<'a>(graph: &'a Graph, name: &NodeName) -> Option<Ways<'a>> {
-    let policies = graph.nodes.values().map(|it| &it.policies);
-    let caught = policies.clone().flat_map(|it| it.catch.iter().map(|it| &it.to));
-    let exhausted = policies.filter_map(|it| it.exhausted.as_ref());
-    let mut other_ways = caught.chain(exhausted).chain(&graph.limits.exhausted);
-    if graph.nodes[name].policies.max_visits.is_some()
-        || graph.nodes[name].policies.defer.is_some()
-        || other_ways.any(|it| it.node() == Some(name))
-    {
-        return None;
-    }
-    let mut before = BTreeSet::new();
+/// The nodes whose visits are all followed by the end of the run.
+fn ends_the_run(graph: &Graph) -> Vec<bool> {
+    let (mut failing, mut choosing) = (BTreeSet::new(), BTreeSet::new());
     for edge in &graph.edges {
-        if edge.targets().iter().any(|it| it.node() == Some(name)) {
-            let Edge::Then { from, .. } = edge else { return None };
-            before.insert(from);
+        match edge {
+            Edge::Then { from, to: Target::Fail, .. } => {
+                failing.insert(from);
+            }
+            // What declares `may_go` may leave its edges out.
+            Edge::May { from, .. } => {
+                choosing.insert(from);
+            }
+            _ => (),
         }
     }
-    Some((graph.entry.contains(name), before))
+    let ends = |(name, spec): (&NodeName, &NodeSpec)| {
+        failing.contains(name)
+            && !choosing.contains(name)
+            && spec.policies.catch.iter().all(|it| it.to == Target::Fail)
+    };
+    graph.nodes.iter().map(ends).collect()
 }
 
 impl fmt::Display for Why {

@@ -8,6 +8,7 @@ mod checks;
 mod concurrency;
 mod envelope;
 mod flow;
+mod limits;
 mod midway;
 
 use std::{
@@ -56,6 +57,10 @@ pub fn compile(
         let net = Net::of(&graph);
         flow::run(&graph, &net, &mut findings);
         concurrency::run(&graph, &net, &mut findings);
+    }
+    if !findings.has_errors() {
+        // What a run may take is known only of loops that have an end.
+        limits::run(&graph, &mut findings);
     }
     let mut leaving: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
     let mut joins = BTreeMap::new();

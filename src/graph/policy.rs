@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{ErrorKind, Target};
-use crate::id::{ChannelName, NodeName};
+use crate::{
+    diagnostic::Place,
+    id::{ChannelName, NodeName},
+};
 
 /// The conditions under which one node runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,7 +25,8 @@ pub struct Policies {
     pub exhausted: Option<Target>,
     /// The nodes whose counts start anew when this one finishes.
     pub resets: Vec<NodeName>,
-    /// The channels that are emptied when this one finishes, before its writes.
+    /// The channels that are emptied when this one finishes, or put back to their defaults, before its
+    /// writes.
     pub clears: Vec<ChannelName>,
     /// Where failures lead, in order; the first that fits is taken.
     pub catch: Vec<Catch>,
@@ -102,6 +106,8 @@ pub struct Limits {
     pub exhausted: Option<Target>,
     /// Tasks that run at the same time.
     pub concurrency: usize,
+    /// Where they are written.
+    pub place: Option<Place>,
 }
 
 impl Default for Backoff {
@@ -112,6 +118,14 @@ impl Default for Backoff {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 100, tokens: None, usd: None, time: None, exhausted: None, concurrency: 16 }
+        Self {
+            steps: 100,
+            tokens: None,
+            usd: None,
+            time: None,
+            exhausted: None,
+            concurrency: 16,
+            place: None,
+        }
     }
 }

@@ -232,6 +232,7 @@ impl Lowering<'_> {
         let section =
             section.and_then(|it| Section::read(&mut self.report, it, "`limits`", LIMITS_KEYS));
         let Some(section) = section else { return limits };
+        limits.place = top.key("limits").and_then(|it| self.report.place(&it.range));
         let steps = section.get("steps").and_then(|it| self.report.count(it, "`steps`", 1));
         limits.steps = steps.unwrap_or(limits.steps);
         limits.tokens = section.get("tokens").and_then(|it| self.report.count(it, "`tokens`", 1));

@@ -1,5 +1,7 @@
 //! `graphrun plan`: the worst case of a workflow.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use super::program::{Place, keys, workflow};
@@ -19,6 +21,8 @@ const DEV_TEAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/graphs/dev_team.yam
 ///   which has no repairs: 45 × 3 × 2 models = 270.
 /// - Super-steps: the sum of the runs, `qc` and `ta` counted once: 1 + 1 + 45 + 45 + 10 + 1 + 4
 ///   + 2 + 1 + 11 + 1 = 122.
+/// - Time: three attempts of ten minutes each in every one of these steps but those of `help`, where
+///   a person is waited for, and of `revise`, which computes: (122 - 1 - 11) × 30 minutes.
 #[test]
 fn the_worst_case_of_the_software_team_is_what_can_be_counted_by_hand() {
     let ended = Place::new().run(["plan", DEV_TEAM]);
@@ -39,12 +43,15 @@ fn the_worst_case_of_the_software_team_is_what_can_be_counted_by_hand() {
     revise      11    33        0            after `help` (1), `tl` (10)
     flush       1     3         0            the run ends with it
 
-    super-steps  122  limit: 90
-    model calls  594
-    tokens       ?    limit: 200.0k tokens
-    cost         ?    limit: $5.00
-    time         ?    limit: 45 min 00 s
+    super-steps  122          mostly `sse`  limit: 90
+    model calls  594          mostly `sse`
+    tokens       ?                          limit: 200.0k tokens
+    cost         ?
+    time         55 h 00 min  mostly `sse`  limit: 45 min 00 s
+    not known: tokens and cost: no `[context]` in `graphrun.toml` for `anthropic/claude-opus-4-5`, `openai/gpt-5`, `openai/gpt-5-mini`
+    not known: cost: no `[prices]` in `graphrun.toml` for `anthropic/claude-opus-4-5`, `openai/gpt-5`, `openai/gpt-5-mini`
     warning: the worst case is beyond `limits.steps`: after 90 super-steps a run goes on to `flush`
+    warning: the worst case is beyond `limits.time`: after 45 min 00 s at work a run goes on to `flush`
     stderr:
     ");
 }
@@ -59,6 +66,9 @@ fn a_program_reads_the_same_worst_case_as_json() {
         "calls_unknown",
         "tokens_max",
         "cost_usd_max",
+        "time_ms_max",
+        "mostly",
+        "unknown",
         "limits",
         "warnings",
         "nodes",
@@ -69,8 +79,12 @@ fn a_program_reads_the_same_worst_case_as_json() {
     let sse = plan["nodes"].as_array().unwrap().iter().find(|it| it["node"] == "sse").unwrap();
     let why = "3 visits × 15 rounds: the first, and bought by `qa` (4), `tl` (10)";
     let expected = json!({"node": "sse", "kind": "agent", "runs_max": 45, "attempts_max": 135,
-        "calls_max": 270, "is_per_item": false, "why": why});
+        "calls_max": 270, "tokens_max": null, "cost_usd_max": null, "time_ms_max": 81_000_000,
+        "is_per_item": false, "why": why});
     assert_eq!(sse, &expected);
+    let mostly =
+        json!({"steps": "sse", "calls": "sse", "tokens": null, "cost_usd": null, "time_ms": "sse"});
+    assert_eq!(plan["mostly"], mostly);
 }
 
 #[test]
@@ -87,6 +101,9 @@ fn within_its_limits_a_workflow_is_planned_without_a_warning_and_leaves_nothing(
     tokens       ?
     cost         ?
     time         ?
+    not known: tokens and cost: no `[context]` in `graphrun.toml` for `openai/gpt-5-mini`
+    not known: cost: no `[prices]` in `graphrun.toml` for `openai/gpt-5-mini`
+    not known: time: `write` without `timeout`
     stderr:
     ");
     assert!(place.is_empty());
@@ -99,4 +116,26 @@ fn a_workflow_that_does_not_load_has_no_plan() {
     assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
     assert!(ended.stderr.contains("did you mean `second`"), "{ended}");
     assert_eq!(place.run(["plan", &workflow("agent"), "--output", "jsonl"]).code, 2);
+}
+
+/// A flow to each of 2,000 nodes through all of the others would take minutes.
+#[test]
+fn the_worst_case_of_two_thousand_nodes_in_loops_is_found() {
+    let place = Place::new();
+    let mut text =
+        "graphrun: 1\nname: many\nstate: { brief: string, go: bool }\ninput: [brief, go]\n\
+                    limits: { steps: 6000 }\nstart: a0\nnodes:\n"
+            .to_owned();
+    for at in 0..1_000 {
+        let next = if at == 999 { "end".to_owned() } else { format!("a{}", at + 1) };
+        text.extend([format!(
+            "  a{at}: {{ set: {{ brief: brief }}, max_visits: 3, exhausted: {next}, then: b{at} }}\n  \
+             b{at}: {{ set: {{ brief: brief }}, then: [{{ when: go, to: {next} }}, {{ to: a{at} }}] }}\n"
+        )]);
+    }
+    fs::write(place.path("many.yaml"), text).unwrap();
+    let plan = place.run(["plan", "many.yaml", "--output", "json"]).json();
+    assert_eq!((&plan["steps_max"], &plan["warnings"]), (&json!(6_000), &json!([])));
+    let ended = place.run(["validate", "many.yaml"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended}");
 }

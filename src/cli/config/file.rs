@@ -175,16 +175,13 @@ impl Reading<'_> {
     }
 
     fn unknown(&mut self, name: &Name, full: &str, known: impl Iterator<Item = &'static str>) {
-        let known: Vec<&str> = known.collect();
+        let mut known: Vec<&str> = known.collect();
+        known.dedup();
         let near = did_you_mean(name.get(), known.iter().copied());
-        let hint = match near {
-            Some(near) => format!("; did you mean `{near}`?"),
-            None => {
-                let mut known = known;
-                known.dedup();
-                format!("; there is {}", known.join(", "))
-            }
-        };
+        let hint = near.map_or_else(
+            || format!("; there is {}", known.join(", ")),
+            |near| format!("; did you mean `{near}`?"),
+        );
         self.problem(name.span(), &format!("there is no setting `{full}`{hint}"));
     }
 

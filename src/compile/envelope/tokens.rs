@@ -1,257 +1,214 @@
-//! How often nodes can be reached, counted by tokens that go through the graph.
+//! How tokens go through a graph, by which it is counted how often nodes can be reached.
 //!
 //! Every visit of a node uses up a token. The start makes one for each first node, the limit that
 //! is routed makes one, and a visit makes one for each node it leads to at once. Most nodes lead
 //! to one at a time, so they only pass a token on. Thus no more tokens reach a node than the
-//! maximum flow to it, where the capacity of a node is its visits; the minimum cut says why.
+//! maximum flow to it, where the capacity of a node is its visits; the minimum cut says why. The
+//! flows are found in `flow`; here nodes get numbers, and each knows what may lead to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use petgraph::{
-    algo::ford_fulkerson,
-    graph::{DiGraph, NodeIndex},
-    visit::EdgeRef,
-};
+use petgraph::{graphmap::DiGraphMap, visit::DfsPostOrder};
 
-use super::{Cause, Visits};
 use crate::{
-    graph::{Edge, Graph, NodeSpec, Spread, Target},
+    graph::{Edge, Graph, Spread, Target},
     id::NodeName,
 };
-
-/// More than all tokens together, and little enough to be added up.
-const UNLIMITED: u128 = 1 << 100;
 
 /// How tokens go through a graph.
 #[derive(Debug)]
 pub(super) struct Tokens<'a> {
-    start: BTreeSet<&'a NodeName>,
-    after_limit: Option<&'a NodeName>,
-    nodes: BTreeMap<&'a NodeName, Passage<'a>>,
+    /// The nodes, in the order of their names.
+    pub(super) names: Vec<&'a NodeName>,
+    pub(super) passages: Vec<Passage>,
     /// For each node that waits, the nodes it waits for.
-    joins: Vec<(&'a NodeName, &'a [NodeName])>,
+    joins: Vec<Vec<usize>>,
+    /// For each node, those that begin a round of it.
+    pub(super) resetters: Vec<Vec<usize>>,
 }
 
-/// What becomes of a token that reaches a node.
+/// What becomes of the tokens that reach a node.
 #[derive(Debug, Default)]
-struct Passage<'a> {
-    /// Where it may go after a visit, joins aside.
-    to: BTreeSet<&'a NodeName>,
+pub(super) struct Passage {
+    /// Whether the run starts with it.
+    pub(super) is_first: bool,
+    /// Whether a limit of the run leads to it.
+    pub(super) is_after_limit: bool,
+    /// What leads to it.
+    pub(super) from: Vec<Arrival>,
     /// How many nodes and joins one task leads to at once, at most.
     at_once: usize,
-    /// Where it goes instead when the bound of the node is used up.
-    exhausted: Option<&'a NodeName>,
     /// Whether several tasks of the node may run in one step, each with its own way to go.
     is_wide: bool,
 }
 
+/// A way by which tokens reach a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Arrival {
+    /// A visit of this node may lead to it.
+    Visit(usize),
+    /// This node is one of those that a join waits for.
+    Join { source: usize, join: usize },
+    /// The bound of this node, or what it may take in all, may be used up when the run comes to it.
+    Overflow(usize),
+}
+
 impl<'a> Tokens<'a> {
     pub(super) fn of(graph: &'a Graph) -> Self {
-        let passage = |(name, spec): (&'a NodeName, &'a NodeSpec)| {
-            let bounded = spec.policies.max_visits.and(spec.policies.exhausted.as_ref());
-            let caught = spec.policies.catch.iter().filter_map(|it| it.to.node());
-            let is_wide = graph.entry.iter().filter(|it| *it == name).count() > 1;
-            let exhausted = bounded.and_then(Target::node);
-            (name, Passage { to: caught.collect(), at_once: 0, exhausted, is_wide })
-        };
-        let mut tokens = Self {
-            start: graph.entry.iter().collect(),
-            after_limit: graph.limits.exhausted.as_ref().and_then(Target::node),
-            nodes: graph.nodes.iter().map(passage).collect(),
-            joins: Vec::new(),
-        };
+        let names: Vec<&NodeName> = graph.nodes.keys().collect();
+        let numbers: BTreeMap<&NodeName, usize> =
+            names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
+        let passages = names.iter().map(|_| Passage::default()).collect();
+        let resetters = vec![Vec::new(); names.len()];
+        let mut tokens = Self { names, passages, joins: Vec::new(), resetters };
+        for first in &graph.entry {
+            let passage = &mut tokens.passages[numbers[first]];
+            passage.is_wide |= passage.is_first;
+            passage.is_first = true;
+        }
+        if let Some(name) = graph.limits.exhausted.as_ref().and_then(Target::node) {
+            tokens.passages[numbers[name]].is_after_limit = true;
+        }
+        for (number, spec) in graph.nodes.values().enumerate() {
+            let policies = &spec.policies;
+            let caught = policies.catch.iter().filter_map(|it| it.to.node());
+            for next in caught {
+                tokens.arrive(numbers[next], Arrival::Visit(number));
+            }
+            if let Some(next) = policies.exhausted.as_ref().and_then(Target::node) {
+                tokens.arrive(numbers[next], Arrival::Overflow(number));
+            }
+            for reset in &policies.resets {
+                let resetters = &mut tokens.resetters[numbers[reset]];
+                if resetters.last() != Some(&number) {
+                    resetters.push(number);
+                }
+            }
+        }
         for edge in &graph.edges {
-            tokens.follow(edge);
+            tokens.follow(edge, &numbers);
         }
         tokens
     }
 
-    fn follow(&mut self, edge: &'a Edge) {
+    fn follow(&mut self, edge: &Edge, numbers: &BTreeMap<&NodeName, usize>) {
         match edge {
-            Edge::Then { from, to, .. } => self.lead(from, to.node().into_iter(), Spread::One),
+            Edge::Then { from, to, .. } => {
+                let to = to.node().map(|it| numbers[it]);
+                self.lead(numbers[from], to, Spread::One);
+            }
             Edge::Route { from, route, .. } => {
                 let ways = route.ways().iter().filter_map(|it| it.to.node());
-                self.lead(from, ways, route.spread());
+                self.lead(numbers[from], ways.map(|it| numbers[it]), route.spread());
             }
             // A node may dispatch wherever it may go.
             Edge::May { from, to } => {
-                self.lead(from, to.iter().filter_map(Target::node), Spread::Items);
+                let to = to.iter().filter_map(Target::node).map(|it| numbers[it]);
+                self.lead(numbers[from], to, Spread::Items);
             }
             Edge::Join { from, to, .. } => {
-                for source in from {
-                    self.passage(source).at_once += 1;
+                let join = self.joins.len();
+                let sources: Vec<usize> = from.iter().map(|it| numbers[it]).collect();
+                for &source in &sources {
+                    self.passages[source].at_once += 1;
+                    // To arrive at a join and to be led to the same node are two things: the join
+                    // may fire later.
+                    self.passages[numbers[to]].from.push(Arrival::Join { source, join });
                 }
-                self.joins.push((to, from));
+                self.joins.push(sources);
             }
         }
     }
 
-    fn lead(&mut self, from: &'a NodeName, to: impl Iterator<Item = &'a NodeName>, spread: Spread) {
-        let to: BTreeSet<&NodeName> = to.collect();
-        if spread == Spread::Items {
-            for name in &to {
-                self.passage(name).is_wide = true;
-            }
-        }
-        let passage = self.passage(from);
+    fn lead(&mut self, from: usize, to: impl IntoIterator<Item = usize>, spread: Spread) {
+        let mut to: Vec<usize> = to.into_iter().collect();
+        to.sort_unstable();
+        to.dedup();
+        let passage = &mut self.passages[from];
         passage.at_once += if spread == Spread::One { to.len().min(1) } else { to.len() };
-        passage.to.extend(to);
+        for next in to {
+            self.passages[next].is_wide |= spread == Spread::Items;
+            self.arrive(next, Arrival::Visit(from));
+        }
     }
 
-    fn passage(&mut self, name: &'a NodeName) -> &mut Passage<'a> {
-        self.nodes.entry(name).or_default()
+    fn arrive(&mut self, at: usize, arrival: Arrival) {
+        let from = &mut self.passages[at].from;
+        if !from.contains(&arrival) {
+            from.push(arrival);
+        }
     }
 
     /// Whether several tasks of a node may run in one step.
-    pub(super) fn is_dispatched(&self, name: &NodeName) -> bool {
-        self.nodes[name].is_wide
+    pub(super) fn is_dispatched(&self, node: usize) -> bool {
+        self.passages[node].is_wide
     }
 
-    /// The most tokens that can reach a node, and where they all have to come through.
-    pub(super) fn arrivals(
-        &self,
-        target: &NodeName,
-        visits: &Visits<'_>,
-    ) -> (u64, Vec<(Cause, u64)>) {
-        let mut network = Network::new(self.nodes.keys().copied());
-        for name in &self.start {
-            network.make(Cause::Start, 1, name);
-        }
-        if let Some(name) = self.after_limit {
-            network.make(Cause::Limit, 1, name);
-        }
-        // To arrive at a join and to be led to the same node are two things: the join may fire later.
-        let mut to: BTreeMap<&NodeName, Vec<&NodeName>> =
-            self.nodes.iter().map(|(name, it)| (*name, it.to.iter().copied().collect())).collect();
-        for (waiting, from) in &self.joins {
-            for source in self.counted(from, visits) {
-                to.entry(source).or_default().push(waiting);
-            }
-        }
-        for (name, passage) in &self.nodes {
-            let capacity = visits[name];
-            if passage.splits() {
-                for next in &to[name] {
-                    network.make(Cause::Visit((*name).clone()), capacity, next);
-                }
-            } else {
-                // What leaves the target may come back to it, so it is not passed on but made.
-                network.visit(name, capacity, *name == target);
-                for next in &to[name] {
-                    network.pass(name, next);
-                }
-            }
-            if let Some(next) = passage.exhausted {
-                network.overflow(name, next);
-            }
-        }
-        network.solve(target)
+    /// Whether one visit of a node may lead to several.
+    pub(super) fn splits(&self, node: usize) -> bool {
+        let passage = &self.passages[node];
+        passage.is_wide || passage.at_once > 1
     }
 
-    /// The sources of a join that tokens are counted by.
+    /// Whether the arrivals of a source count at a join.
     ///
-    /// It fires once for each visit of any of them, so one is enough, the one with the fewest
-    /// visits. Only several tasks of one node in one step can be used for several times, so if
-    /// all nodes are like that, each counts.
-    fn counted<'b>(&self, from: &'b [NodeName], visits: &Visits<'_>) -> Vec<&'b NodeName> {
-        let single = from.iter().filter(|it| !self.nodes[it].is_wide);
-        match single.min_by_key(|it| (visits[it], self.nodes[it].splits())) {
-            Some(fewest) => vec![fewest],
-            None => from.iter().collect(),
-        }
-    }
-}
-
-impl Passage<'_> {
-    /// Whether one visit may lead to several nodes.
-    fn splits(&self) -> bool {
-        self.is_wide || self.at_once > 1
-    }
-}
-
-/// The network of the flow to one node: each node of the graph is two, where tokens reach it and
-/// where they leave it.
-#[derive(Debug)]
-struct Network<'a> {
-    arcs: DiGraph<(), u128>,
-    source: NodeIndex,
-    ports: BTreeMap<&'a NodeName, Ports>,
-    /// What limits each arc, in the order of the arcs.
-    causes: Vec<Option<Cause>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ports {
-    reached: NodeIndex,
-    left: NodeIndex,
-}
-
-impl<'a> Network<'a> {
-    fn new(names: impl Iterator<Item = &'a NodeName>) -> Self {
-        let mut arcs = DiGraph::new();
-        let source = arcs.add_node(());
-        let ports = names
-            .map(|it| (it, Ports { reached: arcs.add_node(()), left: arcs.add_node(()) }))
-            .collect();
-        Self { arcs, source, ports, causes: Vec::new() }
+    /// It fires once for each visit of any of its sources, so one is enough, the one with the
+    /// fewest visits. Only several tasks of one node in one step can be used for several times, so
+    /// if all nodes are like that, each counts.
+    pub(super) fn counts(&self, source: usize, join: usize, visits: &[u64]) -> bool {
+        let single = self.joins[join].iter().filter(|it| !self.passages[**it].is_wide);
+        let fewest = single.min_by_key(|it| (visits[**it], self.splits(**it)));
+        fewest.is_none_or(|it| *it == source)
     }
 
-    /// New tokens.
-    fn make(&mut self, cause: Cause, capacity: u64, to: &NodeName) {
-        self.arc(self.source, self.ports[to].reached, capacity.into(), Some(cause));
-    }
-
-    /// Tokens that go through a node.
-    fn visit(&mut self, name: &NodeName, capacity: u64, is_new: bool) {
-        let Ports { reached, left } = self.ports[name];
-        let from = if is_new { self.source } else { reached };
-        self.arc(from, left, capacity.into(), Some(Cause::Visit(name.clone())));
-    }
-
-    fn pass(&mut self, from: &NodeName, to: &NodeName) {
-        self.arc(self.ports[from].left, self.ports[to].reached, UNLIMITED, None);
-    }
-
-    fn overflow(&mut self, from: &NodeName, to: &NodeName) {
-        self.arc(self.ports[from].reached, self.ports[to].reached, UNLIMITED, None);
-    }
-
-    fn arc(&mut self, from: NodeIndex, to: NodeIndex, capacity: u128, cause: Option<Cause>) {
-        self.arcs.add_edge(from, to, capacity);
-        self.causes.push(cause);
-    }
-
-    fn solve(&self, target: &NodeName) -> (u64, Vec<(Cause, u64)>) {
-        let target = self.ports[target].reached;
-        let (flow, flows) = ford_fulkerson(&self.arcs, self.source, target);
-        let behind = self.behind_the_cut(target, &flows);
-        let mut causes: BTreeMap<Cause, u64> = BTreeMap::new();
-        for arc in self.arcs.edge_references() {
-            let crosses = !behind.contains(&arc.source()) && behind.contains(&arc.target());
-            if let (true, Some(cause)) = (crosses, &self.causes[arc.id().index()]) {
-                let tokens = causes.entry(cause.clone()).or_default();
-                *tokens = tokens.saturating_add(saturated(*arc.weight()));
+    /// What a number of visits follows from, as ways from node to node.
+    pub(super) fn dependencies(&self) -> DiGraphMap<usize, ()> {
+        let mut ways = self.ways();
+        for (node, resetters) in self.resetters.iter().enumerate() {
+            for &resetter in resetters {
+                ways.add_edge(resetter, node, ());
             }
         }
-        (saturated(flow), causes.into_iter().collect())
+        ways
     }
 
-    /// Where one token more would still reach the target: of all least cuts, the nearest to it.
-    fn behind_the_cut(&self, target: NodeIndex, flows: &[u128]) -> BTreeSet<NodeIndex> {
-        let mut behind = BTreeSet::from([target]);
-        let mut open = vec![target];
-        while let Some(place) = open.pop() {
-            let entering = self.arcs.edges_directed(place, petgraph::Incoming);
-            let entering = entering.filter(|it| flows[it.id().index()] < *it.weight());
-            let leaving = self.arcs.edges_directed(place, petgraph::Outgoing);
-            let leaving = leaving.filter(|it| flows[it.id().index()] > 0);
-            let near = entering.map(|it| it.source()).chain(leaving.map(|it| it.target()));
-            open.extend(near.filter(|it| behind.insert(*it)));
+    /// For each node, its place in an order in which whatever all ways to it come through is
+    /// before it.
+    pub(super) fn ranks(&self) -> Vec<usize> {
+        let ways = self.ways();
+        let mut ranks = vec![0; self.names.len()];
+        let mut visit = DfsPostOrder::empty(&ways);
+        let mut rank = self.names.len();
+        for (node, passage) in self.passages.iter().enumerate() {
+            if passage.is_first || passage.is_after_limit {
+                visit.move_to(node);
+                while let Some(next) = visit.next(&ways) {
+                    rank -= 1;
+                    ranks[next] = rank;
+                }
+            }
         }
-        behind
+        ranks
+    }
+
+    /// The ways of tokens from node to node.
+    pub(super) fn ways(&self) -> DiGraphMap<usize, ()> {
+        let mut ways = DiGraphMap::new();
+        for (node, passage) in self.passages.iter().enumerate() {
+            ways.add_node(node);
+            for arrival in &passage.from {
+                ways.add_edge(arrival.source(), node, ());
+            }
+        }
+        ways
     }
 }
 
-fn saturated(tokens: u128) -> u64 {
-    u64::try_from(tokens).unwrap_or(u64::MAX)
+impl Arrival {
+    /// The node that leads there.
+    pub(super) fn source(self) -> usize {
+        match self {
+            Self::Visit(source) | Self::Join { source, .. } | Self::Overflow(source) => source,
+        }
+    }
 }

@@ -1,0 +1,91 @@
+//! Tokens and money of the calls of agents, as far as `graphrun.toml` tells what models take.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    cli::config::{Config, FILE},
+    id::NodeName,
+    llm::{Price, Usage},
+    workflow::{NodeKind, Workflow},
+};
+
+/// What calls of models take at most, by the nodes that make them.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    agents: BTreeMap<NodeName, Vec<Asked>>,
+}
+
+/// A model that an agent may ask.
+#[derive(Debug)]
+struct Asked {
+    model: String,
+    /// Calls in one attempt.
+    calls: u64,
+    /// The most tokens of one call.
+    tokens: Option<u64>,
+    price: Option<Price>,
+}
+
+impl Rates {
+    pub(super) fn of(workflow: &Workflow, config: &Config) -> Self {
+        let mut agents = BTreeMap::new();
+        for (name, definition) in &workflow.nodes {
+            let NodeKind::Agent(agent) = &definition.kind else { continue };
+            let ask = |model: &String| Asked {
+                model: model.clone(),
+                calls: 1 + u64::from(agent.repairs_max),
+                tokens: config.context_of(model),
+                price: config.prices.of(model).copied(),
+            };
+            agents.insert(name.clone(), agent.models.iter().map(ask).collect());
+        }
+        Self { agents }
+    }
+
+    /// The tokens of so many attempts of a node.
+    pub(super) fn tokens(&self, node: &NodeName, attempts: u64) -> Option<u64> {
+        let each =
+            self.agents.get(node)?.iter().map(|it| Some(it.calls.saturating_mul(it.tokens?)));
+        let each: Option<Vec<u64>> = each.collect();
+        Some(super::sum(each?.into_iter()).saturating_mul(attempts))
+    }
+
+    /// The cost of so many attempts of a node.
+    #[expect(clippy::cast_precision_loss, reason = "nobody can pay for 2^52 calls")]
+    pub(super) fn cost(&self, node: &NodeName, attempts: u64) -> Option<f64> {
+        let each = self.agents.get(node)?.iter().map(|it| Some(it.calls as f64 * it.cost()?));
+        let each: Option<Vec<f64>> = each.collect();
+        Some(each?.into_iter().sum::<f64>() * attempts as f64)
+    }
+
+    /// Which models nobody has said enough of.
+    pub(super) fn unknown(&self) -> Vec<String> {
+        let asked = || self.agents.values().flatten();
+        let named = |is_unknown: fn(&Asked) -> bool| -> Vec<String> {
+            let names: BTreeSet<&str> =
+                asked().filter(|it| is_unknown(it)).map(|it| it.model.as_str()).collect();
+            names.into_iter().map(|it| format!("`{it}`")).collect()
+        };
+        let (sizes, prices) = (named(|it| it.tokens.is_none()), named(|it| it.price.is_none()));
+        let mut unknown = Vec::new();
+        if !sizes.is_empty() {
+            let names = sizes.join(", ");
+            unknown.push(format!("tokens and cost: no `[context]` in `{FILE}` for {names}"));
+        }
+        if !prices.is_empty() {
+            let names = prices.join(", ");
+            unknown.push(format!("cost: no `[prices]` in `{FILE}` for {names}"));
+        }
+        unknown
+    }
+}
+
+impl Asked {
+    /// The most that a call can cost: its context is full of what is dearer.
+    fn cost(&self) -> Option<f64> {
+        let (tokens, price) = (self.tokens?, self.price?);
+        let asked = Usage { input_tokens: tokens, ..Usage::default() };
+        let answered = Usage { output_tokens: tokens, ..Usage::default() };
+        Some(price.cost(asked).max(price.cost(answered)))
+    }
+}

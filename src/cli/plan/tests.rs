@@ -1,0 +1,48 @@
+use super::*;
+use crate::compile::Why;
+
+fn node(name: &str, is_dispatched: bool, calls_max: Option<u64>) -> PlannedNode {
+    let why = Why::Rounds { max_visits: 2, bought: Vec::new(), after_limit: false };
+    let node = NodeEnvelope {
+        visits_max: 2,
+        is_dispatched,
+        attempts_max: u64::MAX,
+        calls_max,
+        time_max: None,
+        why,
+    };
+    PlannedNode::new(NodeName::parse(name).unwrap(), "node", &node, &Rates::default())
+}
+
+#[test]
+fn what_is_not_known_is_never_shown_as_nothing() {
+    let nodes = vec![node("own", false, None), node("map", true, Some(12))];
+    let mut plan = Plan {
+        workflow: "odd".into(),
+        steps_max: u64::MAX,
+        calls_max: 12,
+        calls_unknown: vec![NodeName::parse("own").unwrap()],
+        tokens_max: None,
+        cost_usd_max: None,
+        time_ms_max: None,
+        mostly: Mostly::of(&nodes),
+        unknown: Vec::new(),
+        limits: PlannedLimits::new(&Limits::default()),
+        warnings: Vec::new(),
+        nodes,
+    };
+    plan.unknown = plan.unknowns(&Rates::default());
+    insta::assert_snapshot!(plan.draw(Paint::new(false)), @r"
+    NODE  RUNS       ATTEMPTS                 MODEL CALLS  WHY
+    own   2          beyond counting          ?            2 visits
+    map   2 × items  beyond counting × items  12 × items   2 visits
+
+    super-steps  beyond counting                             mostly `own`  limit: 100
+    model calls  12 for one item of each and those of `own`  mostly `map`
+    tokens       ?
+    cost         ?
+    time         ?
+    not known: tokens and cost: `own` may call models, and how often is not said
+    not known: time: `own`, `map` without `timeout`
+    ");
+}

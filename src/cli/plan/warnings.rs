@@ -1,0 +1,98 @@
+//! Limits below the worst case, and what becomes of a run that reaches one.
+
+use super::{Plan, PlannedNode, ms};
+use crate::{
+    cli::words::{cost, count, duration, tokens},
+    graph::{Graph, Limits, Target},
+    id::NodeName,
+};
+
+/// Every limit of the run and of its nodes that is below the worst case, as far as that is known.
+///
+/// Where a part of the whole is not known, the rest may be beyond a limit all the same.
+pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
+    let nodes = &plan.nodes;
+    let then = goes_on(&graph.limits);
+    let mut warnings = Vec::new();
+    let mut warn = |limit: &str, after: String| {
+        warnings
+            .push(format!("the worst case is beyond `limits.{limit}`: after {after} a run {then}"));
+    };
+    let Limits { steps, tokens: tokens_max, usd, time, .. } = &graph.limits;
+    if plan.steps_max > *steps {
+        warn("steps", count(*steps, "super-step"));
+    }
+    let known = super::sum(nodes.iter().filter_map(|it| it.tokens_max));
+    if let Some(limit) = tokens_max.filter(|it| known > *it) {
+        warn("tokens", tokens(limit));
+    }
+    let known: f64 = nodes.iter().filter_map(|it| it.cost_usd_max).sum();
+    if let Some(limit) = usd.filter(|it| known > *it) {
+        warn("usd", cost(Some(limit)));
+    }
+    // Tasks of one step share its time, so the parts cannot be added up.
+    let known = nodes.iter().filter_map(|it| it.time_ms_max).max();
+    if let Some(limit) = time.map(ms).filter(|it| plan.time_ms_max.or(known) > Some(*it)) {
+        warn("time", format!("{} at work", duration(limit)));
+    }
+    warnings.extend(nodes.iter().flat_map(|it| of_node(it, graph)));
+    warnings
+}
+
+/// Every limit of a node below what all of its visits may take.
+fn of_node(planned: &PlannedNode, graph: &Graph) -> Vec<String> {
+    let name = &planned.node;
+    let policies = &graph.nodes[name].policies;
+    let Some(limits) = &policies.limits else { return Vec::new() };
+    let then = match &policies.exhausted {
+        Some(target) => leads_to(target),
+        None => "fails".to_owned(),
+    };
+    let warn = |limit: &str, after: String| {
+        format!(
+            "the worst case of `{name}` is beyond its `limits.{limit}`: after {after} a run {then}"
+        )
+    };
+    let tokens_max = limits.tokens.filter(|it| planned.tokens_max > Some(*it));
+    let usd = limits.usd.filter(|it| planned.cost_usd_max.is_some_and(|most| most > *it));
+    let time = limits.time.map(ms).filter(|it| planned.time_ms_max > Some(*it));
+    let warnings = [
+        tokens_max.map(|it| warn("tokens", tokens(it))),
+        usd.map(|it| warn("usd", cost(Some(it)))),
+        time.map(|it| warn("time", format!("{} at work", duration(it)))),
+    ];
+    warnings.into_iter().flatten().collect()
+}
+
+fn goes_on(limits: &Limits) -> String {
+    match &limits.exhausted {
+        Some(target) => leads_to(target),
+        None => "stops, and can be resumed with a higher limit".to_owned(),
+    }
+}
+
+fn leads_to(target: &Target) -> String {
+    match target.node().map(NodeName::as_str) {
+        Some(node) => format!("goes on to `{node}`"),
+        None if *target == Target::End => "ends".to_owned(),
+        None => "fails".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_says_what_becomes_of_the_run() {
+        let flush = Target::Node(NodeName::parse("flush").unwrap());
+        for (exhausted, end) in [
+            (None, "stops, and can be resumed with a higher limit"),
+            (Some(Target::Fail), "fails"),
+            (Some(Target::End), "ends"),
+            (Some(flush), "goes on to `flush`"),
+        ] {
+            assert_eq!(goes_on(&Limits { exhausted, ..Limits::default() }), end);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The most tokens that can reach a node: the maximum flow to it, found in the small part of the
+//! graph that decides it.
+//!
+//! Each node of the graph has two ports, where tokens reach it and where they leave it. If all ways
+//! to a node come through one port, the flow to the node is what comes through there, or less by
+//! what lies between. So the part that is looked at ends at the nearest such port (its dominator),
+//! and what comes through that is found in the same way, once. Chains, loops and branches of a usual
+//! shape become parts of a few nodes each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use petgraph::{
+    algo::{dinics, dominators, tarjan_scc},
+    graph::{DiGraph, NodeIndex},
+    graphmap::DiGraphMap,
+    visit::EdgeRef,
+};
+
+use super::{
+    Cause,
+    tokens::{Arrival, Tokens},
+};
+
+/// More than all tokens together, and little enough to be added up.
+const UNLIMITED: u128 = 1 << 100;
+
+/// A number of tokens, and where they all have to come through.
+pub(super) type Bounded = (u64, Vec<(Cause, u64)>);
+
+/// Where tokens are on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Port {
+    /// Outside, before they are made.
+    Source,
+    /// At a node.
+    Reached(usize),
+    /// Behind it.
+    Left(usize),
+}
+
+/// Finds flows, and keeps those that others are found by.
+#[derive(Debug)]
+pub(super) struct Flows<'a> {
+    tokens: &'a Tokens<'a>,
+    /// For each port, the nearest one that all ways to it come through.
+    dominators: BTreeMap<Port, Port>,
+    /// For each node, the loop it is part of; none if it cannot come back to itself.
+    loops: Vec<Option<usize>>,
+    /// What reaches a node if what leaves it does not come back.
+    known: BTreeMap<usize, Bounded>,
+    /// How many arcs may be looked at until the search is given up.
+    work_left: usize,
+    pub(super) gave_up: bool,
+}
+
+impl<'a> Flows<'a> {
+    pub(super) fn of(tokens: &'a Tokens<'a>, work_max: usize) -> Self {
+        let ways = tokens.ways();
+        let mut loops = vec![None; tokens.names.len()];
+        for (number, nodes) in tarjan_scc(&ways).into_iter().enumerate() {
+            if nodes.len() > 1 || ways.contains_edge(nodes[0], nodes[0]) {
+                for node in nodes {
+                    loops[node] = Some(number);
+                }
+            }
+        }
+        let dominators = dominators_of(tokens);
+        let known = BTreeMap::new();
+        Self { tokens, dominators, loops, known, work_left: work_max, gave_up: false }
+    }
+
+    /// Forgets what was found of these nodes, because less is known to visit them by now.
+    pub(super) fn forget(&mut self, nodes: &[usize]) {
+        for node in nodes {
+            self.known.remove(node);
+        }
+    }
+
+    /// The most tokens that can reach a node.
+    pub(super) fn arrivals(&mut self, node: usize, visits: &[u64]) -> Bounded {
+        let Some(own) = self.loops[node] else { return self.reaching(node, visits) };
+        // What leaves the node may come back to it, so it is not passed on but made.
+        let mut entry = self.dominator(Port::Reached(node));
+        while let Port::Reached(it) | Port::Left(it) = entry {
+            if self.loops[it] != Some(own) {
+                break;
+            }
+            entry = self.dominator(entry);
+        }
+        self.flow(node, entry, Some(node), visits)
+    }
+
+    /// The same if nothing that leaves the node comes back.
+    fn reaching(&mut self, node: usize, visits: &[u64]) -> Bounded {
+        if let Some(known) = self.known.get(&node) {
+            return known.clone();
+        }
+        let found = self.flow(node, self.dominator(Port::Reached(node)), None, visits);
+        self.known.insert(node, found.clone());
+        found
+    }
+
+    /// The most tokens that can come through a port.
+    fn through(&mut self, port: Port, visits: &[u64]) -> Bounded {
+        match port {
+            Port::Source => (u64::MAX, Vec::new()),
+            Port::Reached(node) => self.reaching(node, visits),
+            Port::Left(node) => {
+                let reaching = self.reaching(node, visits);
+                if visits[node] > reaching.0 {
+                    return reaching;
+                }
+                let cause = Cause::Visit(self.tokens.names[node].clone());
+                (visits[node], vec![(cause, visits[node])])
+            }
+        }
+    }
+
+    fn dominator(&self, port: Port) -> Port {
+        self.dominators.get(&port).copied().unwrap_or(Port::Source)
+    }
+
+    fn flow(
+        &mut self,
+        target: usize,
+        entry: Port,
+        renewed: Option<usize>,
+        visits: &[u64],
+    ) -> Bounded {
+        let through = self.through(entry, visits);
+        if self.gave_up {
+            return (u64::MAX, Vec::new());
+        }
+        let region = Region::before(self.tokens, target, entry, through.0, renewed, visits);
+        let work = region.arcs.edge_count().saturating_mul(region.arcs.node_count());
+        let Some(left) = self.work_left.checked_sub(work) else {
+            self.gave_up = true;
+            return (u64::MAX, Vec::new());
+        };
+        self.work_left = left;
+        region.solve(&through.1)
+    }
+}
+
+/// For each port, the nearest one that all ways to it come through.
+///
+/// Of a join every source counts here, though one is enough: more ways leave fewer such ports, and
+/// those that are left hold whichever source it is.
+fn dominators_of(tokens: &Tokens<'_>) -> BTreeMap<Port, Port> {
+    let mut ways: DiGraphMap<Port, ()> = DiGraphMap::new();
+    ways.add_node(Port::Source);
+    for (node, passage) in tokens.passages.iter().enumerate() {
+        let reached = Port::Reached(node);
+        if passage.is_first || passage.is_after_limit {
+            ways.add_edge(Port::Source, reached, ());
+        }
+        if !tokens.splits(node) {
+            ways.add_edge(reached, Port::Left(node), ());
+        }
+        for arrival in &passage.from {
+            ways.add_edge(before(tokens, *arrival), reached, ());
+        }
+    }
+    let found = dominators::simple_fast(&ways, Port::Source);
+    ways.nodes().filter_map(|port| Some((port, found.immediate_dominator(port)?))).collect()
+}
+
+/// Where a token is before it arrives; one of several that a visit makes is new.
+fn before(tokens: &Tokens<'_>, arrival: Arrival) -> Port {
+    match arrival {
+        Arrival::Overflow(source) => Port::Reached(source),
+        Arrival::Visit(source) | Arrival::Join { source, .. } if tokens.splits(source) => {
+            Port::Source
+        }
+        Arrival::Visit(source) | Arrival::Join { source, .. } => Port::Left(source),
+    }
+}
+
+/// The part of the network between an entry and a target.
+#[derive(Debug)]
+struct Region {
+    arcs: DiGraph<(), u128>,
+    source: NodeIndex,
+    target: NodeIndex,
+    /// What limits each arc, in the order of the arcs.
+    limits: Vec<Limit>,
+}
+
+/// What limits an arc.
+#[derive(Debug)]
+enum Limit {
+    Nothing,
+    Cause(Cause),
+    /// What comes through the entry.
+    Entry,
+}
+
+/// A region that is being made, from its target on.
+struct Search {
+    region: Region,
+    places: BTreeMap<Port, NodeIndex>,
+    open: Vec<Port>,
+}
+
+impl Region {
+    fn before(
+        tokens: &Tokens<'_>,
+        target: usize,
+        entry: Port,
+        through: u64,
+        renewed: Option<usize>,
+        visits: &[u64],
+    ) -> Self {
+        let mut search = Search::from(Port::Reached(target));
+        while let Some(port) = search.open.pop() {
+            match port {
+                Port::Source => (),
+                port if port == entry => search.make(through, port, Limit::Entry),
+                Port::Left(node) => {
+                    let limit = Limit::Cause(Cause::Visit(tokens.names[node].clone()));
+                    if renewed == Some(node) {
+                        search.make(visits[node], port, limit);
+                    } else {
+                        search.arc(Port::Reached(node), port, visits[node].into(), limit);
+                    }
+                }
+                Port::Reached(node) => search.reach(tokens, node, visits),
+            }
+        }
+        search.region
+    }
+
+    fn solve(&self, through_entry: &[(Cause, u64)]) -> Bounded {
+        let (flow, flows) = dinics(&self.arcs, self.source, self.target);
+        let behind = self.behind_the_cut(&flows);
+        let mut causes: BTreeMap<Cause, u64> = BTreeMap::new();
+        let mut add = |cause: &Cause, tokens: u64| {
+            let sum = causes.entry(cause.clone()).or_default();
+            *sum = sum.saturating_add(tokens);
+        };
+        for arc in self.arcs.edge_references() {
+            if behind.contains(&arc.source()) || !behind.contains(&arc.target()) {
+                continue;
+            }
+            match &self.limits[arc.id().index()] {
+                Limit::Nothing => (),
+                Limit::Cause(cause) => add(cause, saturated(*arc.weight())),
+                Limit::Entry => through_entry.iter().for_each(|(cause, it)| add(cause, *it)),
+            }
+        }
+        (saturated(flow), causes.into_iter().collect())
+    }
+
+    /// Where one token more would still reach the target: of all least cuts, the nearest to it.
+    fn behind_the_cut(&self, flows: &[u128]) -> BTreeSet<NodeIndex> {
+        let mut behind = BTreeSet::from([self.target]);
+        let mut open = vec![self.target];
+        while let Some(place) = open.pop() {
+            let entering = self.arcs.edges_directed(place, petgraph::Incoming);
+            let entering = entering.filter(|it| flows[it.id().index()] < *it.weight());
+            let leaving = self.arcs.edges_directed(place, petgraph::Outgoing);
+            let leaving = leaving.filter(|it| flows[it.id().index()] > 0);
+            let near = entering.map(|it| it.source()).chain(leaving.map(|it| it.target()));
+            open.extend(near.filter(|it| behind.insert(*it)));
+        }
+        behind
+    }
+}
+
+impl Search {
+    fn from(target: Port) -> Self {
+        let mut arcs = DiGraph::new();
+        let (source, reached) = (arcs.add_node(()), arcs.add_node(()));
+        let region = Region { arcs, source, target: reached, limits: Vec::new() };
+        let places = BTreeMap::from([(Port::Source, source), (target, reached)]);
+        Self { region, places, open: vec![target] }
+    }
+
+    /// Everything that leads to a node.
+    fn reach(&mut self, tokens: &Tokens<'_>, node: usize, visits: &[u64]) {
+        let (passage, reached) = (&tokens.passages[node], Port::Reached(node));
+        if passage.is_first {
+            self.make(1, reached, Limit::Cause(Cause::Start));
+        }
+        if passage.is_after_limit {
+            self.make(1, reached, Limit::Cause(Cause::Limit));
+        }
+        for &arrival in &passage.from {
+            if let Arrival::Join { source, join } = arrival
+                && !tokens.counts(source, join, visits)
+            {
+                continue;
+            }
+            match before(tokens, arrival) {
+                Port::Source => {
+                    let source = arrival.source();
+                    let cause = Cause::Visit(tokens.names[source].clone());
+                    self.make(visits[source], reached, Limit::Cause(cause));
+                }
+                port => self.arc(port, reached, UNLIMITED, Limit::Nothing),
+            }
+        }
+    }
+
+    /// New tokens.
+    fn make(&mut self, tokens: u64, to: Port, limit: Limit) {
+        self.arc(Port::Source, to, tokens.into(), limit);
+    }
+
+    fn arc(&mut self, from: Port, to: Port, capacity: u128, limit: Limit) {
+        let (from, to) = (self.place(from), self.place(to));
+        self.region.arcs.add_edge(from, to, capacity);
+        self.region.limits.push(limit);
+    }
+
+    fn place(&mut self, port: Port) -> NodeIndex {
+        *self.places.entry(port).or_insert_with(|| {
+            self.open.push(port);
+            self.region.arcs.add_node(())
+        })
+    }
+}
+
+fn saturated(tokens: u128) -> u64 {
+    u64::try_from(tokens).unwrap_or(u64::MAX)
+}
