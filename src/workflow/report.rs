@@ -81,8 +81,13 @@ impl Report {
         word: &super::reader::Word,
         known: impl IntoIterator<Item = &'n str>,
     ) {
-        let help = suggestion(&word.text, known)
-            .unwrap_or_else(|| format!("this workflow declares no {kind}"));
+        let help = suggestion(&word.text, known).unwrap_or_else(|| match kind {
+            "model" => {
+                let name = &word.text;
+                format!("declare it: `models: {{ {name}: PROVIDER/MODEL }}`")
+            }
+            _ => format!("this workflow declares no {kind}"),
+        });
         let message = format!("there is no {kind} `{}`", word.text);
         self.push(
             Diagnostic::error(code, message)

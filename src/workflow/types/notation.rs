@@ -193,7 +193,10 @@ impl<'y> Reading<'_, 'y> {
     fn own(&mut self, word: &Word, named: &str) -> Option<Value> {
         let Some(name) = self.types.keys().copied().find(|it| *it == named) else {
             let known = self.types.keys().copied().chain(TYPES.iter().copied());
-            let help = suggestion(named, known).unwrap_or_default();
+            let help = in_other_words(named)
+                .map(|it| format!("did you mean `{it}`?"))
+                .or_else(|| suggestion(named, known))
+                .unwrap_or_default();
             let message = format!("there is no type `{named}`");
             let place = self.report.place(&word.range);
             let finding = Diagnostic::error("GR014", message).at(place, "no such type");
@@ -238,6 +241,20 @@ fn size(schema: &Value) -> usize {
         Value::Object(fields) => 1 + fields.values().map(size).sum::<usize>(),
         _ => 1,
     }
+}
+
+/// A type by the name it has elsewhere.
+fn in_other_words(name: &str) -> Option<&'static str> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "str" | "text" | "char" | "varchar" => "string",
+        "integer" | "i32" | "i64" | "u32" | "u64" | "long" => "int",
+        "number" | "double" | "f32" | "f64" | "decimal" => "float",
+        "boolean" => "bool",
+        "any" | "object" | "dict" | "map" => "json",
+        "array" | "list" | "vec" => "[string]",
+        "datetime" | "timestamp" => "date",
+        _ => return None,
+    })
 }
 
 fn unreadable(word: &Word, rest: &str) -> Diagnostic {
