@@ -90,7 +90,7 @@ async fn a_command_that_does_not_end_is_stopped() {
 }
 
 #[tokio::test]
-async fn g12_a_command_that_sleeps_beyond_the_time_of_its_node_is_gone_when_that_is_told() {
+async fn g12_a_command_that_sleeps_beyond_the_time_of_its_node_is_ended_with_it() {
     let node = "    run: [sh, -c, 'sleep 600 # of g12']\n    timeout: 1s\n    writes: { ok: ok }\n    \
                 catch: { timeout: mend }\n";
     let mend = "  mend: { set: { caught: '\"late\"' }, then: end }\n";
@@ -102,8 +102,12 @@ async fn g12_a_command_that_sleeps_beyond_the_time_of_its_node_is_gone_when_that
         let arguments = fs::read(it.path().join("cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&arguments).contains("sleep 600 # of g12")
     };
-    let left = fs::read_dir("/proc").unwrap().map(Result::unwrap).filter(is_it).count();
-    assert_eq!(left, 0, "it sleeps on");
+    let left = || fs::read_dir("/proc").unwrap().map(Result::unwrap).filter(is_it).count();
+    // It was killed before its failure was told; the system may still be taking it down.
+    while left() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(9), "it sleeps on");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]
