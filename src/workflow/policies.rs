@@ -65,8 +65,8 @@ impl Lowering<'_> {
             section.get("max_visits").and_then(|it| self.report.count(it, "`max_visits`", 1));
         let exhausted = section.get("exhausted").and_then(|it| self.read_target(it, "`exhausted`"));
         let limits = section.get("limits").and_then(|it| self.read_node_limits(it));
-        let bounds = section.get("max_visits").or(section.get("limits"));
-        if let (Some(key), None) = (section.key("exhausted"), bounds) {
+        let is_bounded = section.has_or_means("max_visits") || section.has_or_means("limits");
+        if let (Some(key), false) = (section.key("exhausted"), is_bounded) {
             let message =
                 format!("`{name}` says where to go when its visits are used up, but not how many");
             let place = self.report.place(&key.range);
