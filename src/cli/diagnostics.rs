@@ -13,7 +13,10 @@ use std::{
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use serde::Serialize;
 
-use super::{terminal::Paint, words::clean};
+use super::{
+    terminal::{Paint, columns, say},
+    words::clean,
+};
 use crate::diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity};
 
 /// Drawings wider than this are harder to read, not easier.
@@ -57,14 +60,12 @@ pub(super) fn hint<'a>(findings: impl IntoIterator<Item = &'a Diagnostics>) -> O
     Some(format!("every code is explained: `graphrun explain {}`", first.code))
 }
 
-/// Draws the findings that do not keep a workflow from running, for stderr.
-pub(super) fn draw_warnings(
-    warnings: &Diagnostics,
-    paint: Paint,
-    columns: usize,
-) -> Option<String> {
-    let hint = hint([warnings])?;
-    Some(format!("{}{} {hint}", draw(warnings, paint, columns), paint.command("help:")))
+/// Tells of the findings that do not keep a workflow from running.
+pub(super) fn tell_warnings(warnings: &Diagnostics, paint: Paint) {
+    if let Some(hint) = hint([warnings]) {
+        let drawn = draw(warnings, paint, columns());
+        say(&format!("{drawn}{} {hint}", paint.command("help:")));
+    }
 }
 
 /// What is wrong and what to do about it, a line each.

@@ -1,27 +1,21 @@
 //! `graphrun fork RUN[@STEP]`.
 
-use std::path::{Path, PathBuf};
-
-use jiff::Timestamp;
-
 use super::{
-    diagnostics::draw_warnings,
+    diagnostics::tell_warnings,
     drive::{Begin, Run, block_on, print_report},
     error::CliError,
-    execute::{OUT_DEFAULT, free_name, new_id, parse_id},
     exit::Exit,
     globals::{Globals, Output},
+    new_run::NewRunArgs,
     origin::{Origin, RunOptions},
     prepare,
     report::RunReport,
     run_at::RunAt,
     set::{SetArgs, SetKind},
-    terminal::{columns, say},
 };
 use crate::{
-    checkpoint::{ForkedFrom, RunInfo},
-    engine::{Answers, Engine, ReviseError, RunError},
-    id::RunId,
+    checkpoint::ForkedFrom,
+    engine::{Answers, ReviseError, RunError},
 };
 
 #[derive(Debug, clap::Args)]
@@ -34,12 +28,8 @@ pub(super) struct Args {
     /// Only make the new run; `resume` goes on with it
     #[arg(long)]
     no_run: bool,
-    /// The folder for the files that the run writes [default: out/NAME of the run]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// The id of the new run; without it graphrun makes one
-    #[arg(long, value_name = "ID", value_parser = parse_id)]
-    run_id: Option<RunId>,
+    #[command(flatten)]
+    new: NewRunArgs,
     #[command(flatten)]
     options: RunOptions,
 }
@@ -60,11 +50,10 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             .with(globals.settings(&origin.options)?);
         let workflow = &loaded.workflow;
         let set = args.set.read(&workflow.schema, SetKind::Whole)?;
-        let title = workflow.name.clone();
-        let name = free_name(checkpointer.as_ref()).await?;
-        let out = args.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
-        let origin = Origin::new(&origin.workflow, &out, origin.options)?;
-        let origin = origin.with_fields_of(workflow);
+        let (origin, info) = args
+            .new
+            .begin((&origin.workflow, workflow), origin.options, checkpointer.as_ref())
+            .await?;
         let graph = if args.no_run {
             prepare::check(&origin.workflow).map_err(|it| prepare::refuse(&origin.workflow, it))?.0
         } else {
@@ -72,25 +61,17 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             loaded.check_out(&origin.out)?;
             let results = origin.options.cache(&loaded, &database)?;
             let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
-            if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
-                say(&text);
-            }
+            tell_warnings(&warnings, globals.stderr);
             graph
         };
-        let id = args.run_id.map_or_else(new_id, Ok)?;
-        let info = RunInfo {
-            name: name.clone(),
-            id: id.clone(),
-            created: Timestamp::now().to_string(),
-            origin: origin.to_json()?,
-            ..RunInfo::new(title)
-        };
+        let (id, name) = (info.id.clone(), info.name.clone());
         let from = ForkedFrom {
             run: found.info.id.clone(),
             name: found.info.name.clone(),
             step: found.position.step,
         };
-        let engine = Engine::new(graph, checkpointer.clone());
+        let pauses = origin.options.pauses(&graph)?;
+        let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
         engine.fork(info, from, set).await.map_err(|error| {
             let is_over = matches!(error, RunError::Revise(ReviseError::AtItsEnd));
             let refused = CliError::from(error);

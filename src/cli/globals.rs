@@ -1,6 +1,6 @@
 //! The flags that every command takes, and what they mean in these surroundings.
 
-use std::{cell::OnceCell, time::Duration};
+use std::{cell::OnceCell, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 
@@ -12,6 +12,7 @@ use super::{
     prepare::Settings,
     terminal::{Paint, Surroundings},
 };
+use crate::{checkpoint::Checkpointer, compile::CompiledGraph, engine::Engine};
 
 /// A shorter lease would be over whenever a machine is busy.
 const LEASE_MIN: Duration = Duration::from_millis(100);
@@ -177,12 +178,26 @@ impl Globals {
         })
     }
 
+    /// The engine of a command, with what is set for all of them.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the lease that is set is none.
+    pub(super) fn engine(
+        &self,
+        graph: CompiledGraph,
+        checkpointer: Arc<dyn Checkpointer>,
+    ) -> Result<Engine, CliError> {
+        let engine = Engine::new(graph, checkpointer);
+        Ok(self.lease()?.into_iter().fold(engine, Engine::with_lease))
+    }
+
     /// How long a run stays with a process that is silent, if somebody says so.
     ///
     /// # Errors
     ///
     /// Fails when the environment or the file names no duration, or one that is too short.
-    pub(super) fn lease(&self) -> Result<Option<Duration>, CliError> {
+    fn lease(&self) -> Result<Option<Duration>, CliError> {
         let Some(said) = self.config()?.get("lease") else { return Ok(None) };
         match parse_duration(&said.text) {
             Ok(lease) if lease >= LEASE_MIN => Ok(Some(lease)),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     database::Database,
-    diagnostics::draw_warnings,
+    diagnostics::tell_warnings,
     drive::{block_on, to_json},
     error::CliError,
     exit::Exit,
@@ -20,12 +20,12 @@ use super::{
     prepare,
     questions::QuestionLine,
     set::{SetArgs, SetFlag, SetKind},
-    terminal::{Paint, columns, print_result, say},
+    terminal::{Paint, print_result},
     words::{clean, shell_word},
 };
 use crate::{
     checkpoint::{Mapping, Outline, RunInfo},
-    engine::{Engine, Migrated, Remedy, RunError},
+    engine::{Migrated, Remedy, RunError},
     id::{NodeName, RunId, Step},
 };
 
@@ -81,9 +81,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         let loaded = prepare::load(&args.workflow)?;
         let (graph, warnings) = prepare::check(&args.workflow)
             .map_err(|error| prepare::refuse(&args.workflow, error))?;
-        if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
-            say(&text);
-        }
+        tell_warnings(&warnings, globals.stderr);
         let set = SetArgs::of(args.set.clone()).read(graph.schema(), SetKind::Whole)?;
         let old = info.graph.as_deref().cloned().unwrap_or_default();
         let names = Names::new(&old, &Outline::of(&graph));
@@ -93,8 +91,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             Some(value) => mapping.set(field, value),
             None => mapping,
         });
-        let engine = Engine::new(graph, checkpointer.clone());
-        let engine = globals.lease()?.into_iter().fold(engine, Engine::with_lease);
+        let engine = globals.engine(graph, checkpointer.clone())?;
         let title = loaded.workflow.name.clone();
         let migrated = if args.dry_run {
             engine.try_migration(&info.id, &mapping).await

@@ -39,6 +39,7 @@ mod log;
 mod migrate_flags;
 mod models;
 mod names;
+mod new_run;
 mod origin;
 mod prepare;
 mod progress;

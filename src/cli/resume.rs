@@ -6,19 +6,18 @@ use serde_json::Value;
 
 use super::{
     answer::{self, AnswerFlag},
-    diagnostics::draw_warnings,
+    diagnostics::tell_warnings,
     drive::{Begin, Run, block_on},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     origin::{Origin, RunOptions},
     prepare,
-    terminal::{columns, say},
     who::who,
 };
 use crate::{
     checkpoint::{AskedQuestion, Logged, OpenQuestion, SavedRun, asked_questions, open_questions},
-    engine::{Answers, Engine},
+    engine::Answers,
 };
 
 #[derive(Debug, clap::Args)]
@@ -91,12 +90,9 @@ pub(super) fn take_up(
         loaded.check_out(&origin.out)?;
         let results = origin.options.cache(&loaded, &database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results).map_err(broken)?;
-        if let Some(text) = draw_warnings(&warnings, globals.stderr, columns()) {
-            say(&text);
-        }
+        tell_warnings(&warnings, globals.stderr);
         let pauses = origin.options.pauses(&graph);
-        let engine = Engine::new(graph, checkpointer.clone());
-        let engine = globals.lease()?.into_iter().fold(engine, Engine::with_lease);
+        let engine = globals.engine(graph, checkpointer.clone())?;
         let (id, name) = (info.id, info.name);
         let mut run = Run { globals, database: &database, checkpointer, engine, id, name };
         if pauses.is_err() {

@@ -136,6 +136,31 @@ fn a_fork_runs_from_an_old_step_with_a_changed_state() {
 }
 
 #[test]
+fn a_fork_rests_at_breakpoints_and_keeps_to_the_lease_that_is_set() {
+    let place = Place::new();
+    let name = place.execute("three_steps");
+    let from = format!("{name}@0");
+    let first = place.run(["runs", "history", &name, "--output", "json"]).json();
+    let node =
+        first[1]["tasks"][0]["node"].as_str().unwrap_or_else(|| panic!("{first}")).to_owned();
+    let ended = place.run(["fork", &from, "--pause-after", &node, "--output", "json"]);
+    assert_eq!((ended.code, &ended.json()["steps"]), (3, &json!(1)), "{ended}");
+    let ended = place.run([
+        "resume",
+        ended.json()["name"].as_str().unwrap(),
+        "--no-pause",
+        "--output",
+        "json",
+    ]);
+    assert_eq!((ended.code, &ended.json()["status"]), (0, &json!("done")), "{ended}");
+
+    let wrong = place.run(["fork", &from, "--pause-after", "nobody"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("there is no such node"), "{wrong}");
+    let wrong = place.run_with(["fork", &from], [("GRAPHRUN_LEASE", "soon")]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("GRAPHRUN_LEASE is `soon`"), "{wrong}");
+}
+
+#[test]
 fn a_fork_that_cannot_be_is_refused_with_a_way_out() {
     let place = Place::new();
     let name = place.execute("two_steps");

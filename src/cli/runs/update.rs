@@ -13,7 +13,6 @@ use super::super::{
     terminal::print_result,
 };
 use crate::{
-    engine::Engine,
     id::{NodeName, RunId, Step},
     state::Update,
 };
@@ -61,7 +60,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     }
     let node = args.node.as_deref().map(NodeName::parse).transpose();
     let node = node.map_err(|it| CliError::usage("`--as` is no name of a node").because(it))?;
-    let engine = Engine::new(graph, checkpointer);
+    let engine = globals.engine(graph, checkpointer)?;
     let position = engine.update(&info.id, update, node.as_ref()).await?;
     let updated = Updated {
         run: info.id,

@@ -1,0 +1,74 @@
+//! What every new run needs, whether it begins with an input or with a checkpoint of another one.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use ulid::Ulid;
+
+use super::{
+    error::CliError,
+    names,
+    origin::{Origin, RunOptions},
+};
+use crate::{
+    checkpoint::{CheckpointError, Checkpointer, RunInfo},
+    id::{NameError, RunId},
+    workflow::Workflow,
+};
+
+/// The folder that holds a folder for each run, where `--out` names none.
+const OUT_DEFAULT: &str = "out";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct NewRunArgs {
+    /// The folder for the files that the run writes [default: out/NAME of the run]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The id of the run; without it graphrun makes one
+    #[arg(long, value_name = "ID", value_parser = parse_id)]
+    run_id: Option<RunId>,
+}
+
+impl NewRunArgs {
+    /// Gives the run a name and an id, and says how it is started.
+    pub(super) async fn begin(
+        self,
+        (path, workflow): (&Path, &Workflow),
+        options: RunOptions,
+        checkpointer: &dyn Checkpointer,
+    ) -> Result<(Origin, RunInfo), CliError> {
+        let name = free_name(checkpointer).await?;
+        let out = self.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
+        let origin = Origin::new(path, &out, options)?.with_fields_of(workflow);
+        let info = RunInfo {
+            id: self.run_id.map_or_else(new_id, Ok)?,
+            name,
+            created: Timestamp::now().to_string(),
+            origin: origin.to_json()?,
+            ..RunInfo::new(workflow.name.clone())
+        };
+        Ok((origin, info))
+    }
+}
+
+/// A name that no run has yet. Should another process take it meanwhile, the run is refused.
+async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> {
+    let mut attempt = 0;
+    loop {
+        let name = names::speakable(attempt);
+        match checkpointer.find(&name).await {
+            Err(CheckpointError::UnknownRun(_)) => return Ok(name),
+            Err(error) => return Err(error.into()),
+            Ok(_) => attempt += 1,
+        }
+    }
+}
+
+fn new_id() -> Result<RunId, CliError> {
+    RunId::parse(&Ulid::new().to_string())
+        .map_err(|error| CliError::usage("cannot make an id").because(error))
+}
+
+fn parse_id(text: &str) -> Result<RunId, NameError> {
+    RunId::parse(text)
+}
