@@ -4,9 +4,9 @@ use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 
-use super::{
-    answer,
+use crate::{
     program::{Ended, Place, Running, workflow},
+    provider::answer,
 };
 
 const PRICES: &str = "

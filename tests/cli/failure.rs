@@ -12,9 +12,9 @@ use std::{
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::{
-    answer, answer_with,
+use crate::{
     program::{Place, Running, workflow},
+    provider::{answer, answer_with, read_request},
 };
 
 /// Adds a text to a list, step by step, forty times.
@@ -213,7 +213,7 @@ fn g19_a_program_killed_in_a_wait_waits_for_the_rest_and_counts_on() {
     command.env("OPENAI_BASE_URL", &url);
     let mut run = Running::of(command);
     let (mut call, _) = provider.accept().unwrap();
-    super::read_request(&mut call);
+    read_request(&mut call);
     let refused = Instant::now();
     let patience = PATIENCE.as_secs();
     let head = format!("HTTP/1.1 429 Too Many Requests\r\nretry-after: {patience}\r\n");
@@ -258,7 +258,7 @@ fn g2_an_answer_that_was_paid_for_is_not_asked_for_again_after_a_kill() {
     let first = answer_with(&mut call, "I would say forty-two.");
     assert!(!first.contains("cannot be used"), "{first}");
     let (mut call, _) = provider.accept().unwrap();
-    let repair = super::read_request(&mut call);
+    let repair = read_request(&mut call);
     assert!(repair.contains("cannot be used"), "{repair}");
     run.signal(Signal::SIGKILL);
     drop((run, call));

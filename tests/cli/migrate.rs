@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 
-use crate::program::{Place, Running, workflow};
+use crate::program::{Ended, Place, Running, workflow};
 
 /// Three workflows in each other; the innermost asks, beside a node that has finished then.
 const OUTER: &str = "
@@ -55,6 +55,15 @@ fn name(report: &Value) -> String {
     report["name"].as_str().unwrap().to_owned()
 }
 
+/// Flags that give names of a run their names in the changed workflow.
+fn maps<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    names.iter().flat_map(|&it| ["--map", it]).collect()
+}
+
+fn migrate(place: &Place, run: &str, workflow: &str, flags: &[&str]) -> Ended {
+    place.run([&["migrate", run, workflow], flags].concat())
+}
+
 fn show(place: &Place, run: &str) -> Value {
     place.run(["runs", "show", run, "--output", "json"]).json()
 }
@@ -79,19 +88,15 @@ fn a_used_workflow_three_levels_deep_is_carried_over_by_the_name_of_the_node_tha
         ("new_inner.yaml", inner),
     ];
     write(&place, &files);
-    let refused = place.run(["migrate", &run, "new.yaml"]);
+    let refused = migrate(&place, &run, "new.yaml", &[]);
     assert_eq!(refused.code, 6, "{refused}");
-    let flags = [
-        "--map",
+    let flags = maps(&[
         "review=check",
-        "--map",
         "review.look=check.read",
-        "--map",
         "review.look.count=check.read.measure",
-        "--map",
         "review.look.length=check.read.characters",
-    ];
-    let migrated = place.run(["migrate", &run, "new.yaml"].iter().chain(&flags));
+    ]);
+    let migrated = migrate(&place, &run, "new.yaml", &flags);
     assert_eq!(migrated.code, 0, "{migrated}");
     let ended = place.run(["resume", &run, "--output", "json"]);
     assert_eq!(ended.json()["questions"][0]["key"], "check.read.ask", "{ended}");
@@ -117,8 +122,8 @@ fn a_run_is_looked_at_across_its_migration() {
     let text = text.replace("judge", "referee").replace("count", "rounds");
     let text = text.replace("name: board", "name: table");
     fs::write(place.path("table.yaml"), text).unwrap();
-    let flags = ["--map", "judge=referee", "--map", "count=rounds", "--output", "json"];
-    let migrated = place.run(["migrate", &board, "table.yaml"].iter().chain(&flags));
+    let flags = [maps(&["judge=referee", "count=rounds"]), vec!["--output", "json"]].concat();
+    let migrated = migrate(&place, &board, "table.yaml", &flags);
     assert_eq!(migrated.code, 0, "{migrated}");
     let report = migrated.json();
     assert_eq!((&report["step"], &report["next"]), (&json!(2), &json!(["left", "referee"])));
@@ -176,17 +181,9 @@ fn a_run_is_looked_at_across_its_migration() {
 fn flags_that_name_nothing_are_exit_2_all_at_once() {
     let place = Place::new();
     let run = crate::changed::paused(&place);
-    let flags = [
-        "--map",
-        "judg=referee",
-        "--map",
-        "judge=refere",
-        "--drop",
-        "nowhere",
-        "--map",
-        "judge=count",
-    ];
-    let refused = place.run(["migrate", &run, "board.yaml"].iter().chain(&flags));
+    let flags = maps(&["judg=referee", "judge=refere", "judge=count"]);
+    let flags = [flags, vec!["--drop", "nowhere"]].concat();
+    let refused = migrate(&place, &run, "board.yaml", &flags);
     assert_eq!(refused.code, 2, "{refused}");
     for part in [
         "--map judg=referee: the run has no node or field `judg`; did you mean `judge`?",
@@ -196,11 +193,11 @@ fn flags_that_name_nothing_are_exit_2_all_at_once() {
     ] {
         assert!(refused.stderr.contains(part), "{part}: {refused}");
     }
-    let unset = place.run(["migrate", &run, "board.yaml", "--set", "count=\"x\""]);
+    let unset = migrate(&place, &run, "board.yaml", &["--set", "count=\"x\""]);
     assert!(unset.code == 2 && unset.stderr.contains("`count`"), "{unset}");
-    let missing = place.run(["migrate", &run, "nowhere.yaml"]);
+    let missing = migrate(&place, &run, "nowhere.yaml", &[]);
     assert_eq!(missing.code, 2, "{missing}");
-    assert_eq!(place.run(["migrate", "nobody", "board.yaml"]).code, 6);
+    assert_eq!(migrate(&place, "nobody", "board.yaml", &[]).code, 6);
 }
 
 #[test]
@@ -210,7 +207,7 @@ fn a_run_at_work_is_not_migrated_and_its_owner_is_named() {
     let running = Running::start(&place, &provider);
     let _call = provider.accept().unwrap();
     let list = place.run(["runs", "list", "--output", "json"]).json();
-    let refused = place.run(["migrate", &name(&list[0]), &workflow("agent")]);
+    let refused = migrate(&place, &name(&list[0]), &workflow("agent"), &[]);
     assert_eq!(refused.code, 6, "{refused}");
     assert!(refused.stderr.contains(&format!("in the hands of {}@", running.id())), "{refused}");
 }
@@ -231,8 +228,7 @@ fn breakpoints_and_the_inbox_are_carried_over() {
     let refused = place.run(["resume", &run]);
     assert_eq!(refused.code, 6, "{refused}");
     assert!(refused.stderr.contains("--map guidance=advice --map second=last"), "{refused}");
-    let flags = ["--map", "guidance=advice", "--map", "second=last"];
-    let migrated = place.run(["migrate", &run, "new.yaml"].iter().chain(&flags));
+    let migrated = migrate(&place, &run, "new.yaml", &maps(&["guidance=advice", "second=last"]));
     assert_eq!(migrated.code, 0, "{migrated}");
     assert!(!migrated.stdout.contains("leads to"), "a name alone is no other way: {migrated}");
     assert_eq!(show(&place, &run)["reason"], "it was to pause before `last`");
@@ -262,7 +258,7 @@ fn a_run_in_postgres_is_migrated_and_goes_on() {
     fs::write(place.path("again.yaml"), text).unwrap();
     let refused = run(&["resume", &name]);
     assert_eq!(refused.code, 6, "{refused}");
-    let flags = ["--map", "help=boss", "--map", "log=answers"];
+    let flags = maps(&["help=boss", "log=answers"]);
     let migrated = run(&[&["migrate", &name, "again.yaml"], &flags[..]].concat());
     assert_eq!(migrated.code, 0, "{migrated}");
     let key =

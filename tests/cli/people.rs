@@ -2,7 +2,9 @@
 
 use std::process::{Child, Stdio};
 
-use super::*;
+use serde_json::{Value, json};
+
+use crate::program::{Place, workflow};
 
 /// Starts a workflow that comes to rest with exit 3, and gives back what it printed.
 fn paused(place: &Place, name: &str, more: &[&str]) -> Value {

@@ -272,3 +272,13 @@ pub(crate) fn told(error: &CheckpointError) -> String {
     }
     text
 }
+
+/// Expects a list of the sound run `R2`, and of `R1`, which a change has damaged.
+pub(crate) async fn assert_only_first_is_damaged(storage: &dyn Checkpointer, change: &str) {
+    let listed = storage.page(None, 9).await.unwrap();
+    let [Ok(sound), Err(CheckpointError::Damaged { run, .. })] = listed.as_slice() else {
+        panic!("{change}: {listed:?}");
+    };
+    assert_eq!(sound.info.id.as_str(), "R2");
+    assert!(["R1", "R 1"].contains(&run.as_str()), "{change}: {run}");
+}

@@ -1,0 +1,65 @@
+//! What becomes of a run that is told to stop, or that two want to go on with.
+
+use std::net::TcpListener;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::{
+    program::{Place, Running},
+    provider::answer,
+};
+
+#[test]
+fn the_first_signal_lets_what_runs_finish() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::new();
+    let mut run = Running::start(&place, &provider);
+    // The call is there before the signal, and the answer comes after it.
+    let (mut call, _) = provider.accept().unwrap();
+    run.signal(Signal::SIGINT);
+    run.wait_for("nothing new starts");
+    answer(&mut call);
+    let (code, object) = run.end();
+    assert_eq!(object["trace"][0]["outcome"], "finished", "what ran was dropped");
+    assert_eq!((code, &object["state"]["answer"]), (Some(0), &json!("42")));
+}
+
+#[test]
+fn the_second_signal_leaves_a_run_that_can_go_on() {
+    // A provider that takes the call and never answers.
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let place = Place::new();
+        let mut run = Running::start(&place, &provider);
+        run.wait_for("write started");
+        run.signal(signal);
+        run.wait_for("nothing new starts");
+        run.signal(signal);
+        run.wait_for("graphrun resume");
+        let (ended, object) = run.end();
+        assert_eq!((ended, &object["status"]), (Some(code), &json!("interrupted")));
+        // It is found, and what it needs is looked for: a key, which is not there any more.
+        let resumed = place.run(["resume", object["name"].as_str().unwrap()]);
+        assert!(resumed.code == 5 && resumed.stderr.contains("OPENAI_API_KEY"), "{resumed}");
+    }
+}
+
+#[test]
+fn of_two_processes_that_go_on_with_one_run_the_second_is_told_who_has_it() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::new();
+    let first = Running::start(&place, &provider);
+    let (mut call, _) = provider.accept().unwrap();
+    let listed = place.run(["runs", "list", "--output", "json"]);
+    let name = listed.json()[0]["name"].as_str().unwrap().to_owned();
+    let owner = listed.json()[0]["owner"].as_str().unwrap().to_owned();
+    assert_eq!(owner.split('@').next(), Some(first.id().to_string().as_str()));
+    let other = place.run(["resume", &name, "--replay", "/dev/null"]);
+    assert!(
+        other.code == 6 && other.stderr.contains(&format!("in the hands of {owner}")),
+        "{other}"
+    );
+    answer(&mut call);
+    assert_eq!(first.end().0, Some(0));
+}

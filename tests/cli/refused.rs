@@ -1,0 +1,148 @@
+//! What is refused before a run begins or goes on, with its exit code and a remedy.
+
+use std::fs;
+
+use crate::program::{Place, workflow};
+
+#[test]
+fn wrong_usage_is_said_on_stderr_with_exit_2() {
+    let place = Place::new();
+    for args in [&["fly"][..], &["execute"], &["execute", "w.yaml", "-i", "brief"], &["resume"]] {
+        let ended = place.run(args);
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(ended.stderr.starts_with("error: "), "{args:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_missing_workflow_is_exit_2() {
+    let ended = Place::new().run(["execute", "nowhere.yaml"]);
+    insta::assert_snapshot!(ended, @r"
+    exit 2
+    stdout:
+    stderr:
+    error: cannot read `nowhere.yaml`
+      because: No such file or directory (os error 2)
+    help: a relative path starts at the current folder; check both
+    ");
+}
+
+#[test]
+fn input_that_does_not_fit_is_exit_2_and_starts_nothing() {
+    let place = Place::new();
+    let ended = place.run(["execute", &workflow("two_steps"), "-i", "brif=x"]);
+    insta::assert_snapshot!(ended, @r"
+    exit 2
+    stdout:
+    stderr:
+    error: the input does not fit the workflow; nothing was started
+      - `brif` is no input of the workflow; did you mean `brief`?
+      - `brief` is missing (it is a text (string))
+    help: give a field with `-i KEY=VALUE` or `-i KEY=@FILE`, several with `-i @FILE.json`
+    ");
+    assert!(place.is_empty());
+}
+
+#[test]
+fn a_missing_key_is_exit_5_and_starts_nothing() {
+    let place = Place::new();
+    let ended = place.run(["execute", &workflow("agent"), "-i", "brief=x"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (5, ""));
+    for part in ["`write`", "OPENAI_API_KEY", "help: "] {
+        assert!(ended.stderr.contains(part), "{part} is missing in: {}", ended.stderr);
+    }
+    assert!(place.is_empty());
+}
+
+#[test]
+fn a_recording_that_is_none_is_exit_2_and_starts_nothing() {
+    let place = Place::new();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "nowhere.jsonl"];
+    let ended = place.run(args);
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
+    assert!(ended.stderr.contains("nowhere.jsonl"), "{ended}");
+    assert!(place.is_empty());
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_told_with_its_cause() {
+    let place = Place::new();
+    fs::write(place.path("notes.md"), "the last line has no end").unwrap();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--record", "notes.md"];
+    let refused = place.run_with(args, [("OPENAI_API_KEY", "sk-test")]);
+    assert_eq!(refused.code, 5, "{refused}");
+    assert!(refused.stderr.contains("something else than a recording"), "{refused}");
+}
+
+#[test]
+fn a_run_that_could_not_deliver_is_not_started() {
+    let place = Place::new();
+    fs::write(place.path("in_the_way"), "").unwrap();
+    let execute =
+        |out: &str| place.run(["execute", &workflow("delivers"), "-i", "brief=x", "--out", out]);
+    let refused = execute("in_the_way/out");
+    assert_eq!((refused.code, refused.stdout.as_str()), (5, ""), "{refused}");
+    assert!(refused.stderr.contains("in_the_way` cannot be written"), "{refused}");
+    assert!(refused.stderr.contains("`--out`"), "{refused}");
+    let delivered = execute("new/out");
+    assert_eq!(delivered.code, 0, "{delivered}");
+    assert_eq!(fs::read_to_string(place.path("new/out/brief.json")).unwrap(), "\"x\"\n");
+}
+
+#[test]
+fn a_database_that_is_none_is_refused_with_the_layer_it_was_named_by() {
+    let place = Place::new();
+    let by_flag = place.run(["runs", "list", "--db", "mysql://host/db"]);
+    let by_variable = place.run_with(["runs", "list"], [("GRAPHRUN_DB", "runs.db")]);
+    assert!(by_flag.stderr.starts_with("error: --db is `mysql://host/db`"), "{by_flag}");
+    assert!(by_variable.stderr.starts_with("error: GRAPHRUN_DB is `runs.db`"), "{by_variable}");
+    assert_eq!((by_flag.code, by_variable.code), (2, 2));
+}
+
+#[test]
+fn a_second_run_under_the_same_id_is_exit_2() {
+    let place = Place::new();
+    let args = ["execute", &workflow("two_steps"), "-i", "brief=x", "--run-id", "mine"];
+    assert_eq!(place.run(args).code, 0);
+    let refused = place.run(args);
+    assert!(
+        refused.code == 2 && refused.stderr.contains("there is a run `mine` already"),
+        "{refused}"
+    );
+    // The refused one was never saved, so there is nothing to go on with.
+    assert!(!refused.stderr.contains("graphrun resume"), "{refused}");
+}
+
+#[test]
+fn an_unknown_run_is_exit_6_with_and_without_a_database() {
+    let place = Place::new();
+    insta::assert_snapshot!(place.run(["resume", "calm-otter"]), @r"
+    exit 6
+    stdout:
+    stderr:
+    error: there is no run `calm-otter`: there is no database `.graphrun/runs.db`
+    help: run this where the run was started, or name its database with `--db`
+    ");
+    assert!(place.is_empty());
+    place.execute("two_steps");
+    insta::assert_snapshot!(place.run(["runs", "show", "calm-otterrr"]), @r"
+    exit 6
+    stdout:
+    stderr:
+    error: there is no run `calm-otterrr`
+    help: `graphrun runs list` shows what there is
+    ");
+}
+
+#[test]
+fn a_workflow_that_is_gone_cannot_be_resumed() {
+    let place = Place::new();
+    let copy = place.path("asks.yaml");
+    fs::copy(workflow("asks"), &copy).unwrap();
+    let asked = place.run(["execute", "asks.yaml", "-i", "brief=x", "--output", "json"]);
+    assert_eq!(asked.code, 3, "{asked}");
+    fs::remove_file(copy).unwrap();
+    let ended = place.run(["resume", asked.json()["name"].as_str().unwrap()]);
+    assert!(ended.code == 6 && ended.stderr.contains("asks.yaml"), "{ended}");
+    assert!(ended.stderr.contains("with the file as it was, it goes on"), "{ended}");
+}

@@ -1,0 +1,76 @@
+//! Streams, colours and help, whatever the command.
+
+use std::{fs, process::Stdio};
+
+use serde_json::{Value, json};
+
+use crate::program::{Place, workflow};
+
+#[test]
+fn help_and_the_check_of_fifty_nodes_say_nothing_on_stderr() {
+    let place = Place::new();
+    fs::write(place.path("fifty.yaml"), chain(50)).unwrap();
+    for args in [&["--help"][..], &["validate", "fifty.yaml"]] {
+        let ended = place.run(args);
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended}");
+    }
+}
+
+#[test]
+fn colours_are_only_where_they_are_asked_for() {
+    let place = Place::new();
+    let run = |color: &str| {
+        let args = ["execute", &workflow("two_steps"), "-i", "brief=x", "--color", color];
+        place.run(args).stdout.contains('\u{1b}')
+    };
+    assert!(run("always") && !run("auto") && !run("never"));
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    let place = Place::new();
+    for args in [
+        vec!["--help".to_owned()],
+        vec!["execute".into(), workflow("two_steps"), "-i".into(), "brief=x".into()],
+        vec!["completions".into(), "bash".into()],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.command(&args);
+        let output = command.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !stderr.contains("panic"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = place.run(["completions", shell]);
+        assert!(ended.code == 0 && ended.stdout.contains("execute"), "{shell}: {ended}");
+    }
+}
+
+#[test]
+fn the_doctor_tries_everything_and_its_exit_code_says_what_it_found() {
+    let ended = Place::new().run(["doctor", "--output", "json"]);
+    let checks = ended.json();
+    let names: Vec<&Value> = checks.as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["sandbox", "python", "models", "database", "settings"]);
+    // The tests run without any key.
+    assert_eq!((&checks[2]["ok"], ended.code), (&json!(false), 5), "{ended}");
+    assert!(checks[2]["help"].as_str().unwrap().contains("OPENAI_API_KEY"));
+}
+
+/// A workflow of so many nodes, one after the other.
+fn chain(length: usize) -> String {
+    let mut text = "graphrun: 1\nname: chain\nstate: { brief: string, answer: string }\n\
+        input: [brief]\noutput: [answer]\nstart: n1\nnodes:\n"
+        .to_owned();
+    for at in 1..=length {
+        let next = if at == length { "end".to_owned() } else { format!("n{}", at + 1) };
+        text.extend([format!("  n{at}: {{ set: {{ answer: brief }}, then: {next} }}\n")]);
+    }
+    text
+}

@@ -1,0 +1,87 @@
+//! `graphrun validate` and `graphrun explain`: findings, for people and for programs.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::program::{Place, keys, workflow};
+
+#[test]
+fn findings_are_drawn_at_their_place_or_listed_as_json() {
+    let place = Place::new();
+    let drawn = place.run(["validate", &workflow("wrong"), &workflow("two_steps")]);
+    // One line for all findings of all workflows, and not among the result.
+    assert_eq!(drawn.stderr, "help: every code is explained: `graphrun explain GR010`\n");
+    assert_eq!(drawn.code, 2, "{drawn}");
+    for part in ["secnd", "wrong.yaml:9:", "did you mean `second`", "two_steps.yaml: ok"] {
+        assert!(drawn.stdout.contains(part), "{part} is missing in: {}", drawn.stdout);
+    }
+    let listed = place.run(["validate", &workflow("wrong"), "--output", "json"]).json();
+    let finding = listed.as_array().unwrap().iter().find(|it| it["line"] == 9).unwrap();
+    let expected = ["code", "severity", "message", "file", "line", "column", "help"];
+    assert_eq!((keys(finding), &finding["severity"]), (expected.to_vec(), &json!("error")));
+    let refused = place.run(["execute", &workflow("wrong"), "-i", "brief=x"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
+    assert!(refused.stderr.contains("secnd"), "{refused}");
+    assert!(refused.stderr.ends_with("`graphrun explain GR010`\n"), "{refused}");
+    let missing = place.run(["validate", "nowhere.yaml", &workflow("two_steps")]);
+    assert!(missing.code == 2 && missing.stdout.contains("two_steps.yaml: ok"), "{missing}");
+}
+
+#[test]
+fn services_read_findings_with_paths_below_the_current_folder() {
+    let place = Place::new();
+    fs::create_dir(place.path("graphs")).unwrap();
+    fs::copy(workflow("wrong"), place.path("graphs/wrong.yaml")).unwrap();
+    let validate = |form: &str| place.run(["validate", "./graphs/wrong.yaml", "--output", form]);
+    let github = validate("github");
+    insta::assert_snapshot!(github, @r"
+    exit 2
+    stdout:
+    ::error file=graphs/wrong.yaml,line=9,endLine=9,col=43,endColumn=48,title=GR010::there is no node `secnd`%0Adid you mean `second`?
+    stderr:
+    ");
+    let sarif = validate("sarif");
+    assert_eq!((sarif.code, sarif.stderr.as_str()), (2, ""), "{sarif}");
+    let run = &sarif.json()["runs"][0];
+    assert_eq!(run["invocations"][0]["executionSuccessful"], true);
+    let at = &run["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(at["artifactLocation"]["uri"], "graphs/wrong.yaml");
+    let unread = place.run(["validate", "nowhere.yaml", "--output", "sarif"]);
+    assert_eq!(unread.json()["runs"][0]["invocations"][0]["executionSuccessful"], false);
+    let refused = place.run(["graph", &workflow("two_steps"), "--output", "sarif"]);
+    assert!(refused.code == 2 && refused.stdout.is_empty(), "{refused}");
+}
+
+#[test]
+fn a_warning_is_refused_only_if_that_is_asked_for() {
+    let place = Place::new();
+    let unused = fs::read_to_string(workflow("two_steps")).unwrap() + "models: { m: a/b }\n";
+    fs::write(place.path("unused.yaml"), unused).unwrap();
+    let lenient = place.run(["validate", "unused.yaml", "--output", "github"]);
+    assert!(lenient.stdout.starts_with("::warning file=unused.yaml,"), "{lenient}");
+    let strict = place.run(["validate", "unused.yaml", "--output", "github", "--strict"]);
+    assert_eq!((lenient.code, strict.code), (0, 2));
+    assert_eq!(strict.stdout, lenient.stdout, "a warning stays one");
+}
+
+#[test]
+fn a_code_is_explained() {
+    let place = Place::new();
+    let page = place.run(["explain", "gr10"]);
+    assert_eq!((page.code, page.stderr.as_str()), (0, ""));
+    assert!(page.stdout.starts_with("GR010: there is no such node\n"), "{page}");
+    let object = place.run(["explain", "10", "--output", "json"]).json();
+    assert_eq!(keys(&object), ["code", "title", "meaning", "reason", "wrong", "right"]);
+    let list = place.run(["explain"]);
+    assert!(list.stdout.contains("\nGR010  there is no such node\n"), "{list}");
+    let listed = place.run(["explain", "--output", "json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), list.stdout.lines().count());
+    insta::assert_snapshot!(place.run(["explain", "GR042"]), @r"
+    exit 2
+    stdout:
+    stderr:
+    error: there is no code `GR042`
+    help: did you mean `GR040`?
+    ");
+}
