@@ -1,0 +1,141 @@
+//! Going on with a saved run: from where it stands, or with what failed in it.
+
+use super::{
+    Answers, Engine, RunEnd, RunError, Stop, check_retry,
+    compare::{Compared, compare, suggest},
+    driver::Driver,
+    lease::Lease,
+    log::Watched,
+    superstep::{Action, Event, Machine, Terms},
+};
+use crate::{
+    checkpoint::{Checkpoint, CheckpointError, Outline, Posted, SavedRun},
+    event::{EventSink, Status},
+    fault::{self, Point},
+    id::{NodeName, RunId},
+};
+
+impl Engine {
+    /// Goes on with a saved run. Finished tasks are not run again. A question whose time is over
+    /// fails its node as `timeout`, now.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such run, it is at its end, another process has it in its hands, an
+    /// answer fits no open question, or the run cannot be loaded or saved.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::start`].
+    pub async fn resume(
+        &self,
+        run: &RunId,
+        answers: impl Into<Answers> + Send,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
+        let saved = self.checkpointer.load(run).await?;
+        let last_seq = saved.last_seq;
+        // A process may have died between the last step and the word that it was the last.
+        let answers = answers.into();
+        if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
+            self.matched(run, &[], answers).await?;
+            return Err(RunError::NothingToDo(saved.summary.status));
+        }
+        let said = self.said(&saved).await?;
+        let changes = self.changes_since(&saved, &said)?;
+        let said = if self.graph.graph().inbox.is_empty() { Vec::new() } else { said };
+        let (mut machine, mut actions) = self.restore(saved, said, None)?;
+        let open = machine.open_questions();
+        let answered = self.matched(run, &open, answers).await?;
+        let late = machine.expired(self.clock.now()).into_iter();
+        for event in answered.into_iter().chain(late.map(|task| Event::Expired { task })) {
+            // The rest that the machine asked for was for want of this.
+            actions.retain(|it| !matches!(it, Action::Rest { .. }));
+            actions.extend(machine.apply(event));
+        }
+        let watched = Watched { events, last_seq, changes };
+        let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
+        driver.drive(actions).await
+    }
+
+    /// Whether a saved run can go on with the graph as it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`RunError::Broken`] where it cannot, and when the run cannot be loaded.
+    pub async fn check_changes(&self, run: &RunId) -> Result<(), RunError> {
+        let saved = self.checkpointer.load(run).await?;
+        let said = self.said(&saved).await?;
+        self.changes_since(&saved, &said).map(drop)
+    }
+
+    /// Tries again what failed in a failed run: all of it, or one node only. What finished is kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run did not fail or none of its tasks did, and as [`Engine::resume`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::start`].
+    pub async fn retry(
+        &self,
+        run: &RunId,
+        node: Option<&NodeName>,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let saved = self.checkpointer.load(run).await?;
+        check_retry(&saved, node)?;
+        let last_seq = saved.last_seq;
+        let changes = self.changes_since(&saved, &self.said(&saved).await?)?;
+        let (machine, actions) = self.restore(saved, Vec::new(), node)?;
+        let watched = Watched { events, last_seq, changes };
+        let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
+        driver.drive(actions).await
+    }
+
+    fn restore(
+        &self,
+        saved: SavedRun,
+        said: Vec<Posted>,
+        only: Option<&NodeName>,
+    ) -> Result<(Machine, Vec<Action>), RunError> {
+        let run = saved.summary.info.id;
+        let changed = |source| RunError::Changed { run: run.clone(), source };
+        let state = self.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
+        let checkpoint = Checkpoint { position: saved.position, state };
+        let (graph, terms) = (self.graph.clone(), Terms { said, ..self.terms() });
+        let saved = (checkpoint, saved.records);
+        Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
+    }
+
+    /// What was said to a run and not taken in yet, as far as it or the graph has lists for that.
+    pub(super) async fn said(&self, saved: &SavedRun) -> Result<Vec<Posted>, RunError> {
+        let old = saved.summary.info.graph.as_deref();
+        if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.may_be_spoken_to()) {
+            return Ok(Vec::new());
+        }
+        Ok(self.checkpointer.inbox(&saved.summary.info.id, saved.position.heard).await?)
+    }
+
+    /// What has changed in the graph since the run was started, in words.
+    fn changes_since(&self, saved: &SavedRun, said: &[Posted]) -> Result<Vec<String>, RunError> {
+        let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
+        let new = &Outline::of(&self.graph);
+        if **old == *new {
+            return Ok(Vec::new());
+        }
+        let compared = Compared { old, new, graph: &self.graph, saved, said };
+        let differences = compare(compared, None);
+        if differences.iter().any(|it| it.breaks.is_some()) {
+            let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));
+            return Err(RunError::Broken { run, differences, remedies });
+        }
+        Ok(differences.into_iter().map(|it| it.what).collect())
+    }
+}
