@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Claim, ForkedFrom, Presence, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, Claim, ForkedFrom, Mapping, Presence, RunInfo},
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
     event::{Event, EventSink, Status},
@@ -305,6 +306,25 @@ async fn g6_a_run_that_somebody_has_is_not_updated() {
     assert!(matches!(refused, Err(RunError::Checkpoint(CheckpointError::Owned { .. }))));
     bench.storage.release(&hold).await.unwrap();
     update().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_is_refused_has_given_the_run_back() {
+    let bench = Bench::new();
+    let run = bench.start(Some("x")).await;
+    let (engine, stop) = (bench.engine(), Stop::default());
+    let answers: Answers = BTreeMap::from([("nobody".to_owned(), json!("x"))]).into();
+    let nowhere = Mapping::default().node(name("judge"), name("nowhere"));
+    // A process that ends right then leaves nothing that others would wait for.
+    let is_free = async || bench.storage.find(run.as_str()).await.unwrap().holder.is_none();
+    engine.resume(&run, answers, EventSink::default(), &stop).await.unwrap_err();
+    assert!(is_free().await, "after `resume`");
+    engine.retry(&run, None, EventSink::default(), &stop).await.unwrap_err();
+    assert!(is_free().await, "after `retry`");
+    engine.update(&run, write("nobody", json!("x")), None).await.unwrap_err();
+    assert!(is_free().await, "after `update`");
+    engine.migrate(&run, &nowhere, None).await.unwrap_err();
+    assert!(is_free().await, "after `migrate`");
 }
 
 #[tokio::test]

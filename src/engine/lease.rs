@@ -27,6 +27,7 @@ const BEATS_PER_LEASE: u32 = 3;
 /// Dropped before the run came to rest, it gives the run back, as soon as that thread comes to it.
 #[derive(Debug)]
 pub(super) struct Lease {
+    storage: Arc<dyn Checkpointer>,
     hold: Hold,
     shared: Arc<Shared>,
     beat: Option<Thread>,
@@ -85,8 +86,9 @@ impl Lease {
         presence: Presence,
     ) -> Self {
         let shared = Arc::new(Shared::default());
+        let storage = Arc::clone(storage);
         let beat = Beat {
-            storage: Arc::clone(storage),
+            storage: Arc::clone(&storage),
             hold: hold.clone(),
             ttl,
             shared: Arc::clone(&shared),
@@ -94,7 +96,7 @@ impl Lease {
         // Without a thread the lease lasts as long as it does; the fence protects the run.
         let beat = thread::Builder::new().name("lease".to_owned()).spawn(move || beat.go_on());
         let beat = beat.map(|it| it.thread().clone()).ok();
-        Self { hold, shared, beat, _presence: presence }
+        Self { storage, hold, shared, beat, _presence: presence }
     }
 
     /// The right to write.
@@ -109,6 +111,20 @@ impl Lease {
     /// Loses nothing.
     pub(super) async fn lost(&self) {
         self.shared.lost.cancelled().await;
+    }
+
+    /// Goes on with what was made of the run; if that was refused, gives the run back first. A
+    /// process that ends with the refusal would not wait for the thread that does so otherwise.
+    pub(super) async fn or_give_back<T, E>(self, made: Result<T, E>) -> Result<(Self, T), E> {
+        match made {
+            Ok(made) => Ok((self, made)),
+            Err(refused) => {
+                // What fails here mends itself when the lease ends.
+                drop(self.storage.release(&self.hold).await);
+                self.forget();
+                Err(refused)
+            }
+        }
     }
 
     /// Leaves it to the storage, which took the run back when it came to rest.

@@ -103,6 +103,19 @@ impl Engine {
         origin: Option<Value>,
     ) -> Result<Migrated, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let migrated = self.migrate_held(&lease, run, mapping, origin).await;
+        let (lease, migrated) = lease.or_give_back(migrated).await?;
+        lease.forget();
+        Ok(migrated)
+    }
+
+    async fn migrate_held(
+        &self,
+        lease: &Lease,
+        run: &RunId,
+        mapping: &Mapping,
+        origin: Option<Value>,
+    ) -> Result<Migrated, RunError> {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
         let saved = self.checkpointer.load(run).await?;
         let said = self.said(&saved).await?;
@@ -127,7 +140,6 @@ impl Engine {
             events: log.unsaved(),
         };
         self.checkpointer.append(lease.hold(), &entry).await?;
-        lease.forget();
         fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
         Ok(migrated)
     }

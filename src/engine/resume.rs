@@ -15,6 +15,15 @@ use crate::{
     id::{NodeName, RunId},
 };
 
+/// A saved run that can go on.
+struct Prepared {
+    machine: Machine,
+    actions: Vec<Action>,
+    last_seq: u64,
+    /// What has changed in its workflow, in words.
+    changes: Vec<String>,
+}
+
 impl Engine {
     /// Goes on with a saved run. Finished tasks are not run again. A question whose time is over
     /// fails its node as `timeout`, now.
@@ -35,11 +44,16 @@ impl Engine {
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let prepared = self.prepare_to_resume(run, answers.into()).await;
+        let (lease, prepared) = lease.or_give_back(prepared).await?;
+        self.go_on(lease, prepared, events, stop).await
+    }
+
+    async fn prepare_to_resume(&self, run: &RunId, answers: Answers) -> Result<Prepared, RunError> {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
         let saved = self.checkpointer.load(run).await?;
         let last_seq = saved.last_seq;
         // A process may have died between the last step and the word that it was the last.
-        let answers = answers.into();
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
             self.matched(run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
@@ -56,6 +70,17 @@ impl Engine {
             actions.retain(|it| !matches!(it, Action::Rest { .. }));
             actions.extend(machine.apply(event));
         }
+        Ok(Prepared { machine, actions, last_seq, changes })
+    }
+
+    async fn go_on(
+        &self,
+        lease: Lease,
+        prepared: Prepared,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let Prepared { machine, actions, last_seq, changes } = prepared;
         let watched = Watched { events, last_seq, changes };
         let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
         driver.drive(actions).await
@@ -89,14 +114,22 @@ impl Engine {
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let prepared = self.prepare_to_retry(run, node).await;
+        let (lease, prepared) = lease.or_give_back(prepared).await?;
+        self.go_on(lease, prepared, events, stop).await
+    }
+
+    async fn prepare_to_retry(
+        &self,
+        run: &RunId,
+        node: Option<&NodeName>,
+    ) -> Result<Prepared, RunError> {
         let saved = self.checkpointer.load(run).await?;
         check_retry(&saved, node)?;
         let last_seq = saved.last_seq;
         let changes = self.changes_since(&saved, &self.said(&saved).await?)?;
         let (machine, actions) = self.restore(saved, Vec::new(), node)?;
-        let watched = Watched { events, last_seq, changes };
-        let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
-        driver.drive(actions).await
+        Ok(Prepared { machine, actions, last_seq, changes })
     }
 
     fn restore(

@@ -44,6 +44,19 @@ impl Engine {
         node: Option<&NodeName>,
     ) -> Result<Position, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let updated = self.update_held(&lease, run, update, node).await;
+        let (lease, position) = lease.or_give_back(updated).await?;
+        lease.forget();
+        Ok(position)
+    }
+
+    async fn update_held(
+        &self,
+        lease: &Lease,
+        run: &RunId,
+        update: Update,
+        node: Option<&NodeName>,
+    ) -> Result<Position, RunError> {
         let saved = self.checkpointer.load(run).await?;
         let before = saved.values.clone();
         let last_seq = saved.last_seq;
@@ -62,7 +75,6 @@ impl Engine {
         let mut entry = revision(revised, &before, "its state was updated");
         entry.events = log.unsaved();
         self.checkpointer.append(lease.hold(), &entry).await?;
-        lease.forget();
         Ok(position)
     }
 
