@@ -16,7 +16,7 @@ pub enum CheckpointError {
     /// There is no such run.
     #[error("there is no run `{0}`")]
     UnknownRun(String),
-    /// The id or the name of a new run belongs to another.
+    /// The id or the name of a new run is the id or the name of another.
     #[error("there is a run `{0}` already")]
     Exists(String),
     /// There is no such step.

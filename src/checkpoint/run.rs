@@ -16,7 +16,7 @@ use crate::{
 pub struct RunInfo {
     /// The identity.
     pub id: RunId,
-    /// The name people call it by, unique in its database.
+    /// The name people call it by. No other run of its database has it as its name or its id.
     pub name: String,
     /// The workflow it runs.
     pub workflow: String,

@@ -58,8 +58,9 @@ async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> 
         let name = names::speakable(attempt);
         match checkpointer.find(&name).await {
             Err(CheckpointError::UnknownRun(_)) => return Ok(name),
+            // One that is damaged has the name all the same.
+            Ok(_) | Err(CheckpointError::Damaged { .. }) => attempt += 1,
             Err(error) => return Err(error.into()),
-            Ok(_) => attempt += 1,
         }
     }
 }

@@ -75,12 +75,9 @@ impl Checkpointer for MemoryStorage {
         first: &Entry,
     ) -> Result<Hold, CheckpointError> {
         let mut runs = self.runs();
-        for taken in runs.iter().map(|it| &it.info) {
-            if taken.id == info.id {
-                return Err(CheckpointError::Exists(info.id.to_string()));
-            }
-            if taken.name == info.name {
-                return Err(CheckpointError::Exists(info.name.clone()));
+        for new in [info.id.as_str(), &info.name] {
+            if runs.iter().any(|Run { info, .. }| info.id.as_str() == new || info.name == new) {
+                return Err(CheckpointError::Exists(new.to_owned()));
             }
         }
         let head = Head::first(first)

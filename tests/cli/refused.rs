@@ -111,6 +111,11 @@ fn a_second_run_under_the_same_id_is_exit_2() {
     );
     // The refused one was never saved, so there is nothing to go on with.
     assert!(!refused.stderr.contains("graphrun resume"), "{refused}");
+    let name = place.run(["runs", "show", "mine", "--output", "json"]).json()["name"].clone();
+    let name = name.as_str().unwrap();
+    let refused = place.run([&args[..5], &[name]].concat());
+    let said = format!("there is a run `{name}` already");
+    assert!(refused.code == 2 && refused.stderr.contains(&said), "{refused}");
 }
 
 #[test]

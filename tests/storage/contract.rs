@@ -89,9 +89,15 @@ async fn a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was(home: Home)
         .create(&info("R1", "calm-otter"), &claim(), &commit(0, vec![set("brief", 1)]).into())
         .await
         .unwrap();
-    for (id, name, taken) in
-        [("R1", "calm-otter", "R1"), ("R1", "new", "R1"), ("R2", "calm-otter", "calm-otter")]
-    {
+    for (id, name, taken) in [
+        ("R1", "calm-otter", "R1"),
+        ("R1", "new", "R1"),
+        ("R2", "calm-otter", "calm-otter"),
+        // Whoever says it would not know which run that is.
+        ("calm-otter", "new", "calm-otter"),
+        ("R2", "R1", "R1"),
+        ("calm-otter", "R1", "calm-otter"),
+    ] {
         let first = entry(commit(0, vec![set("brief", 2)]), &events(id, [1]));
         let error = storage.create(&info(id, name), &claim(), &first).await.unwrap_err();
         assert!(matches!(&error, CheckpointError::Exists(it) if it == taken), "{error:?}");

@@ -95,8 +95,9 @@ impl Work for Create {
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Hold, Fault> {
         let Self { info, json, claim, first, server } = self;
         let sql = format!(
-            "SELECT {NOW} AS now, (SELECT id FROM runs WHERE id = $1 OR name = $2
-             ORDER BY id = $1 DESC LIMIT 1) AS taken"
+            "SELECT {NOW} AS now, (SELECT CASE WHEN $1 IN (id, name) THEN $1 ELSE $2 END FROM runs
+             WHERE id IN ($1, $2) OR name IN ($1, $2)
+             ORDER BY $1 IN (id, name) DESC LIMIT 1) AS taken"
         );
         let look = async || {
             let row = session.first(&sql, &[&info.id.as_str(), &info.name]).await?;
@@ -105,8 +106,8 @@ impl Work for Create {
         };
         let (now, taken) = look().await?;
         match taken {
-            Some(_) if in_doubt => return self.made_before(session).await,
-            Some(taken) => return Err(self.exists(&taken).into()),
+            Some(taken) if in_doubt => return self.made_before(session, Some(taken)).await,
+            Some(taken) => return Err(self.exists(Some(taken)).into()),
             None => (),
         }
         let head = Head::first(first)?;
@@ -117,10 +118,10 @@ impl Work for Create {
         let Some(run) = Run::insert(session, info, json).await? else {
             // Somebody else was faster, or an earlier try of this, since the look.
             if in_doubt {
-                return self.made_before(session).await;
+                return self.made_before(session, None).await;
             }
             let (_, taken) = look().await?;
-            return Err(self.exists(taken.as_deref().unwrap_or_default()).into());
+            return Err(self.exists(taken).into());
         };
         let lease = Lease::next(0, claim, now)?;
         run.insert_row(session, &row).await?;
@@ -132,10 +133,10 @@ impl Work for Create {
 
 impl Create {
     /// What an earlier try made, if it was that: nobody else has this owner.
-    async fn made_before(&self, session: &Session) -> Result<Hold, Fault> {
+    async fn made_before(&self, session: &Session, taken: Option<String>) -> Result<Hold, Fault> {
         let made = match Run::lock(session, &self.info.id).await {
             Err(Fault::Known(CheckpointError::UnknownRun(_))) => {
-                return Err(self.exists("").into());
+                return Err(self.exists(taken).into());
             }
             made => made?,
         };
@@ -143,14 +144,13 @@ impl Create {
             Some(holder) if holder.owner == self.claim.owner => {
                 Ok(Hold { run: self.info.id.clone(), fence: holder.fence })
             }
-            _ => Err(self.exists(self.info.id.as_str()).into()),
+            _ => Err(self.exists(Some(self.info.id.to_string())).into()),
         }
     }
 
-    /// The error for a new run when the one with this id has its id or its name.
-    fn exists(&self, taken: &str) -> CheckpointError {
-        let is_id = taken == self.info.id.as_str();
-        CheckpointError::Exists(if is_id { taken.to_owned() } else { self.info.name.clone() })
+    /// The error for a new run of which another one has this, its id or its name.
+    fn exists(&self, taken: Option<String>) -> CheckpointError {
+        CheckpointError::Exists(taken.unwrap_or_else(|| self.info.name.clone()))
     }
 }
 

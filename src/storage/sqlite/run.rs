@@ -1,6 +1,6 @@
 //! A run in the database: finding it, and how it stands.
 
-use rusqlite::{Connection, OptionalExtension, Params, Row, named_params, params};
+use rusqlite::{Connection, Params, Row, named_params, params};
 
 use super::{fault::Fault, lease::Lease, payload::bytes};
 use crate::{
@@ -96,10 +96,9 @@ impl Run {
         info: &RunInfo,
         json: &[u8],
     ) -> Result<Self, Fault> {
-        for (column, value) in [("id", info.id.as_str()), ("name", &info.name)] {
-            let sql = format!("SELECT 1 FROM runs WHERE {column} = ?");
-            if database.query_row(&sql, [value], |_| Ok(())).optional()?.is_some() {
-                return Err(CheckpointError::Exists(value.to_owned()).into());
+        for new in [info.id.as_str(), &info.name] {
+            if !Self::select(database, "WHERE id = ?1 OR name = ?1", [new])?.is_empty() {
+                return Err(CheckpointError::Exists(new.to_owned()).into());
             }
         }
         let checksum = of_info(info.id.as_str(), &info.name, json);
