@@ -71,6 +71,18 @@ fn a_migration_that_is_killed_has_happened_or_has_not() {
 }
 
 #[test]
+fn a_run_whose_process_has_died_is_removed_at_once() {
+    let place = Place::new();
+    let workflow = workflow("three_steps");
+    killed(&place, &["execute", &workflow, "-i", "brief=x"], "task.after_commit=abort");
+    let list = || place.run(["runs", "list", "--output", "json"]).json();
+    let name = list()[0]["name"].as_str().unwrap().to_owned();
+    let removed = place.run(["runs", "rm", &name]);
+    assert_eq!(removed.code, 0, "{removed}");
+    assert_eq!(list(), json!([]));
+}
+
+#[test]
 fn g16_an_answer_whose_process_dies_was_given_once_or_not_at_all() {
     for (fault, was_given) in
         [("approval.in_tx=abort", false), ("approval.after_commit=abort", true)]

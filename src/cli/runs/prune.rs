@@ -12,7 +12,7 @@ use super::super::{
     terminal::say,
     words::count,
 };
-use super::list::some_damaged;
+use super::{list::some_damaged, rm::forget};
 use crate::{
     checkpoint::{CheckpointError, RunSummary},
     event::Status,
@@ -48,7 +48,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     let (mut removed, verb) = (0, if args.dry_run { "would remove" } else { "removed" });
     for RunSummary { info, status, .. } in old {
         if !args.dry_run {
-            match checkpointer.remove(&info.id).await {
+            match forget(checkpointer.as_ref(), &info.id).await {
                 // Somebody has just taken it up, or was faster.
                 Err(CheckpointError::Owned { .. } | CheckpointError::UnknownRun(_)) => continue,
                 result => result?,

@@ -1,17 +1,45 @@
 //! `graphrun runs rm RUN…`.
 
+use std::time::Duration;
+
 use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     terminal::say,
 };
+use crate::{
+    checkpoint::{CheckpointError, Checkpointer, Claim, Presence},
+    id::RunId,
+};
+
+/// How long a run is taken for, to be removed.
+const LEASE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The names or ids of the runs
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<String>,
+}
+
+/// Forgets a run, also one whose process is known to be gone before the time of its lease is over.
+pub(super) async fn forget(
+    checkpointer: &dyn Checkpointer,
+    run: &RunId,
+) -> Result<(), CheckpointError> {
+    match checkpointer.remove(run).await {
+        Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_gone() => {
+            let presence = Presence::new();
+            let (owner, over) = (presence.owner().clone(), Some(holder.fence));
+            // Of several who see that, one replaces this very lease.
+            let claim = Claim { owner, ttl: LEASE, over };
+            let hold = checkpointer.acquire(run, &claim).await?;
+            checkpointer.release(&hold).await?;
+            checkpointer.remove(run).await
+        }
+        result => result,
+    }
 }
 
 /// Forgets runs that nobody has. All of them are found before the first is removed.
@@ -27,7 +55,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         }
     }
     for (id, name) in &found {
-        checkpointer.remove(id).await?;
+        forget(checkpointer.as_ref(), id).await?;
         say(&format!("removed {name}"));
     }
     checkpointer.compact().await?;
