@@ -472,6 +472,55 @@ nodes:
     assert_eq!(workflow("limits: { steps: 9, time: 9m, exhausted: end }", 5), "");
 }
 
+/// Eight times as many steps as one of them takes, and no more, however often the way parts.
+#[test]
+fn limits_that_a_chain_just_keeps_are_no_finding() {
+    let chain = |steps: u32, part: &dyn Fn(u32, &str) -> String| {
+        let next = |at| if at < 8 { format!("s{at}") } else { "end".to_owned() };
+        let parts: String = (0..8).map(|at| part(at, &next(at + 1))).collect();
+        let text = |steps| {
+            format!(
+                "
+graphrun: 1
+name: chain
+state:
+  items: '[string]'
+  is_due: bool
+  sum: {{ type: int, merge: sum, default: 0 }}
+input: [items, is_due]
+output: sum
+limits: {{ steps: {steps} }}
+start: s0
+nodes:
+{parts}"
+            )
+        };
+        assert_eq!(findings_of(&text(steps)), "");
+        assert!(findings_of(&text(steps - 1)).starts_with("GR132"), "{parts}");
+    };
+    chain(8 * 2, &|at, next| {
+        format!(
+            "
+  s{at}: {{ map: {{ over: items, do: each{at} }}, then: {next} }}
+  each{at}: {{ set: {{ sum: 1 }} }}"
+        )
+    });
+    chain(8 * 5, &|at, next| {
+        format!(
+            "
+  s{at}: {{ set: {{ sum: 1 }}, then: both{at} }}
+  both{at}: {{ parallel: [[a{at}, last_a{at}], [b{at}, last_b{at}]], then: join{at} }}
+  a{at}: {{ map: {{ over: items, do: each_a{at} }} }}
+  b{at}: {{ map: {{ over: items, do: each_b{at} }} }}
+  each_a{at}: {{ set: {{ sum: 1 }} }}
+  each_b{at}: {{ set: {{ sum: 1 }} }}
+  last_a{at}: {{ set: {{ sum: 1 }} }}
+  last_b{at}: {{ set: {{ sum: 1 }} }}
+  join{at}: {{ set: {{ sum: 1 }}, then: {next} }}"
+        )
+    });
+}
+
 #[test]
 fn nodes_that_run_side_by_side_need_no_more_steps_than_the_longest_of_them() {
     let mut text = "graphrun: 1\nname: wide\nstate: { brief: string, log: { type: [string], merge: append, default: [] } }\n\

@@ -7,6 +7,7 @@
 
 mod branches;
 mod flow;
+mod leads;
 mod steps;
 mod tokens;
 
@@ -218,14 +219,17 @@ impl<'a> Search<'a> {
 
     /// The visits that the bound of a node allows, if it has one.
     fn rounds(&self, node: usize) -> Option<(u64, Why)> {
-        let name = self.tokens.names[node];
-        let max_visits = self.graph.nodes[name].policies.max_visits?;
+        let policies = &self.graph.nodes[self.tokens.names[node]].policies;
+        let max_visits = policies.max_visits?;
         let resetters = self.tokens.resetters[node].iter();
         let bought: Vec<(NodeName, u64)> =
             resetters.map(|it| (self.tokens.names[*it].clone(), self.visits[*it])).collect();
         let passage = &self.tokens.passages[node];
         // A run starts with its first nodes even if they may never be visited.
         let a_round = u64::from(max_visits).max(u64::from(passage.is_first));
+        // While it lets others go first, items that do not may use up its bound; it still runs.
+        let is_late = policies.defer.is_some() && self.tokens.is_dispatched(node);
+        let a_round = a_round.saturating_add(is_late.into());
         let rounds = bought.iter().fold(1, |sum: u64, (_, it)| sum.saturating_add(*it));
         let after_limit = passage.is_after_limit;
         let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());

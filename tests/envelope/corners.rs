@@ -2,7 +2,7 @@
 
 use graphrun::{
     compile::{Envelope, compile},
-    graph::{Catch, GraphBuilder, Policies, Spread, Target},
+    graph::{Catch, Edge, GraphBuilder, Policies, RouteChoice, Spread, Target},
 };
 
 use super::{Decided, Taken, bounded, graph, name, nodes, random::Dice, run};
@@ -103,4 +103,23 @@ fn a_run_starts_with_a_node_that_may_never_be_visited() {
         .entry("never")
         .then("never", "never");
     assert_eq!(most(never, &[], "never"), (1, 2));
+}
+
+#[test]
+fn a_map_goes_through_its_items_or_past_them() {
+    let dice = Dice::default();
+    let (mut graph, findings) =
+        nodes(["a", "b", "c", "each_a", "each_b", "each_c", "last"]).entry("a").build();
+    let to = |it: &str| vec![Target::Node(name(it))];
+    for (map, each, after) in [("a", "each_a", "b"), ("b", "each_b", "c"), ("c", "each_c", "last")]
+    {
+        let items = RouteChoice { to: to(each), is_dispatched: true, ..RouteChoice::default() };
+        let none = RouteChoice { to: to(after), ..RouteChoice::default() };
+        graph.edges.push(dice.choosing(name(map), vec![items, none]));
+        let after = Target::Node(name(after));
+        graph.edges.push(Edge::Then { from: name(each), to: after, place: None });
+    }
+    let envelope = Envelope::of(&compile((graph, findings)).unwrap().0);
+    assert!(envelope.nodes.values().all(|it| it.visits_max == 1), "{envelope:#?}");
+    assert_eq!(envelope.steps_max, 7);
 }

@@ -8,8 +8,8 @@ use std::{
 use graphrun::{
     compile::{CompiledGraph, compile},
     graph::{
-        Backoff, Catch, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, Hop, NodeSpec, Policies,
-        Route, RouteError, RouteView, Spread, Target, Way,
+        Backoff, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, Hop, NodeSpec,
+        Policies, Route, RouteChoice, RouteError, RouteView, Spread, Target, Way,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -77,7 +77,22 @@ impl Dice {
         spread: Spread,
     ) -> Edge {
         let ways = ways.into_iter().map(|to| Way { to, label: None }).collect();
-        let route = Thrower { dice: self.clone(), ways, spread };
+        let route = Thrower { dice: self.clone(), ways, spread, choices: None };
+        Edge::Route { from, route: Arc::new(route), place: None }
+    }
+
+    /// A route of which they decide, and which says what goes together.
+    pub(crate) fn choosing(&self, from: NodeName, choices: Vec<RouteChoice>) -> Edge {
+        let ways = choices.iter().flat_map(|it| it.to.clone());
+        let ways = ways.map(|to| Way { to, label: None }).collect();
+        let spread = if choices.iter().any(|it| it.is_dispatched) {
+            Spread::Items
+        } else if choices.iter().any(|it| it.to.len() > 1) {
+            Spread::Several
+        } else {
+            Spread::One
+        };
+        let route = Thrower { dice: self.clone(), ways, spread, choices: Some(choices) };
         Edge::Route { from, route: Arc::new(route), place: None }
     }
 
@@ -99,6 +114,7 @@ struct Thrower {
     dice: Dice,
     ways: Vec<Way>,
     spread: Spread,
+    choices: Option<Vec<RouteChoice>>,
 }
 
 impl Route for Thrower {
@@ -114,7 +130,22 @@ impl Route for Thrower {
         self.spread
     }
 
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        self.choices.clone()
+    }
+
     fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+        if let Some(choices) = &self.choices {
+            let RouteChoice { to, is_dispatched, .. } = &choices[self.dice.below(choices.len())];
+            let items = if *is_dispatched { 1 + self.dice.below(3) } else { 1 };
+            let hop = |to: &Target| match to {
+                Target::Node(node) if *is_dispatched => {
+                    Hop::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
+                }
+                target => Hop::To(target.clone()),
+            };
+            return Ok((0..items).flat_map(|_| to.iter().map(hop)).collect());
+        }
         let ways: Vec<Target> = self.ways.iter().map(|it| it.to.clone()).collect();
         Ok(match self.spread {
             Spread::One => vec![Hop::To(self.dice.way(&ways).clone())],
@@ -147,12 +178,18 @@ struct NodeRecipe {
     /// The node before it that leads to it, and how.
     parent: (u8, u8),
     join: Vec<u8>,
+    /// Whether it lets others go first.
+    defers: bool,
 }
 
 #[derive(Clone, Debug)]
 enum EdgeRecipe {
     Then(u8),
     Route(Vec<u8>, Spread),
+    /// One of several lists.
+    Choice(Vec<Vec<u8>>),
+    /// The next node for each item of a list, and these afterwards or if there is none.
+    Map(Vec<u8>),
     May(Vec<u8>),
 }
 
@@ -165,6 +202,8 @@ pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
         4 => ways().prop_map(|it| EdgeRecipe::Route(it, Spread::One)),
         1 => ways().prop_map(|it| EdgeRecipe::Route(it, Spread::Several)),
         1 => ways().prop_map(|it| EdgeRecipe::Route(it, Spread::Items)),
+        1 => prop::collection::vec(some(3), 1..4).prop_map(EdgeRecipe::Choice),
+        4 => prop::collection::vec(any::<u8>(), 1..3).prop_map(EdgeRecipe::Map),
         1 => ways().prop_map(EdgeRecipe::May),
     ];
     let edges = prop_oneof![
@@ -174,9 +213,12 @@ pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
     let join = prop_oneof![3 => Just(Vec::new()), 1 => some(4)];
     let bound = prop::option::weighted(0.6, 1..4u32);
     let catches = prop_oneof![2 => Just(Vec::new()), 1 => some(3)];
-    let node = (bound, any::<u8>(), catches, some(3), 1..3u32, edges, any::<(u8, u8)>(), join)
-        .prop_map(|(bound, exhausted, catches, resets, attempts, edges, parent, join)| {
-            NodeRecipe { bound, exhausted, catches, resets, attempts, edges, parent, join }
+    let defers = prop::bool::weighted(0.1);
+    let joins = (join, defers);
+    let node = (bound, any::<u8>(), catches, some(3), 1..3u32, edges, any::<(u8, u8)>(), joins)
+        .prop_map(|(bound, exhausted, catches, resets, attempts, edges, parent, joins)| {
+            let (join, defers) = joins;
+            NodeRecipe { bound, exhausted, catches, resets, attempts, edges, parent, join, defers }
         });
     let limit = prop::option::weighted(0.3, (1..30u64, any::<u8>()));
     let second = prop::option::weighted(0.2, any::<u8>());
@@ -228,6 +270,7 @@ impl Recipe {
             exhausted: node.bound.map(|_| self.onwards(at, node.exhausted)),
             catch: catch.map(|(to, kind)| Catch { kind, to: self.target(at, *to) }).collect(),
             resets: resets.collect(),
+            defer: node.defers.then_some(Defer::Siblings),
             ..Policies::default()
         };
         NodeSpec { node: Arc::new(Decided), policies, when: None, place: None }
@@ -236,7 +279,7 @@ impl Recipe {
     fn lead_from(&self, at: usize, node: &NodeRecipe, graph: &mut Graph, dice: &Dice) {
         let from = name(at);
         for edge in &node.edges {
-            graph.edges.push(match edge {
+            let edge = match edge {
                 EdgeRecipe::Then(to) => {
                     Edge::Then { from: from.clone(), to: self.target(at, *to), place: None }
                 }
@@ -244,12 +287,32 @@ impl Recipe {
                     let ways = to.iter().map(|it| self.target(at, *it));
                     dice.route(from.clone(), ways, *spread)
                 }
+                EdgeRecipe::Choice(lists) => {
+                    let targets = |it: &Vec<u8>| it.iter().map(|it| self.target(at, *it)).collect();
+                    let choice = |it| RouteChoice { to: targets(it), ..RouteChoice::default() };
+                    dice.choosing(from.clone(), lists.iter().map(choice).collect())
+                }
+                EdgeRecipe::Map(after) => self.map(at, after, graph, dice),
                 EdgeRecipe::May(to) => {
                     let to = to.iter().map(|it| self.target(at, *it)).collect();
                     Edge::May { from: from.clone(), to }
                 }
-            });
+            };
+            graph.edges.push(edge);
         }
+    }
+
+    /// The next node for each item, and what follows all of them.
+    fn map(&self, at: usize, after: &[u8], graph: &mut Graph, dice: &Dice) -> Edge {
+        let item = (at + 1) % self.nodes.len();
+        let after = after.iter().map(|it| self.onwards(at.max(item), *it));
+        let after: Vec<Target> = after.collect();
+        let then = |to: &Target| Edge::Then { from: name(item), to: to.clone(), place: None };
+        graph.edges.extend(after.iter().map(then));
+        let to = vec![Target::Node(name(item))];
+        let each = RouteChoice { to, is_dispatched: true, ..RouteChoice::default() };
+        let none = RouteChoice { to: after, ..RouteChoice::default() };
+        dice.choosing(name(at), vec![each, none])
     }
 
     /// Makes sure that a node is reached, by what its parent does anyway or by an edge of its own.

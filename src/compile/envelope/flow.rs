@@ -169,10 +169,14 @@ fn dominators_of(tokens: &Tokens<'_>) -> BTreeMap<Port, Port> {
 fn before(tokens: &Tokens<'_>, arrival: Arrival) -> Port {
     match arrival {
         Arrival::Overflow(source) => Port::Reached(source),
-        Arrival::Visit(source) | Arrival::Join { source, .. } if tokens.splits(source) => {
+        Arrival::Visit(source) | Arrival::Sent(source) | Arrival::Join(source)
+            if tokens.splits(source) =>
+        {
             Port::Source
         }
-        Arrival::Visit(source) | Arrival::Join { source, .. } => Port::Left(source),
+        Arrival::Visit(source) | Arrival::Sent(source) | Arrival::Join(source) => {
+            Port::Left(source)
+        }
     }
 }
 
@@ -285,10 +289,9 @@ impl Search {
         if passage.is_after_limit {
             self.make(1, reached, Limit::Cause(Cause::Limit));
         }
+        let counted = tokens.counted(node, visits);
         for &arrival in &passage.from {
-            if let Arrival::Join { source, join } = arrival
-                && !tokens.counts(source, join, visits)
-            {
+            if matches!(arrival, Arrival::Join(source) if Some(source) != counted) {
                 continue;
             }
             match before(tokens, arrival) {

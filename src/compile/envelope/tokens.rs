@@ -5,13 +5,17 @@
 //! to one at a time, so they only pass a token on. Thus no more tokens reach a node than the
 //! maximum flow to it, where the capacity of a node is its visits; the minimum cut says why. The
 //! flows are found in `flow`; here nodes get numbers, and each knows what may lead to it.
+//!
+//! A visit is a step in which a node runs, however many items it runs for. What its tasks lead to in
+//! that step runs in the next one, so several that lead to one node are one token.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use petgraph::{graphmap::DiGraphMap, visit::DfsPostOrder};
 
+use super::leads::{Choices, Leads};
 use crate::{
-    graph::{Edge, Graph, Spread, Target},
+    graph::{Graph, Target},
     id::NodeName,
 };
 
@@ -21,8 +25,6 @@ pub(super) struct Tokens<'a> {
     /// The nodes, in the order of their names.
     pub(super) names: Vec<&'a NodeName>,
     pub(super) passages: Vec<Passage>,
-    /// For each node that waits, the nodes it waits for.
-    joins: Vec<Vec<usize>>,
     /// For each node, those that begin a round of it.
     pub(super) resetters: Vec<Vec<usize>>,
 }
@@ -38,6 +40,8 @@ pub(super) struct Passage {
     pub(super) from: Vec<Arrival>,
     /// How many nodes and joins one task leads to at once, at most.
     at_once: usize,
+    /// How many all of its tasks may lead to.
+    ways: usize,
     /// Whether several tasks of the node may run in one step, each with its own way to go.
     is_wide: bool,
 }
@@ -47,95 +51,73 @@ pub(super) struct Passage {
 pub(super) enum Arrival {
     /// A visit of this node may lead to it.
     Visit(usize),
-    /// This node is one of those that a join waits for.
-    Join { source: usize, join: usize },
+    /// A visit of this node may send items to it, though it lets others go first: items do not.
+    Sent(usize),
+    /// This node is one of those that it waits for.
+    Join(usize),
     /// The bound of this node, or what it may take in all, may be used up when the run comes to it.
     Overflow(usize),
 }
 
 impl<'a> Tokens<'a> {
     pub(super) fn of(graph: &'a Graph) -> Self {
+        let leads = Leads::of(graph);
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
-        let numbers: BTreeMap<&NodeName, usize> =
-            names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
         let passages = names.iter().map(|_| Passage::default()).collect();
         let resetters = vec![Vec::new(); names.len()];
-        let mut tokens = Self { names, passages, joins: Vec::new(), resetters };
+        let mut tokens = Self { names, passages, resetters };
         for first in &graph.entry {
-            let passage = &mut tokens.passages[numbers[first]];
+            let passage = &mut tokens.passages[leads.number(first)];
             passage.is_wide |= passage.is_first;
             passage.is_first = true;
         }
         if let Some(name) = graph.limits.exhausted.as_ref().and_then(Target::node) {
-            tokens.passages[numbers[name]].is_after_limit = true;
+            tokens.passages[leads.number(name)].is_after_limit = true;
         }
         for (number, spec) in graph.nodes.values().enumerate() {
             let policies = &spec.policies;
             let caught = policies.catch.iter().filter_map(|it| it.to.node());
             for next in caught {
-                tokens.arrive(numbers[next], Arrival::Visit(number));
+                tokens.arrive(leads.number(next), Arrival::Visit(number));
             }
             if let Some(next) = policies.exhausted.as_ref().and_then(Target::node) {
-                tokens.arrive(numbers[next], Arrival::Overflow(number));
+                tokens.arrive(leads.number(next), Arrival::Overflow(number));
             }
             for reset in &policies.resets {
-                let resetters = &mut tokens.resetters[numbers[reset]];
+                let resetters = &mut tokens.resetters[leads.number(reset)];
                 if resetters.last() != Some(&number) {
                     resetters.push(number);
                 }
             }
         }
-        for edge in &graph.edges {
-            tokens.follow(edge, &numbers);
+        for (from, choices) in graph.edges.iter().flat_map(|it| leads.along(it)) {
+            tokens.lead(from, choices);
         }
         tokens
     }
 
-    fn follow(&mut self, edge: &Edge, numbers: &BTreeMap<&NodeName, usize>) {
-        match edge {
-            Edge::Then { from, to, .. } => {
-                let to = to.node().map(|it| numbers[it]);
-                self.lead(numbers[from], to, Spread::One);
-            }
-            Edge::Route { from, route, .. } => {
-                let ways = route.ways().iter().filter_map(|it| it.to.node());
-                self.lead(numbers[from], ways.map(|it| numbers[it]), route.spread());
-            }
-            // A node may dispatch wherever it may go.
-            Edge::May { from, to } => {
-                let to = to.iter().filter_map(Target::node).map(|it| numbers[it]);
-                self.lead(numbers[from], to, Spread::Items);
-            }
-            Edge::Join { from, to, .. } => {
-                let join = self.joins.len();
-                let sources: Vec<usize> = from.iter().map(|it| numbers[it]).collect();
-                for &source in &sources {
-                    self.passages[source].at_once += 1;
-                    // To arrive at a join and to be led to the same node are two things: the join
-                    // may fire later.
-                    self.passages[numbers[to]].from.push(Arrival::Join { source, join });
-                }
-                self.joins.push(sources);
+    /// Each edge is followed, in one of the ways that may be chosen there.
+    fn lead(&mut self, from: usize, choices: Choices) {
+        let mut most = 0;
+        for choice in choices {
+            let together: BTreeSet<(usize, Arrival)> =
+                choice.iter().map(|it| (it.to, it.by)).collect();
+            most = most.max(together.len());
+            for lead in choice {
+                self.passages[lead.to].is_wide |= lead.is_dispatched;
+                self.arrive(lead.to, lead.by);
             }
         }
-    }
-
-    fn lead(&mut self, from: usize, to: impl IntoIterator<Item = usize>, spread: Spread) {
-        let mut to: Vec<usize> = to.into_iter().collect();
-        to.sort_unstable();
-        to.dedup();
-        let passage = &mut self.passages[from];
-        passage.at_once += if spread == Spread::One { to.len().min(1) } else { to.len() };
-        for next in to {
-            self.passages[next].is_wide |= spread == Spread::Items;
-            self.arrive(next, Arrival::Visit(from));
-        }
+        self.passages[from].at_once += most;
     }
 
     fn arrive(&mut self, at: usize, arrival: Arrival) {
         let from = &mut self.passages[at].from;
         if !from.contains(&arrival) {
             from.push(arrival);
+            // Where a bound leads, no visit of the node does.
+            let is_visit = !matches!(arrival, Arrival::Overflow(_));
+            self.passages[arrival.source()].ways += usize::from(is_visit);
         }
     }
 
@@ -147,18 +129,19 @@ impl<'a> Tokens<'a> {
     /// Whether one visit of a node may lead to several.
     pub(super) fn splits(&self, node: usize) -> bool {
         let passage = &self.passages[node];
-        passage.is_wide || passage.at_once > 1
+        passage.ways > 1 && (passage.is_wide || passage.at_once > 1)
     }
 
-    /// Whether the arrivals of a source count at a join.
+    /// Of the nodes that a node waits for, the one whose arrivals are counted.
     ///
-    /// It fires once for each visit of any of its sources, so one is enough, the one with the
-    /// fewest visits. Only several tasks of one node in one step can be used for several times, so
-    /// if all nodes are like that, each counts.
-    pub(super) fn counts(&self, source: usize, join: usize, visits: &[u64]) -> bool {
-        let single = self.joins[join].iter().filter(|it| !self.passages[**it].is_wide);
-        let fewest = single.min_by_key(|it| (visits[**it], self.splits(**it)));
-        fewest.is_none_or(|it| *it == source)
+    /// It is visited once for each visit of any of them, so one is enough, the one with the fewest
+    /// visits. Items of one node all arrive in one step, and are one arrival.
+    pub(super) fn counted(&self, node: usize, visits: &[u64]) -> Option<usize> {
+        let awaited = self.passages[node].from.iter().filter_map(|it| match it {
+            Arrival::Join(source) => Some(*source),
+            _ => None,
+        });
+        awaited.min_by_key(|it| (visits[*it], self.splits(*it)))
     }
 
     /// What a number of visits follows from, as ways from node to node.
@@ -208,7 +191,10 @@ impl Arrival {
     /// The node that leads there.
     pub(super) fn source(self) -> usize {
         match self {
-            Self::Visit(source) | Self::Join { source, .. } | Self::Overflow(source) => source,
+            Self::Visit(source)
+            | Self::Sent(source)
+            | Self::Join(source)
+            | Self::Overflow(source) => source,
         }
     }
 }
