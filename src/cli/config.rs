@@ -12,7 +12,8 @@ use super::{
     database::without_secrets,
     error::CliError,
     exit::Exit,
-    origin::{RunOptions, parse_dollars, parse_duration},
+    origin::RunOptions,
+    values::{parse_count, parse_dollars, parse_duration},
 };
 use crate::llm::Prices;
 
@@ -49,8 +50,8 @@ const KEYS: &[Key] = &[
     Key { name: "model", variable: "GRAPHRUN_MODEL", kind: Kind::Text, check: anything },
     Key { name: "base_url", variable: "OPENAI_BASE_URL", kind: Kind::Text, check: address },
     Key { name: "lease", variable: "GRAPHRUN_LEASE", kind: Kind::Text, check: |it| parse_duration(it).map(drop) },
-    Key { name: "limits.steps", variable: "GRAPHRUN_MAX_STEPS", kind: Kind::Number, check: |it| whole(it).map(drop) },
-    Key { name: "limits.tokens", variable: "GRAPHRUN_MAX_TOKENS", kind: Kind::Number, check: |it| whole(it).map(drop) },
+    Key { name: "limits.steps", variable: "GRAPHRUN_MAX_STEPS", kind: Kind::Number, check: |it| parse_count::<u64>(it).map(drop) },
+    Key { name: "limits.tokens", variable: "GRAPHRUN_MAX_TOKENS", kind: Kind::Number, check: |it| parse_count::<u64>(it).map(drop) },
     Key { name: "limits.usd", variable: "GRAPHRUN_MAX_COST", kind: Kind::Number, check: |it| parse_dollars(it).map(drop) },
     Key { name: "limits.time", variable: "GRAPHRUN_TIMEOUT", kind: Kind::Text, check: |it| parse_duration(it).map(drop) },
 ];
@@ -136,10 +137,10 @@ impl Config {
             model: options.model.clone().or_else(|| self.get("model").map(|it| it.text.clone())),
             max_steps: options
                 .max_steps
-                .or_else(|| self.value("limits.steps", whole, &mut problems)),
+                .or_else(|| self.value("limits.steps", parse_count, &mut problems)),
             max_tokens: options
                 .max_tokens
-                .or_else(|| self.value("limits.tokens", whole, &mut problems)),
+                .or_else(|| self.value("limits.tokens", parse_count, &mut problems)),
             max_cost: options
                 .max_cost
                 .or_else(|| self.value("limits.usd", parse_dollars, &mut problems)),
@@ -197,11 +198,6 @@ fn address(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err("expected an address, as in `http://localhost:8000/v1`".to_owned())
-}
-
-fn whole(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|it| *it > 0);
-    number.ok_or_else(|| "expected a whole number above zero".to_owned())
 }
 
 #[cfg(test)]
@@ -303,7 +299,7 @@ output_per_million = 1
           - graphrun.toml:4:12: there is no setting `limits.step`; did you mean `steps`?
           - graphrun.toml:4:31: `limits.tokens` is a number, and this is a text
           - graphrun.toml:4:45: `limits.usd` is `-1`: expected an amount above zero, as in `2.50`
-          - graphrun.toml:4:56: `limits.time` is `0s`: expected a time above zero, as in `90s` or `1h 30m`
+          - graphrun.toml:4:56: `limits.time` is `0s`: expected a time above zero, as in `90s`, `1h 30m` or `30d`
           - graphrun.toml:7:1: there is no setting `output`; there is input_per_million, output_per_million, cached_input_per_million
           - graphrun.toml:6:21: `input_per_million` is a number, and this is a text
           - graphrun.toml:5:9: the price of `a/b` has no `output_per_million`

@@ -8,9 +8,10 @@ use super::{
     config::Config,
     database::Database,
     error::CliError,
-    origin::{RunOptions, parse_duration},
+    origin::RunOptions,
     prepare::Settings,
     terminal::{Paint, Surroundings},
+    values::parse_duration,
 };
 use crate::{checkpoint::Checkpointer, compile::CompiledGraph, engine::Engine};
 

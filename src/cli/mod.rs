@@ -21,6 +21,7 @@ mod say;
 mod schema;
 mod test;
 mod validate;
+mod values;
 
 mod answer;
 mod config;

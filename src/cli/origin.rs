@@ -6,11 +6,16 @@ use std::{
     time::Duration,
 };
 
-use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{database::Database, error::CliError, exit::Exit, prepare::Loaded};
+use super::{
+    database::Database,
+    error::CliError,
+    exit::Exit,
+    prepare::Loaded,
+    values::{parse_count, parse_dollars, parse_duration},
+};
 use crate::{
     checkpoint::RunInfo,
     compile::CompiledGraph,
@@ -81,15 +86,15 @@ pub(super) struct RunOptions {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) force: bool,
     /// Stop before more super-steps than this
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_steps: Option<u64>,
     /// Stop when models have taken this many tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_tokens: Option<u64>,
     /// Stop when models have cost this many US dollars
-    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = parse_dollars)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_cost: Option<f64>,
     /// Rest before a step in which this node runs; can be given several times
@@ -101,7 +106,7 @@ pub(super) struct RunOptions {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) pause_after: Vec<String>,
     /// Stop after this much time at work, as in `90s` or `1h 30m`
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeout: Option<Duration>,
 }
@@ -284,21 +289,6 @@ impl RunOptions {
     }
 }
 
-pub(super) fn parse_dollars(text: &str) -> Result<f64, String> {
-    match text.trim_start_matches('$').parse::<f64>() {
-        Ok(usd) if usd.is_finite() && usd > 0.0 => Ok(usd),
-        _ => Err("expected an amount above zero, as in `2.50`".to_owned()),
-    }
-}
-
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let duration: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
-    match Duration::try_from(duration) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("expected a time above zero, as in `90s` or `1h 30m`".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -359,17 +349,5 @@ mod tests {
         }
         .limit(&mut limits);
         assert_eq!((limits.steps, limits.tokens, limits.usd), (9, Some(100), Some(1.0)));
-    }
-
-    #[test]
-    fn times_and_amounts_are_above_zero() {
-        assert_eq!(parse_duration("1h 30m").unwrap(), Duration::from_secs(5400));
-        for wrong in ["", "5", "-1m", "0s"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong:?}");
-        }
-        assert_eq!(parse_dollars("2.50"), Ok(2.5));
-        for wrong in ["", "0", "-1", "NaN", "inf", "five"] {
-            assert!(parse_dollars(wrong).is_err(), "{wrong:?}");
-        }
     }
 }

@@ -8,6 +8,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     terminal::{Paint, print_result, say},
+    values::parse_count,
     words::{clean, count, in_one_line, table},
 };
 use crate::{
@@ -26,7 +27,7 @@ const LIMIT_DEFAULT: &str = "50";
 pub(super) struct Args {
     /// List at most so many
     #[arg(long, value_name = "N", default_value = LIMIT_DEFAULT,
-        value_parser = clap::value_parser!(u32).range(1..))]
+        allow_negative_numbers = true, value_parser = parse_count::<u32>)]
     limit: u32,
     /// List only those accepted before this one, by id or name
     #[arg(long, value_name = "RUN")]

@@ -8,8 +8,8 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    origin::parse_duration,
     terminal::say,
+    values::parse_duration,
     words::count,
 };
 use super::{list::some_damaged, rm::forget};
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Remove runs that were started longer ago than this, as in `30d` or `12h`
-    #[arg(long, value_name = "DURATION", value_parser = parse_age)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_age)]
     older_than: Duration,
     /// Remove runs of these statuses only
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = parse_status, default_value = "done,failed")]
@@ -77,15 +77,9 @@ impl Args {
     }
 }
 
-/// A day is 24 hours here; zero is any age.
+/// Zero is any age.
 fn parse_age(text: &str) -> Result<Duration, String> {
-    if text.trim() == "0" {
-        return Ok(Duration::ZERO);
-    }
-    match text.trim().strip_suffix('d').map(|it| it.trim().parse::<u32>()) {
-        Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),
-        _ => parse_duration(text),
-    }
+    if text.trim() == "0" { Ok(Duration::ZERO) } else { parse_duration(text) }
 }
 
 fn parse_status(text: &str) -> Result<Status, String> {
@@ -101,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_times_or_days() {
+    fn ages_are_times_or_zero() {
         assert_eq!(parse_age("30d"), Ok(Duration::from_secs(30 * 86_400)));
         assert_eq!(parse_age("12h"), Ok(Duration::from_secs(12 * 3600)));
         assert_eq!(parse_age("0"), Ok(Duration::ZERO));
