@@ -1,7 +1,7 @@
 //! Where runs are kept, as `--db` names it.
 
 use std::{
-    fmt,
+    fmt, io,
     path::{self, Path, PathBuf},
     sync::Arc,
 };
@@ -55,17 +55,14 @@ impl Database {
     /// Fails when this version does not know such a place.
     pub(super) fn parse(url: &str, layer: &str) -> Result<Self, CliError> {
         let location = match url.split_once(':') {
+            // In other programs this is no file.
+            Some(("sqlite", ":memory:")) => return Err(no_place(url, layer)),
             Some(("sqlite", path)) if !path.trim_start_matches('/').is_empty() => {
                 Location::Sqlite(path.strip_prefix("//").unwrap_or(path).into())
             }
             Some(("memory", "")) => Location::Memory,
             Some(("postgres" | "postgresql", _)) => postgres(url, layer)?,
-            _ => {
-                let url = without_secrets(url);
-                let message = format!("{layer} is `{url}`, which names no place to keep runs");
-                return Err(CliError::usage(message)
-                    .with_help("graphrun knows `sqlite:PATH`, `postgres://…` and `memory:`"));
-            }
+            _ => return Err(no_place(url, layer)),
         };
         Ok(Self { location, flag: Some(Url(url.to_owned())) })
     }
@@ -111,7 +108,8 @@ impl Database {
     pub(super) fn open(&self) -> Result<Option<Arc<dyn Checkpointer>>, CliError> {
         match &self.location {
             Location::Memory => Ok(None),
-            Location::Sqlite(path) if !path.exists() => Ok(None),
+            // What cannot be looked for may be there: opening it says why.
+            Location::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
             Location::Sqlite(path) => {
                 let storage = SqliteStorage::open_existing(path)?;
                 Ok(Some(Arc::new(storage.on_the_same_thread())))
@@ -183,12 +181,19 @@ impl Database {
             Ok(()) if exists => Ok(absolute.display().to_string()),
             Ok(()) => Ok(format!("{} (not there yet)", absolute.display())),
             Err(error) => {
+                let error = io::Error::from(error);
                 let problem = format!("`{}` cannot be written: {error}", nearest.display());
                 Err(CliError::new(Exit::Unusable, problem)
                     .with_help("name another place with `--db sqlite:PATH`"))
             }
         }
     }
+}
+
+fn no_place(url: &str, layer: &str) -> CliError {
+    let url = without_secrets(url);
+    CliError::usage(format!("{layer} is `{url}`, which names no place to keep runs"))
+        .with_help("graphrun knows `sqlite:PATH`, `postgres://…` and `memory:`")
 }
 
 #[cfg(feature = "postgres")]
@@ -240,18 +245,20 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Storage { .. } => Exit::Unusable,
         };
         let help = match &error {
-            CheckpointError::UnknownRun(_) => Some("`graphrun runs list` shows what there is"),
-            CheckpointError::Exists(_) => Some("choose another id, or none: graphrun makes one"),
-            CheckpointError::Owned { .. } => Some(
-                "wait until it comes to rest, or stop that process; `graphrun runs show` tells how far it is",
-            ),
-            CheckpointError::Full { .. } => {
-                Some("free some space where the database is, then go on")
+            CheckpointError::UnknownRun(_) => "`graphrun runs list` shows what there is",
+            CheckpointError::UnknownStep { .. } => "`graphrun runs history` shows the steps it has",
+            CheckpointError::Exists(_) => "choose another id, or none: graphrun makes one",
+            CheckpointError::Owned { .. } => {
+                "wait until it comes to rest, or stop that process; `graphrun runs show` tells how far it is"
             }
-            CheckpointError::Overtaken { .. } => Some(
-                "another process goes on with this run; `graphrun runs show` tells how far it is",
-            ),
-            _ => None,
+            CheckpointError::Full { .. } => "free some space where the database is, then go on",
+            CheckpointError::Overtaken { .. } => {
+                "another process goes on with this run; `graphrun runs show` tells how far it is"
+            }
+            // These say it themselves.
+            CheckpointError::Damaged { .. }
+            | CheckpointError::Unusable { .. }
+            | CheckpointError::Storage { .. } => "",
         };
         let message = error.to_string();
         let wrapped = match error {
@@ -261,7 +268,7 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Storage { source, .. } => Self::new(exit, message).because(source),
             _ => Self::new(exit, message),
         };
-        help.into_iter().fold(wrapped, Self::with_help)
+        if help.is_empty() { wrapped } else { wrapped.with_help(help) }
     }
 }
 
@@ -290,7 +297,15 @@ mod tests {
 
     #[test]
     fn what_names_no_place_is_wrong_usage_and_says_which_layer_it_came_from() {
-        for wrong in ["", "sqlite:", "sqlite://", "runs.db", "memory:x", "mysql://host/db"] {
+        for wrong in [
+            "",
+            "sqlite:",
+            "sqlite://",
+            "sqlite::memory:",
+            "runs.db",
+            "memory:x",
+            "mysql://host/db",
+        ] {
             let error = Database::parse(wrong, "GRAPHRUN_DB").unwrap_err();
             let text = error.draw(super::super::terminal::Paint::new(false), 80);
             assert!(text.starts_with("error: GRAPHRUN_DB is"), "{text}");

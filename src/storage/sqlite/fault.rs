@@ -31,7 +31,7 @@ pub(super) enum Fault {
 
 /// The database is in use by others for longer than anyone should use it.
 #[derive(Debug, Error)]
-#[error("another process has kept {path} locked for too long")]
+#[error("another process keeps {path} locked; try again when it is done, or end it")]
 struct Locked {
     path: String,
     source: rusqlite::Error,

@@ -52,7 +52,10 @@ const BLANK: Marks = Marks { application_id: 0, version: 0 };
 
 /// Opens the database, and makes it if there is none.
 pub(super) fn open(path: &Path) -> Result<Connection, CheckpointError> {
-    create_file(path).map_err(|error| inaccessible(path, &error))?;
+    create_file(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => unusable(path, "its folder cannot be made; give another path"),
+        _ => inaccessible(path, &error),
+    })?;
     check_header(path)?;
     let mut connection = connect(path)?;
     create_schema(&mut connection).map_err(|fault| unopened(path, fault))?;
@@ -83,6 +86,11 @@ fn create_file(path: &Path) -> io::Result<()> {
 /// use, so that no database of ours looks foreign here. What has no SQLite header is left to
 /// SQLite, which does not touch it either.
 fn check_header(path: &Path) -> Result<(), CheckpointError> {
+    let kind = path.metadata().map_err(|error| inaccessible(path, &error))?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        // A pipe would keep whoever opens it waiting, and a device keeps nothing.
+        return Err(no_database(path));
+    }
     let mut header = Vec::new();
     File::open(path)
         .and_then(|file| file.take(HEADER_LENGTH as u64).read_to_end(&mut header))
@@ -236,6 +244,9 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             "this user may not read and write it; change its permissions, or give another path"
                 .into()
+        }
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            "a part of its path is a file, and no folder; give another path".into()
         }
         ErrorKind::IsADirectory => "it is a folder; give the path of a file".into(),
         _ => format!("it cannot be opened ({error}); give another path"),

@@ -79,7 +79,7 @@ async fn a_database_that_stays_locked_is_an_error_that_says_so() {
     let error = storage.append(&hold, &commit(1, "x")).await.unwrap_err();
     assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
     let cause = error.source().unwrap().to_string();
-    assert!(cause.ends_with("runs.db locked for too long"), "{cause}");
+    assert!(cause.ends_with("runs.db locked; try again when it is done, or end it"), "{cause}");
     // Whoever only reads is not kept waiting.
     assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(0));
     other.execute_batch("ROLLBACK").unwrap();
