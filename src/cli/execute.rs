@@ -19,7 +19,8 @@ pub(super) struct Args {
     /// The workflow to run
     #[arg(value_name = "WORKFLOW.yaml")]
     workflow: PathBuf,
-    /// A field of the input: KEY=VALUE, KEY=@FILE for a text in a file, or @FILE.json for several
+    /// A field of the input: KEY=VALUE, KEY=@FILE for a text in a file, or @FILE.json for several;
+    /// the file `-` is stdin
     #[arg(short, long, value_name = "KEY=VALUE")]
     input: Vec<InputFlag>,
     #[command(flatten)]

@@ -1,10 +1,21 @@
 //! What a run is given: `-i KEY=VALUE`, `-i KEY=@file`, `-i @file.json`, read by the types of the fields.
+//! The file `-` is stdin.
 //!
 //! Everything that is wrong with it is found at once, and before anything starts.
 
-use std::{collections::BTreeMap, fs, path::Path, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    io::{self, Read},
+    path::Path,
+    str::FromStr,
+};
 
-use serde_json::{Map, Value};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::Value;
 
 use super::error::CliError;
 use crate::{
@@ -62,7 +73,8 @@ pub(super) fn read(
     schema: &Schema,
     input: &[ChannelName],
 ) -> Result<Update, CliError> {
-    let mut reading = Reading { schema, input, values: BTreeMap::new(), problems: Vec::new() };
+    let (values, problems) = (BTreeMap::new(), Vec::new());
+    let mut reading = Reading { schema, input, values, problems, has_read_stdin: false };
     for flag in flags {
         match flag {
             InputFlag::Text { key, text } => reading.text(key, text),
@@ -83,6 +95,34 @@ struct Reading<'a> {
     /// `None` for a field that was given, but cannot be read: it is not missing.
     values: BTreeMap<ChannelName, Option<Value>>,
     problems: Vec<String>,
+    has_read_stdin: bool,
+}
+
+/// The fields of a JSON object as they are written, for a map would keep the last of two of one name.
+struct Fields(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
 }
 
 impl Reading<'_> {
@@ -102,8 +142,8 @@ impl Reading<'_> {
 
     fn fields(&mut self, path: &str) {
         let Some(text) = self.file(path) else { return };
-        match serde_json::from_str::<Map<String, Value>>(&text) {
-            Ok(fields) => {
+        match serde_json::from_str(&text) {
+            Ok(Fields(fields)) => {
                 for (key, value) in fields {
                     if let Some(channel) = self.channel(&key) {
                         self.put(&channel, Some(value));
@@ -116,10 +156,24 @@ impl Reading<'_> {
         }
     }
 
+    /// The text of a file, without the mark that some editors put before it.
     fn file(&mut self, path: &str) -> Option<String> {
-        fs::read_to_string(Path::new(path))
-            .map_err(|error| self.problems.push(format!("cannot read `{path}`: {error}")))
-            .ok()
+        let read = match path {
+            "-" if self.has_read_stdin => Err(io::Error::other("stdin can be read once only")),
+            "-" => {
+                self.has_read_stdin = true;
+                let mut text = String::new();
+                io::stdin().read_to_string(&mut text).map(|_| text)
+            }
+            path => fs::read_to_string(Path::new(path)),
+        };
+        match read {
+            Ok(text) => Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
+            Err(error) => {
+                self.problems.push(format!("cannot read `{path}`: {error}"));
+                None
+            }
+        }
     }
 
     /// The input field of that name.
@@ -214,7 +268,7 @@ fn list(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
     use crate::{cli::terminal::Paint, state::Reducer};
@@ -294,6 +348,23 @@ mod tests {
             "brief": "line one\nline two\n", "rounds": 2, "mode": "thorough", "tags": [],
         });
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn a_file_may_begin_with_a_mark_and_says_each_field_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let fields = folder.path().join("fields.json");
+        let read = |text: &str| {
+            fs::write(&fields, text).unwrap();
+            read_flags(&[&format!("@{}", fields.display())])
+        };
+        let all = r#""rounds": 2, "mode": "quick", "tags": []"#;
+        let marked = read(&format!("\u{feff}{{\"brief\": \"x\", {all}}}"));
+        assert_eq!(marked.unwrap()["brief"], "x");
+        let twice = read(&format!(r#"{{"brief": "x", {all}, "brief": "y"}}"#)).unwrap_err();
+        assert!(twice.contains("  - `brief` is given twice\n"), "{twice}");
+        let list = read("[1]").unwrap_err();
+        assert!(list.contains("is no JSON object of fields: invalid type: sequence"), "{list}");
     }
 
     #[test]
