@@ -197,7 +197,7 @@ pub enum NameError {
     #[error("`{0}` is more than {SCOPE_DEPTH_MAX} workflows deep")]
     TooDeep(String),
     /// A character may not stand where it does.
-    #[error("`{found}` may not stand in the name `{name}`")]
+    #[error("`{}` may not stand in the name `{}`", found.escape_debug(), name.escape_debug())]
     Character {
         /// The whole text.
         name: String,

@@ -158,10 +158,7 @@ fn listens(provider: &Provider) -> bool {
 fn database(database: Result<Database, CliError>) -> Check {
     match database.and_then(|it| it.survey()) {
         Ok(found) => Check::good("database", found),
-        Err(error) => {
-            let text = error.draw(Paint::new(false), usize::MAX);
-            Check::bad("database", text.trim_start_matches("error: ").to_owned())
-        }
+        Err(error) => refused("database", error),
     }
 }
 
@@ -169,10 +166,7 @@ fn database(database: Result<Database, CliError>) -> Check {
 fn configuration(config: Result<&Config, CliError>) -> Check {
     let config = match config {
         Ok(config) => config,
-        Err(error) => {
-            let text = error.draw(Paint::new(false), usize::MAX);
-            return Check::bad("settings", text.trim_start_matches("error: ").to_owned());
-        }
+        Err(error) => return refused("settings", error),
     };
     let file = if config.has_file { format!("`{FILE}`") } else { format!("no `{FILE}` here") };
     let mut parts = vec![file];
@@ -182,6 +176,14 @@ fn configuration(config: Result<&Config, CliError>) -> Check {
     parts.extend((prices > 0).then(|| format!("prices of {}", models(prices))));
     parts.extend((context > 0).then(|| format!("the context of {}", models(context))));
     Check::good("settings", parts.join("; "))
+}
+
+/// What a command would say, with its remedy where those of the others are.
+fn refused(name: &'static str, error: CliError) -> Check {
+    let (error, help) = error.split_help();
+    let text = error.draw(Paint::new(false), usize::MAX);
+    let help = (!help.is_empty()).then(|| help.join("; "));
+    Check::bad(name, text.trim_start_matches("error: ").to_owned()).help(help)
 }
 
 fn draw(checks: &[Check], paint: Paint) -> String {

@@ -39,12 +39,17 @@ impl CliError {
 
     /// A file that the command line names cannot be read.
     pub(super) fn read(path: &Path, source: io::Error) -> Self {
-        let is_missing = source.kind() == io::ErrorKind::NotFound;
+        let help = match source.kind() {
+            io::ErrorKind::NotFound if path.is_relative() => {
+                Some("a relative path starts at the current folder; check both")
+            }
+            io::ErrorKind::IsADirectory => Some("name a file in it"),
+            io::ErrorKind::InvalidData => Some("name a text file; texts are saved as UTF-8"),
+            io::ErrorKind::PermissionDenied => Some("let this user read it"),
+            _ => None,
+        };
         let refused = Self::usage(format!("cannot read `{}`", path.display())).because(source);
-        if is_missing && path.is_relative() {
-            return refused.with_help("a relative path starts at the current folder; check both");
-        }
-        refused
+        help.into_iter().fold(refused, Self::with_help)
     }
 
     /// A result could not be written to stdout.
@@ -88,6 +93,12 @@ impl CliError {
     pub(super) fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
+    }
+
+    /// The same error without its remedies, and these.
+    pub(super) fn split_help(mut self) -> (Self, Vec<String>) {
+        let help = std::mem::take(&mut self.help);
+        (self, help)
     }
 
     /// The exit code.

@@ -133,7 +133,9 @@ fn write_all(files: &[(PathBuf, &str)]) -> Result<(), CliError> {
             // The next try must not be told that some files are there already.
             files[..at].iter().for_each(|(path, _)| drop(fs::remove_file(path)));
             let message = format!("could not write {}", path.display());
-            return Err(CliError::new(Exit::Unusable, message).because(source));
+            return Err(CliError::new(Exit::Unusable, message)
+                .because(source)
+                .with_help("name another folder: `graphrun init review DIR`"));
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
-    id::{NameError, RunId},
+    id::RunId,
     workflow::Workflow,
 };
 
@@ -70,6 +70,7 @@ fn new_id() -> Result<RunId, CliError> {
         .map_err(|error| CliError::usage("cannot make an id").because(error))
 }
 
-fn parse_id(text: &str) -> Result<RunId, NameError> {
+fn parse_id(text: &str) -> Result<RunId, String> {
     RunId::parse(text)
+        .map_err(|error| format!("{error}; an id has up to 64 letters, digits, `_`, `-` or `.`"))
 }

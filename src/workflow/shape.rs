@@ -129,9 +129,11 @@ impl Report {
             self.push(Diagnostic::error("GR004", message).at(self.place(&key.range), "not yet"));
             return;
         }
+        let merge =
+            (key.text == "<<").then(|| "there are no merge keys; write the keys out".to_owned());
         let called = || Some(format!("here it is called `{}`", elsewhere(&key.text, known)?));
         let near = || suggestion(&key.text, known.iter().copied());
-        let help = hint.or_else(called).or_else(near).unwrap_or_default();
+        let help = hint.or(merge).or_else(called).or_else(near).unwrap_or_default();
         self.push(
             Diagnostic::error("GR003", format!("{what} takes no key `{}`", key.text))
                 .at(self.place(&key.range), "not a key here")

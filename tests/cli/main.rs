@@ -23,6 +23,7 @@ mod program;
 mod provider;
 mod prune;
 mod refused;
+mod remedies;
 mod result;
 mod retry;
 #[cfg(feature = "postgres")]

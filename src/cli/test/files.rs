@@ -62,8 +62,8 @@ fn found(named: &Path) -> Result<Found, CliError> {
     if name.ends_with(SUFFIX) {
         return Ok(Found { workflow: None, cases: Some(named.to_owned()) });
     }
-    if !named.exists() {
-        return Err(CliError::read(named, io::ErrorKind::NotFound.into()));
+    if let Err(error) = fs::metadata(named) {
+        return Err(CliError::read(named, error));
     }
     let cases = Some(beside(named)).filter(|it| it.exists());
     Ok(Found { workflow: Some(named.to_owned()), cases })

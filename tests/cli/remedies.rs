@@ -1,0 +1,133 @@
+//! What is said to people who name the wrong thing: what is expected, and a way out.
+
+use std::{
+    fs,
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use crate::program::{Ended, Place, workflow};
+
+/// A folder with a workflow in `w.yaml`.
+fn place() -> Place {
+    let place = Place::new();
+    fs::copy(workflow("two_steps"), place.path("w.yaml")).unwrap();
+    place
+}
+
+fn expect(ended: &Ended, code: i32, parts: &[&str]) {
+    assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended}");
+    for part in parts {
+        assert!(ended.stderr.contains(part), "`{part}` is missing in: {ended}");
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_is_refused_with_what_is_expected() {
+    let place = place();
+    let count = "expected a whole number above zero";
+    let time = "expected a time above zero, as in `90s`, `1h 30m` or `30d`";
+    for (flag, value, expected) in [
+        ("--max-steps", "0", count),
+        ("--max-steps", "-1", count),
+        ("--max-tokens", "1e3", count),
+        ("--max-tokens", "99999999999999999999", count),
+        ("--max-cost", "-1", "expected an amount above zero"),
+        ("--timeout", "5", time),
+        ("--timeout", "-5s", time),
+        ("--timeout", "1 month", time),
+        ("--run-id", "a b", "` ` may not stand in the name `a b`; an id has up to 64 letters"),
+        ("--run-id", "a\nb", r"`\n` may not stand in the name `a\nb`"),
+    ] {
+        let ended = place.run(["execute", "w.yaml", "-i", "brief=x", flag, value]);
+        expect(&ended, 2, &[&format!("for '{flag}"), expected]);
+    }
+    expect(&place.run(["runs", "prune", "--older-than", "-30d"]), 2, &[time]);
+    expect(&place.run(["runs", "list", "--limit", "-1"]), 2, &[count]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_refused_with_a_remedy() {
+    let place = place();
+    fs::write(place.path("latin.yaml"), b"name: caf\xe9\n").unwrap();
+    for command in ["execute", "validate", "plan", "graph"] {
+        expect(&place.run([command, "."]), 2, &["cannot read `.`", "help: name a file in it"]);
+        let latin = place.run([command, "latin.yaml"]);
+        expect(&latin, 2, &["cannot read `latin.yaml`", "help: name a text file; texts are saved"]);
+    }
+    let init = place.run(["init", "review", "w.yaml"]);
+    expect(&init, 5, &["w.yaml/review.yaml", "help: name another folder"]);
+}
+
+#[test]
+fn a_database_that_cannot_be_looked_for_is_not_taken_for_a_missing_one() {
+    let place = place();
+    let fifo = Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
+    assert!(fifo.success());
+    for (path, reason) in [
+        ("w.yaml/runs.db", "a part of its path is a file, and no folder; give another path"),
+        ("pipe", "it is no database; give another path"),
+        ("/dev/null", "it is no database; give another path"),
+    ] {
+        let url = format!("sqlite:{path}");
+        let said = format!("error: {path} cannot be used: {reason}");
+        for args in [
+            &["runs", "list"][..],
+            &["resume", "calm-otter"],
+            &["execute", "w.yaml", "-i", "brief=x"],
+        ] {
+            expect(&place.run([args, &["--db", &url]].concat()), 5, &[&said]);
+        }
+        let doctor = place.run(["doctor", "--db", &url]);
+        assert!(doctor.stdout.contains(reason), "{doctor}");
+    }
+    let nowhere = place.run(["execute", "w.yaml", "-i", "brief=x", "--db", "sqlite:/proc/x/y.db"]);
+    expect(&nowhere, 5, &["/proc/x/y.db cannot be used: its folder cannot be made"]);
+    // In other programs this is no file.
+    let memory = place.run(["runs", "list", "--db", "sqlite::memory:"]);
+    expect(&memory, 2, &["names no place to keep runs", "`memory:`"]);
+}
+
+#[test]
+fn a_step_that_is_not_there_is_refused_with_where_they_are_shown() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    for args in [["runs", "state"].as_slice(), &["fork"], &["runs", "diff"]] {
+        let ended = place.run([args, &[&format!("{name}@9")]].concat());
+        expect(&ended, 2, &["has no step 9", "help: `graphrun runs history` shows the steps"]);
+    }
+}
+
+#[test]
+fn a_field_may_come_from_stdin_once() {
+    let place = place();
+    let execute = |flags: &[&str], stdin: &str| {
+        let args = [&["execute", "w.yaml", "--output", "json"], flags].concat();
+        let mut command = place.command(args);
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap();
+        Ended { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+    };
+    for (flag, stdin) in [("brief=@-", "from far"), ("@-", r#"{"brief": "from far"}"#)] {
+        let ended = execute(&["-i", flag], stdin);
+        assert_eq!((ended.code, &ended.json()["state"]["answer"]), (0, &"from far".into()));
+    }
+    let twice = execute(&["-i", "@-", "-i", "brief=@-"], "{}");
+    expect(&twice, 2, &["cannot read `-`: stdin can be read once only"]);
+}
+
+#[test]
+fn merge_keys_are_refused_by_name() {
+    let place = Place::new();
+    let text = fs::read_to_string(workflow("two_steps")).unwrap();
+    let text =
+        text.replace("first:  {", "first:  &it {").replace("second: {", "second: { <<: *it,");
+    fs::write(place.path("w.yaml"), text).unwrap();
+    let refused = place.run(["validate", "w.yaml"]);
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stdout.contains("there are no merge keys; write the keys out"), "{refused}");
+}
