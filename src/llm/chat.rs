@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ModelError, Usage};
+use super::{ModelError, ToolCall, ToolChoice, ToolSpec, Usage};
 
 /// Answers conversations: a provider, a recording, or a double of a test.
 #[async_trait]
@@ -44,6 +44,10 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     /// What the answer must look like; `None` asks for plain text.
     pub output: Option<OutputSchema>,
+    /// What the model may call before it answers.
+    pub tools: Vec<ToolSpec>,
+    /// Whether it still may.
+    pub tool_choice: ToolChoice,
     /// Sampling temperature. Left out for models that refuse it.
     pub temperature: Option<f64>,
     /// The most tokens the answer may have.
@@ -58,22 +62,52 @@ pub struct Message {
     pub role: Role,
     /// What they say.
     pub content: String,
+    /// What the model calls, in a turn of the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// Which call this is the result of, in a turn of a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// What the model thought before its calls. Only providers that want it back are sent it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
 }
 
 impl Message {
     /// Creates an instruction that stands above the conversation.
     pub fn system(content: impl Into<String>) -> Self {
-        Self { role: Role::System, content: content.into() }
+        Self::new(Role::System, content)
     }
 
     /// Creates a turn of the one who asks.
     pub fn user(content: impl Into<String>) -> Self {
-        Self { role: Role::User, content: content.into() }
+        Self::new(Role::User, content)
     }
 
     /// Creates a turn of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
-        Self { role: Role::Assistant, content: content.into() }
+        Self::new(Role::Assistant, content)
+    }
+
+    /// Creates the turn in which the model made the calls of a reply.
+    pub fn calls(reply: ChatReply) -> Self {
+        let ChatReply { text, reasoning, tool_calls, .. } = reply;
+        Self { tool_calls, reasoning, ..Self::assistant(text) }
+    }
+
+    /// Creates the result of a call.
+    pub fn tool(id: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { tool_call_id: Some(id.into()), ..Self::new(Role::Tool, content) }
+    }
+
+    fn new(role: Role, content: impl Into<String>) -> Self {
+        Self {
+            role,
+            content: content.into(),
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            reasoning: None,
+        }
     }
 }
 
@@ -87,6 +121,8 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+    /// A tool that the model has called.
+    Tool,
 }
 
 impl Role {
@@ -96,6 +132,7 @@ impl Role {
             Self::System => "system",
             Self::User => "user",
             Self::Assistant => "assistant",
+            Self::Tool => "tool",
         }
     }
 }
@@ -114,7 +151,11 @@ pub struct OutputSchema {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatReply {
     /// The answer. Where the model answered by calling a tool that nobody offered, the call's arguments.
+    /// With calls, what it says beside them, which may be nothing.
     pub text: String,
+    /// The tools it calls before it answers. A model that was offered none calls none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
     /// What the model thought on the way, where the provider tells.
     pub reasoning: Option<String>,
     /// What the call cost.

@@ -39,9 +39,8 @@ impl Failure<'_> {
             return Ok(ChatReply {
                 usage: Usage::estimate(0, text.chars().count()),
                 text,
-                reasoning: None,
                 finish: Finish::Other("failed_generation".to_owned()),
-                model: String::new(),
+                ..ChatReply::default()
             });
         }
         let said = body.as_ref().map_or_else(|| Said::of_text(self.body), Said::of_json);

@@ -7,8 +7,10 @@
 mod chat;
 mod error;
 mod secret;
+mod tools;
 mod usage;
 
+mod calls;
 mod failure;
 mod reader;
 mod retry_after;
@@ -41,6 +43,7 @@ pub use structured::{
     Extracted, SchemaCheck, Structured, StructuredError, Wanted, answer_schema, ask_structured,
     extract_json, repair_messages, strict_schema,
 };
+pub use tools::{ToolCall, ToolChoice, ToolSpec};
 pub use usage::Usage;
 
 #[cfg(feature = "openai")]

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
+use super::calls::settle;
 use super::chat::{ChatModel, ChatReply, ChatRequest};
 use super::error::ModelError;
 use super::failure::readable;
@@ -133,8 +134,8 @@ pub struct OpenAiCompatible {
     model: String,
     profile: Profile,
     key: Secret,
-    /// The forms of output that were rejected, by model: what to start with from now on.
-    learnt: Mutex<BTreeMap<String, OutputMode>>,
+    /// The forms of output that were rejected: what to start with from now on.
+    learnt: Mutex<BTreeMap<Asked, OutputMode>>,
 }
 
 // By hand: async-openai's own would show the address, which may hold a password.
@@ -212,11 +213,13 @@ impl OpenAiCompatible {
             }
             Err(error) => return Err(unexpected(&error)),
         };
-        let mut reply = read_reply(&body)?;
+        let mut reply = settle(read_reply(&body)?, request);
         if reply.usage.total_tokens() == 0 {
             reply.usage = estimate(request, &reply.text);
         }
-        if let Some(output) = &request.output {
+        if let Some(output) = &request.output
+            && reply.tool_calls.is_empty()
+        {
             reply.text = unwrap_answer(reply.text, output);
         }
         if reply.model.is_empty() {
@@ -225,14 +228,14 @@ impl OpenAiCompatible {
         Ok(reply)
     }
 
-    fn mode(&self, model: &str) -> OutputMode {
+    fn mode(&self, asked: &Asked) -> OutputMode {
         let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
-        learnt.get(model).copied().unwrap_or(self.profile.output)
+        learnt.get(asked).copied().unwrap_or(self.profile.output)
     }
 
-    fn learn(&self, model: &str, mode: OutputMode) {
+    fn learn(&self, asked: Asked, mode: OutputMode) {
         let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
-        learnt.insert(model.to_owned(), mode);
+        learnt.insert(asked, mode);
     }
 
     /// Returns the key as a header. Another form of output is another request, so it has another key; and a key
@@ -255,7 +258,8 @@ impl OpenAiCompatible {
 impl ChatModel for OpenAiCompatible {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         let model = request.model.as_deref().unwrap_or(&self.model);
-        let mut mode = self.mode(model);
+        let asked = Asked { model: model.to_owned(), with_tools: !request.tools.is_empty() };
+        let mut mode = self.mode(&asked);
         loop {
             let error = match self.attempt(request, model, mode).await {
                 Err(error) if request.output.is_some() => error,
@@ -271,7 +275,7 @@ impl ChatModel for OpenAiCompatible {
                 "the provider rejects this form of output"
             );
             if rejection == Rejection::Form {
-                self.learn(model, below);
+                self.learn(asked.clone(), below);
             }
             mode = below;
         }
@@ -280,6 +284,13 @@ impl ChatModel for OpenAiCompatible {
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// What decides which forms of output a provider takes: some take fewer beside tools.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Asked {
+    model: String,
+    with_tools: bool,
 }
 
 /// What of a structured request the provider does not like.
@@ -303,6 +314,7 @@ impl Rejection {
             "json_object",
             "structured output",
             "json mode",
+            "response mime type",
         ];
         names_it.iter().any(|name| message.contains(name)).then(|| {
             if message.contains("schema for response_format") { Self::Schema } else { Self::Form }

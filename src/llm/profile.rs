@@ -16,6 +16,8 @@ pub struct Provider {
     pub output: OutputMode,
     /// What it calls the limit of the answer's length.
     pub token_limit: TokenLimit,
+    /// Whether it wants back what a model thought before it called a tool, and rejects what lacks it.
+    pub wants_reasoning: bool,
 }
 
 use OutputMode::{JsonObject, JsonSchema, Prompted};
@@ -31,7 +33,7 @@ pub const PROVIDERS: &[Provider] = &[
     provider("openrouter", "https://openrouter.ai/api/v1", Some("OPENROUTER_API_KEY"), JsonSchema, MaxTokens),
     provider("groq", "https://api.groq.com/openai/v1", Some("GROQ_API_KEY"), JsonSchema, MaxTokens),
     provider("mistral", "https://api.mistral.ai/v1", Some("MISTRAL_API_KEY"), JsonSchema, MaxTokens),
-    provider("deepseek", "https://api.deepseek.com", Some("DEEPSEEK_API_KEY"), JsonObject, MaxTokens),
+    Provider { wants_reasoning: true, ..provider("deepseek", "https://api.deepseek.com", Some("DEEPSEEK_API_KEY"), JsonObject, MaxTokens) },
     provider("xai", "https://api.x.ai/v1", Some("XAI_API_KEY"), JsonSchema, MaxTokens),
     provider("ollama", "http://localhost:11434/v1", None, JsonSchema, MaxTokens),
     provider("vllm", "http://localhost:8000/v1", None, JsonSchema, MaxTokens),
@@ -45,7 +47,7 @@ const fn provider(
     output: OutputMode,
     token_limit: TokenLimit,
 ) -> Provider {
-    Provider { name, base_url, key_variable, output, token_limit }
+    Provider { name, base_url, key_variable, output, token_limit, wants_reasoning: false }
 }
 
 /// How a provider wants to be asked.
@@ -57,6 +59,8 @@ pub struct Profile {
     pub output: OutputMode,
     /// What the limit of the answer's length is called.
     pub token_limit: TokenLimit,
+    /// Whether what a model thought before it called a tool is sent back.
+    pub wants_reasoning: bool,
 }
 
 impl Default for Profile {
@@ -66,6 +70,7 @@ impl Default for Profile {
             output: JsonSchema,
             // The older name: self-made servers know it, and OpenAI's own profile has the newer one.
             token_limit: MaxTokens,
+            wants_reasoning: false,
         }
     }
 }
@@ -76,6 +81,7 @@ impl From<&Provider> for Profile {
             provider: provider.name.to_owned(),
             output: provider.output,
             token_limit: provider.token_limit,
+            wants_reasoning: provider.wants_reasoning,
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Reads a chat completion as real providers write it.
 //!
-//! Only what an answer cannot do without is asked for: one choice with a text, or a call's arguments.
+//! Only what an answer cannot do without is asked for: one choice with a text, or a call's name.
 //! Everything else may be missing, null, of another type or unknown. What the reply means when it holds no
 //! answer (refused, cut off, empty, an error in disguise) is decided here, before anybody parses the text.
 
 use serde_json::Value;
 
+use super::calls::read_calls;
 use super::failure;
-use super::{ChatReply, Finish, ModelError, Usage};
+use super::{ChatReply, Finish, ModelError, ToolCall, Usage};
 
-/// Reads the body of a successful reply.
+/// Reads the body of a successful reply. Calls are those that the provider names, whatever was offered.
 ///
 /// # Errors
 /// Returns [`ModelError::Refused`], [`ModelError::Truncated`] or [`ModelError::EmptyResponse`] for a reply
@@ -48,13 +49,12 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
             _ => {}
         }
     }
-    let text = match (answer.text.trim().is_empty(), answer.arguments) {
-        (true, Some(arguments)) => arguments,
-        (true, None) => return Err(ModelError::EmptyResponse { usage }),
-        (false, _) => answer.text,
-    };
+    if answer.text.trim().is_empty() && answer.tool_calls.is_empty() {
+        return Err(ModelError::EmptyResponse { usage });
+    }
     Ok(ChatReply {
-        text,
+        text: answer.text,
+        tool_calls: answer.tool_calls,
         reasoning: answer.reasoning,
         usage,
         finish,
@@ -67,8 +67,7 @@ struct Answer {
     text: String,
     reasoning: Option<String>,
     refusal: Option<String>,
-    /// Arguments of the first tool call. Nobody offered the model a tool: it means them as its answer.
-    arguments: Option<String>,
+    tool_calls: Vec<ToolCall>,
 }
 
 impl Answer {
@@ -88,20 +87,14 @@ impl Answer {
         answer.refusal = Some(text_of(message.get("refusal")))
             .filter(|text| !text.is_empty())
             .or(answer.refusal);
-        answer.arguments = message
-            .get("tool_calls")
-            .and_then(|calls| calls.get(0))
-            .and_then(|call| call.get("function"))
-            .or_else(|| message.get("function_call"))
-            .filter(|function| !text_of(function.get("name")).is_empty())
-            .map(|function| or(text_of(function.get("arguments")), || "{}".to_owned()));
+        answer.tool_calls = read_calls(message);
         answer
     }
 
     /// Reads a text, or a list of parts of which some are thoughts and some refusals.
     fn of_content(content: Option<&Value>) -> Self {
         let mut answer =
-            Self { text: String::new(), reasoning: None, refusal: None, arguments: None };
+            Self { text: String::new(), reasoning: None, refusal: None, tool_calls: Vec::new() };
         let Some(Value::Array(parts)) = content else {
             (answer.text, answer.reasoning) = split_thoughts(&text_of(content));
             return answer;

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::calls::{Offered, wire_name};
 use super::chat::{ChatRequest, Message, OutputSchema, Role};
 use super::profile::{OutputMode, Profile};
 use super::structured::{answer_schema, strict_schema};
+use super::tools::ToolChoice;
 
 /// The key under which an answer that is no object travels: providers force objects only.
 const WRAPPER: &str = "answer";
@@ -41,11 +43,17 @@ pub(super) fn shape_request(
             OutputMode::Prompted => add_instruction(&mut messages, &schema),
         }
     }
-    let messages = messages
-        .iter()
-        .map(|message| json!({"role": message.role.as_str(), "content": message.content}))
-        .collect();
+    let offered = Offered::of(&request.tools);
+    let messages = messages.iter().map(|it| wire_message(it, &offered, profile)).collect();
     body.insert("messages".into(), Value::Array(messages));
+    if !request.tools.is_empty() {
+        body.insert("tools".into(), offered.on_the_wire().into());
+        let choice = match request.tool_choice {
+            ToolChoice::Auto => "auto",
+            ToolChoice::None => "none",
+        };
+        body.insert("tool_choice".into(), choice.into());
+    }
     if let Some(temperature) = request.temperature.filter(|_| !refuses_sampling(model)) {
         body.insert("temperature".into(), temperature.into());
     }
@@ -54,6 +62,30 @@ pub(super) fn shape_request(
     }
     body.insert("stream".into(), false.into());
     Value::Object(body)
+}
+
+fn wire_message(message: &Message, offered: &Offered<'_>, profile: &Profile) -> Value {
+    let Message { role, content, tool_calls, tool_call_id, reasoning } = message;
+    let mut wire = Map::new();
+    wire.insert("role".into(), role.as_str().into());
+    // A turn without a text is rejected by some, and null taken by all.
+    let is_silent = content.is_empty() && !tool_calls.is_empty();
+    let content = if is_silent { Value::Null } else { content.as_str().into() };
+    wire.insert("content".into(), content);
+    if let Some(id) = tool_call_id {
+        wire.insert("tool_call_id".into(), id.as_str().into());
+    }
+    if !tool_calls.is_empty() {
+        let calls = tool_calls.iter().map(|it| offered.call_on_the_wire(it)).collect();
+        wire.insert("tool_calls".into(), Value::Array(calls));
+        if profile.wants_reasoning {
+            wire.insert(
+                "reasoning_content".into(),
+                reasoning.as_deref().unwrap_or_default().into(),
+            );
+        }
+    }
+    Value::Object(wire)
 }
 
 /// Returns whether a model rejects sampling parameters, as OpenAI's reasoning models do.
@@ -97,16 +129,6 @@ fn wire_schema(output: &OutputSchema) -> Value {
 fn is_object(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
         || schema.get("properties").is_some()
-}
-
-/// The wire takes letters, digits, `_` and `-`, at most 64 of them.
-fn wire_name(name: &str) -> String {
-    let name: String = name
-        .chars()
-        .map(|char| if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' })
-        .take(64)
-        .collect();
-    if name.is_empty() { "answer".to_owned() } else { name }
 }
 
 fn add_instruction(messages: &mut Vec<Message>, schema: &Value) {

@@ -9,3 +9,4 @@ mod ladder;
 mod peer;
 mod recordings;
 mod structured;
+mod tools;

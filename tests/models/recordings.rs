@@ -316,3 +316,19 @@ async fn a_file_of_something_else_is_not_recorded_to_and_stays_as_it_is() {
         assert_eq!(file.text(), text);
     }
 }
+
+#[test]
+fn the_page_on_recordings_shows_lines_that_load() {
+    let page = include_str!("../../docs/recordings.md");
+    let (_, block) = page.split_once("```jsonl\n").unwrap();
+    let (lines, _) = block.split_once("```").unwrap();
+    let file = File::of_text(lines);
+    assert_eq!(file.load().unused().len(), lines.lines().count());
+    let kinds = ["rate_limited", "overloaded", "transient", "timeout", "auth", "quota"];
+    let more = ["context_overflow", "bad_request", "refused", "truncated", "empty_response"];
+    for kind in kinds.into_iter().chain(more) {
+        assert!(page.contains(&format!("`{kind}`")), "{kind}");
+        let line = json!({"v": 1, "node": "n", "when": {}, "reply": {"error": {"kind": kind}}});
+        File::of_text(&line.to_string()).load();
+    }
+}

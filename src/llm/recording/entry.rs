@@ -1,20 +1,18 @@
-//! One line of a recording: its format, its reading and its writing.
-//!
-//! The types mirror the file; [`Entry`] is what they mean. Version 1:
+//! One line of a recording: its reading, its writing, and what it means. Version 1:
 //!
 //! ```json
 //! {"v":1,"node":"qa","request":{"messages":[…],"schema":"FailureReport"},"key":"…","reply":{"text":"…"}}
 //! {"v":1,"node":"qa","when":{"contains":["3 failed"],"lacks":["attempt 2"]},"reply":{"json":{…}}}
+//! {"v":1,"node":"sse","when":{…},"reply":{"tool_calls":[{"name":"fs.read","arguments":{"path":"a.py"}}]}}
 //! ```
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::lines::{CallLine, EntryLine, ReplyLine, RequestLine};
 use super::normalise::normalise;
-use crate::llm::{ChatReply, ChatRequest, Finish, Message, ModelError, Phase, Usage, scrub};
+use crate::llm::{ChatReply, ChatRequest, Message, ModelError, Usage};
 
 /// The version that is written, and the only one there is.
 const VERSION: u64 = 1;
@@ -101,7 +99,7 @@ impl Entry {
         let matcher = match (entry.request, entry.key, entry.when) {
             (Some(request), _, None) => Matcher::Exact {
                 // Not the stored key: a request that was edited by hand keeps matching what it says.
-                key: key_of(&entry.node, &request.messages, request.schema.as_deref()),
+                key: key_of(&entry.node, &request),
                 text: Some(joined(&request.messages)),
             },
             (None, Some(key), None) => Matcher::Exact { key, text: None },
@@ -134,9 +132,10 @@ impl Entry {
             Some(error) => Err(error.to_error(text, usage)),
             None => Ok(ChatReply {
                 text,
+                tool_calls: reply.tool_calls.iter().flatten().map(CallLine::to_call).collect(),
                 reasoning: reply.reasoning.clone(),
                 usage,
-                finish: reply.finish.clone().unwrap_or_default(),
+                finish: reply.finish.clone().unwrap_or_else(|| reply.usual_finish()),
                 model: reply.model.clone().unwrap_or_else(|| "recorded".to_owned()),
             }),
         }
@@ -149,18 +148,20 @@ pub(super) fn write_line(
     outcome: &Result<ChatReply, ModelError>,
     scrub: &dyn Fn(&str) -> String,
 ) -> String {
-    let messages: Vec<Message> = request
-        .messages
-        .iter()
-        .map(|message| Message { role: message.role, content: scrub(&message.content) })
-        .collect();
-    let schema = request.output.as_ref().map(|output| output.name.clone());
+    let mut asked = RequestLine::of(request);
+    for message in &mut asked.messages {
+        message.content = scrub(&message.content);
+        message.reasoning = message.reasoning.as_deref().map(scrub);
+        for call in &mut message.tool_calls {
+            call.arguments = scrub(&call.arguments);
+        }
+    }
     let line = EntryLine {
         v: VERSION,
         node: request.caller.clone(),
         about: None,
-        key: Some(key_of(&request.caller, &messages, schema.as_deref())),
-        request: Some(RequestLine { messages, schema }),
+        key: Some(key_of(&request.caller, &asked)),
+        request: Some(asked),
         when: None,
         reply: ReplyLine::of(outcome, scrub),
     };
@@ -169,13 +170,13 @@ pub(super) fn write_line(
     line
 }
 
-/// Returns what a request is found by: the hash of node, messages and schema, each normalised.
+/// Returns what a request is found by: the hash of node, messages, schema and tools, each normalised.
 pub(super) fn request_key(request: &ChatRequest) -> String {
-    let schema = request.output.as_ref().map(|output| output.name.as_str());
-    key_of(&request.caller, &request.messages, schema)
+    key_of(&request.caller, &RequestLine::of(request))
 }
 
-fn key_of(node: &str, messages: &[Message], schema: Option<&str>) -> String {
+/// Ids of calls and what a model thought are no part of it: neither says what is asked.
+fn key_of(node: &str, asked: &RequestLine) -> String {
     let mut hash = blake3::Hasher::new();
     let mut add = |text: &str| {
         // With its length, so that no two lists of texts are the same when joined.
@@ -183,195 +184,28 @@ fn key_of(node: &str, messages: &[Message], schema: Option<&str>) -> String {
         hash.update(text.as_bytes());
     };
     add(node);
-    add(schema.unwrap_or_default());
-    for message in messages {
+    add(asked.schema.as_deref().unwrap_or_default());
+    for message in &asked.messages {
         add(message.role.as_str());
         add(&normalise(&message.content));
+        for call in &message.tool_calls {
+            add(&call.name);
+            add(&normalise(&call.arguments));
+        }
+    }
+    for tool in &asked.tools {
+        add(tool);
     }
     hash.finalize().to_hex().to_string()
 }
 
 /// Returns the normalised text of a conversation, in which hand-written entries look for theirs.
 pub(super) fn joined(messages: &[Message]) -> String {
-    let contents: Vec<String> =
-        messages.iter().map(|message| normalise(&message.content)).collect();
-    contents.join("\n")
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EntryLine {
-    v: u64,
-    node: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    about: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    request: Option<RequestLine>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    when: Option<WhenLine>,
-    reply: ReplyLine,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RequestLine {
-    messages: Vec<Message>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    schema: Option<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WhenLine {
-    #[serde(default)]
-    contains: Vec<String>,
-    #[serde(default)]
-    lacks: Vec<String>,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ReplyLine {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    json: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorLine>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finish: Option<Finish>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-}
-
-impl ReplyLine {
-    fn validate(&self) -> Result<(), String> {
-        match (&self.text, &self.json, &self.error) {
-            (Some(_), None, None) | (None, Some(_), None) | (_, None, Some(_)) => Ok(()),
-            _ => Err("`reply` needs exactly one of `text`, `json` and `error`".to_owned()),
-        }
+    let mut texts = Vec::new();
+    for message in messages {
+        texts.push(normalise(&message.content));
+        let calls = message.tool_calls.iter();
+        texts.extend(calls.map(|it| normalise(&format!("{}({})", it.name, it.arguments))));
     }
-
-    fn of(outcome: &Result<ChatReply, ModelError>, scrub: &dyn Fn(&str) -> String) -> Self {
-        match outcome {
-            Ok(reply) => Self {
-                // Always as text, even where it is JSON: a replay gives the same reply to the letter.
-                text: Some(scrub(&reply.text)),
-                reasoning: reply.reasoning.as_deref().map(scrub),
-                finish: Some(reply.finish.clone()).filter(|finish| *finish != Finish::Stop),
-                usage: Some(reply.usage),
-                model: Some(reply.model.clone()),
-                ..Self::default()
-            },
-            Err(error) => Self {
-                text: match error {
-                    ModelError::Refused { text, .. } | ModelError::Truncated { text, .. } => {
-                        Some(scrub(text))
-                    }
-                    _ => None,
-                },
-                usage: Some(error.usage()),
-                error: Some(ErrorLine::of(error)),
-                ..Self::default()
-            },
-        }
-    }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ErrorLine {
-    kind: ErrorWord,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    status: Option<u16>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    after_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    message: String,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ErrorWord {
-    RateLimited,
-    Overloaded,
-    Transient,
-    Timeout,
-    Auth,
-    Quota,
-    ContextOverflow,
-    BadRequest,
-    Refused,
-    Truncated,
-    EmptyResponse,
-}
-
-impl ErrorLine {
-    fn to_error(&self, text: String, usage: Usage) -> ModelError {
-        let message =
-            if self.message.is_empty() { "as recorded".to_owned() } else { self.message.clone() };
-        let after = self.after_ms.map(Duration::from_millis);
-        match self.kind {
-            ErrorWord::RateLimited => ModelError::RateLimited { after, message },
-            ErrorWord::Overloaded => ModelError::Overloaded { after, message },
-            ErrorWord::Transient => ModelError::Transient { message },
-            ErrorWord::Timeout => {
-                ModelError::Timeout { phase: Phase::Response, after: after.unwrap_or_default() }
-            }
-            ErrorWord::Auth => ModelError::Auth { message },
-            ErrorWord::Quota => ModelError::Quota { message },
-            ErrorWord::ContextOverflow => ModelError::ContextOverflow { message },
-            ErrorWord::BadRequest => {
-                ModelError::BadRequest { status: self.status.unwrap_or(400), message }
-            }
-            ErrorWord::Refused => {
-                ModelError::Refused { text: if text.is_empty() { message } else { text }, usage }
-            }
-            ErrorWord::Truncated => ModelError::Truncated { text, usage },
-            ErrorWord::EmptyResponse => ModelError::EmptyResponse { usage },
-        }
-    }
-
-    fn of(error: &ModelError) -> Self {
-        let kind = match error {
-            ModelError::RateLimited { .. } => ErrorWord::RateLimited,
-            ModelError::Overloaded { .. } => ErrorWord::Overloaded,
-            ModelError::Timeout { .. } => ErrorWord::Timeout,
-            ModelError::Auth { .. } => ErrorWord::Auth,
-            ModelError::Quota { .. } => ErrorWord::Quota,
-            ModelError::ContextOverflow { .. } => ErrorWord::ContextOverflow,
-            ModelError::Refused { .. } => ErrorWord::Refused,
-            ModelError::Truncated { .. } => ErrorWord::Truncated,
-            ModelError::EmptyResponse { .. } => ErrorWord::EmptyResponse,
-            ModelError::Transient { .. } => ErrorWord::Transient,
-            ModelError::BadRequest { .. }
-            | ModelError::ReplyTooLarge { .. }
-            | ModelError::NoRecording { .. }
-            | ModelError::NotRecorded { .. } => ErrorWord::BadRequest,
-        };
-        let (after, message) = match error {
-            ModelError::RateLimited { after, message }
-            | ModelError::Overloaded { after, message } => (*after, message.clone()),
-            ModelError::Timeout { after, .. } => (Some(*after), String::new()),
-            ModelError::Transient { message }
-            | ModelError::Auth { message }
-            | ModelError::Quota { message }
-            | ModelError::ContextOverflow { message }
-            | ModelError::BadRequest { message, .. } => (None, message.clone()),
-            ModelError::ReplyTooLarge { .. } => (None, error.to_string()),
-            _ => (None, String::new()),
-        };
-        let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-        let status = match error {
-            ModelError::BadRequest { status, .. } => Some(*status),
-            _ => None,
-        };
-        Self { kind, status, after_ms, message: scrub(&message).into_owned() }
-    }
+    texts.join("\n")
 }

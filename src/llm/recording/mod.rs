@@ -5,6 +5,7 @@
 //! says, never by its position: so a run that was killed goes on with the same file in a new process.
 
 mod entry;
+mod lines;
 mod normalise;
 mod recorder;
 mod replay;

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 
 use super::entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key};
+use crate::llm::calls::settle;
 use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError, Nearest};
 
 /// Differing lines are quoted up to this length.
@@ -119,7 +120,7 @@ impl Replay {
 impl ChatModel for Replay {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         match self.find(request) {
-            Some(entry) => entry.answer(request),
+            Some(entry) => entry.answer(request).map(|it| settle(it, request)),
             None => Err(ModelError::NoRecording {
                 node: request.caller.clone(),
                 file: self.file.clone(),

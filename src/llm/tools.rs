@@ -1,0 +1,78 @@
+//! Tools as models see them: what is offered, and what is called.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::structured::{Wanted, extract_json};
+
+/// A tool that a model may call before it answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// The name it is called by. Characters that providers do not take are replaced on the way.
+    pub name: String,
+    /// What it does, for the model to choose by.
+    pub description: String,
+    /// The JSON Schema of its arguments, an object.
+    pub schema: Value,
+}
+
+/// Whether a model may call the tools it is offered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// It may.
+    #[default]
+    Auto,
+    /// It must answer now. The tools of its earlier calls are shown all the same, as some providers
+    /// ask for.
+    None,
+}
+
+/// A call that a model asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolCall {
+    /// What the result names. Providers leave it empty or use it twice.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// The tool, by the name it was offered under.
+    pub name: String,
+    /// The arguments as the model wrote them: JSON, if it did as it was asked.
+    #[serde(default)]
+    pub arguments: String,
+    /// What only this provider says of the call, which it wants back as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Value>,
+}
+
+impl ToolCall {
+    /// Reads the arguments: none at all, JSON, or JSON in a text.
+    ///
+    /// # Errors
+    /// Returns what is wrong with them, as a sentence the model can act on.
+    ///
+    /// ```
+    /// use graphrun::llm::ToolCall;
+    ///
+    /// let call = |arguments: &str| ToolCall {
+    ///     id: String::new(),
+    ///     name: "now".into(),
+    ///     arguments: arguments.into(),
+    ///     extra: None,
+    /// };
+    /// assert_eq!(call("").input()?, serde_json::json!({}));
+    /// assert_eq!(call(r#""{\"zone\": \"UTC\"}""#).input()?["zone"], "UTC");
+    /// assert!(call("tomorrow").input().is_err());
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn input(&self) -> Result<Value, String> {
+        if matches!(self.arguments.trim(), "" | "null") {
+            return Ok(Value::Object(Map::new()));
+        }
+        let found = extract_json(&self.arguments, Wanted::Object);
+        found.map(|it| it.value).map_err(|problem| {
+            let why = serde_json::from_str::<Value>(&self.arguments);
+            let why = why.map_or_else(|it| it.to_string(), |_| problem);
+            format!("the arguments are no JSON object: {why}")
+        })
+    }
+}
