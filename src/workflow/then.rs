@@ -7,7 +7,7 @@ use super::{
     cases::Conditions,
     expression::known_after,
     lower::Lowering,
-    reader::{Data, Entry, Yaml},
+    reader::{Data, Entry, Word, Yaml},
     report::suggestion,
     route::{Case, Cases, Match},
     shape::Section,
@@ -111,23 +111,15 @@ impl Lowering<'_> {
     }
 
     fn read_match(&mut self, from: &NodeName, then: &Yaml) -> Option<Match> {
-        let section = Section::read(&mut self.report, then, "`then`", MATCH_KEYS)?;
-        let help = "say what is matched: `match: review.verdict`";
-        let subject = section.require(&mut self.report, "match", help);
-        let to = section.require(&mut self.report, "to", "a target for each value");
+        let (subject, to, entries) = self.match_parts(then)?;
         let written = self.flow.after(from);
         let on = subject.and_then(|it| self.expression(it, &written));
-        let to = to?;
-        let Data::Map(entries) = &to.data else {
-            self.report.wrong_kind(to, "`to`", "a mapping from values to targets");
-            return None;
-        };
         let values = match (&on, subject) {
             (Some(on), Some(subject)) => self.values_to_match(subject, on),
             _ => None,
         };
         let (mut arms, mut unknown) = (BTreeMap::new(), 0);
-        for Entry { key, value } in entries {
+        for Entry { key, value } in &entries {
             let targets = self.read_targets(value, "a target");
             if values.as_ref().is_none_or(|it| it.contains(&key.text)) {
                 arms.insert(key.text.clone(), targets);
@@ -143,15 +135,40 @@ impl Lowering<'_> {
         let missing: Vec<String> =
             values.iter().flatten().filter(|it| !arms.contains_key(*it)).cloned().collect();
         // Each unknown value may have been meant for one that is missing.
-        if let (Some(key), true) = (section.key("to"), missing.len() > unknown) {
+        if missing.len() > unknown {
             let message = format!("no target for {}", missing.join(", "));
-            let place = self.report.place(&key.range);
+            let place = self.report.place(&to.range);
             let finding = Diagnostic::error("GR024", message).at(place, "not every value");
             self.report.push(finding.help(format!("add `{}: …`", missing[0])));
         }
         // In the order of the file, which is the order of the drawing.
         let order: Vec<String> = entries.iter().map(|it| it.key.text.clone()).collect();
         Some(Match::new(on?, arms, &order))
+    }
+
+    /// What is matched, the key that the targets stand below, and they.
+    fn match_parts<'y>(
+        &mut self,
+        then: &'y Yaml,
+    ) -> Option<(Option<&'y Yaml>, &'y Word, Vec<&'y Entry>)> {
+        if let Some((subject, arms)) = arms_beside_match(then) {
+            let (key, place) = (&arms[0].key, self.report.place(&arms[0].key.range));
+            let message = format!("the target of `{}` does not stand below `to`", key.text);
+            let finding = Diagnostic::error("GR006", message).at(place, "`to` is missing");
+            let shown: Vec<String> = arms.iter().map(|it| format!("{}: …", it.key.text)).collect();
+            let help = format!("write `to: {{ {} }}`", shown.join(", "));
+            self.report.push(finding.help(help));
+            return Some((Some(&subject.value), &subject.key, arms));
+        }
+        let section = Section::read(&mut self.report, then, "`then`", MATCH_KEYS)?;
+        let help = "say what is matched: `match: review.verdict`";
+        let subject = section.require(&mut self.report, "match", help);
+        let to = section.require(&mut self.report, "to", "a target for each value")?;
+        if !matches!(to.data, Data::Map(_)) {
+            self.report.wrong_kind(to, "`to`", "a mapping from values to targets");
+            return None;
+        }
+        Some((subject, section.key("to")?, to.entries().iter().collect()))
     }
 
     /// The values that a match must have a target for.
@@ -168,6 +185,17 @@ impl Lowering<'_> {
             }
         }
     }
+}
+
+/// A `match` without `to` whose targets stand beside it, as many write it at first.
+fn arms_beside_match(then: &Yaml) -> Option<(&Entry, Vec<&Entry>)> {
+    let entries = then.entries();
+    let subject = entries.iter().find(|it| it.key.text == "match")?;
+    let arms: Vec<&Entry> = entries.iter().filter(|it| it.key.text != "match").collect();
+    let is_target = |it: &&Entry| matches!(it.value.data, Data::Scalar { .. } | Data::List(_));
+    let has_to = arms.iter().any(|it| it.key.text == "to");
+    let beside = !has_to && !arms.is_empty() && arms.iter().all(is_target);
+    beside.then_some((subject, arms))
 }
 
 /// Whether what follows depends on the state.
