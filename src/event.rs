@@ -313,6 +313,18 @@ pub enum Report {
         /// How long it took.
         ms: u64,
     },
+    /// A tool was called by a model.
+    ToolCalled {
+        /// The tool.
+        tool: String,
+        /// Its input as JSON, cut if it is long.
+        input: String,
+        /// How long it took.
+        ms: u64,
+        /// Why it could not do what it was asked, if it could not. The model is told, and goes on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// Something was overlooked that is worth a look.
     Warning {
         /// What.

@@ -572,7 +572,10 @@ fn completion_offers_the_keys_of_the_section_that_are_not_there() {
     let mut offers = |part: &str, marked: &str| editor.completions(&team(part, marked));
     assert_eq!(offers("start: write\n", "start: write\no§\n"), ["output"]);
     assert_eq!(offers("agents:\n", "limits: { st§\nagents:\n"), ["steps"]);
-    assert_eq!(offers("model: fast,", "model: fast, §"), ["system", "about"]);
+    assert_eq!(
+        offers("model: fast,", "model: fast, §"),
+        ["system", "tools", "max_tool_rounds", "about"]
+    );
     let of_agent = offers("    max_visits: 3\n", "    §\n");
     let has = |key: &str| of_agent.iter().any(|it| it == key);
     assert!(has("max_visits") && has("repair") && has("catch"), "{of_agent:?}");

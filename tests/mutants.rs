@@ -48,6 +48,7 @@ const KINDS: &[&str] = &[
     "missing or two node kinds",
     "unknown nodes",
     "unknown agents",
+    "unknown tools",
     "unknown models",
     "unknown sandboxes",
     "unknown types",

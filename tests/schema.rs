@@ -295,6 +295,7 @@ fn events() -> Vec<Event> {
     let (spent, none) = (Spent { usage, cost_usd: Some(0.5) }, Spent::default());
     let reports = [
         Report::ModelCalled { model: text(), spent, ms: 1 },
+        Report::ToolCalled { tool: text(), input: text(), ms: 1, error: Some(text()) },
         Report::Warning { message: text() },
         Report::Note { message: text() },
         Report::Reused { kept: text() },
@@ -302,6 +303,7 @@ fn events() -> Vec<Event> {
     ];
     let reported = reports.into_iter().map(|it| {
         let (Report::ModelCalled { .. }
+        | Report::ToolCalled { .. }
         | Report::Warning { .. }
         | Report::Note { .. }
         | Report::Reused { .. }

@@ -1,11 +1,13 @@
 //! `agent`: asks a model, and writes what it answers to the fields of the state.
 
 mod answer;
+mod tools;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use self::answer::Answer;
+pub(super) use self::tools::Toolbox;
+use self::{answer::Answer, tools::WithTools};
 use super::{
     Services,
     call::{Calls, Watched, failure_of, may_fall_back},
@@ -24,11 +26,12 @@ use crate::{
 pub(super) struct Agent {
     definition: AgentNode,
     services: Services,
+    toolbox: Toolbox,
 }
 
 impl Agent {
-    pub(super) fn new(definition: AgentNode, services: Services) -> Self {
-        Self { definition, services }
+    pub(super) fn new(definition: AgentNode, services: Services, toolbox: Toolbox) -> Self {
+        Self { definition, services, toolbox }
     }
 
     fn messages(&self, ctx: &NodeContext) -> Result<Vec<Message>, NodeError> {
@@ -49,6 +52,7 @@ impl Agent {
             key: ctx.idempotency_key(),
             messages: self.messages(ctx)?,
             temperature: self.definition.temperature,
+            tools: self.toolbox.specs(),
             ..ChatRequest::default()
         })
     }
@@ -83,13 +87,16 @@ impl Agent {
         calls: &Calls,
     ) -> Result<Update, Refusal> {
         let model = self.services.models.model(name).map_err(Refusal::Model)?;
-        let model = Watched::new((name, model), ctx, &self.services.prices, calls);
+        let watched = Watched::new((name, model), ctx, &self.services.prices, calls);
+        let tools = (&self.toolbox, self.definition.tool_rounds_max);
+        let with_tools = WithTools::new((&watched, calls), ctx, tools);
+        let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
         if let Some(channel) = answer.as_text() {
             let reply = model.chat(request).await.map_err(Refusal::Model)?;
             return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));
         }
         let asked = ask_structured(
-            &model,
+            model,
             request.clone(),
             &answer.schema(ctx.node.as_str()),
             &|value| answer.read(value),
@@ -138,10 +145,14 @@ impl Node for Agent {
     }
 
     /// Every model may be asked, and each may answer its last repair with a failure that the next
-    /// one is to make good.
+    /// one is to make good. Rounds of calls are shared by all answers of a model.
     fn calls_max(&self) -> Option<u64> {
-        let models = u64::try_from(self.definition.models.len()).unwrap_or(u64::MAX);
-        Some(models.saturating_mul(1 + u64::from(self.definition.repairs_max)))
+        let AgentNode { models, repairs_max, tool_rounds_max, .. } = &self.definition;
+        let models = u64::try_from(models.len()).unwrap_or(u64::MAX);
+        let rounds = if self.toolbox.is_empty() { 0 } else { u64::from(*tool_rounds_max) };
+        let calls = models.saturating_mul(1 + rounds + u64::from(*repairs_max));
+        // A tool does not say whether it asks a model.
+        self.toolbox.is_built_in().then_some(calls)
     }
 
     fn kind(&self) -> &'static str {
@@ -150,14 +161,19 @@ impl Node for Agent {
 
     fn identity(&self) -> Value {
         let AgentNode { models, system, prompt, prompt_again, temperature, .. } = &self.definition;
-        json!({
+        let mut identity = json!({
             "models": models,
             "system": system.as_ref().map(Prompt::text),
             "prompt": prompt.text(),
             "again": prompt_again.as_ref().map(Prompt::text),
             "temperature": temperature,
             "writes": self.definition.writes,
-        })
+        });
+        if !self.toolbox.is_empty() {
+            identity["tools"] = self.toolbox.identity();
+            identity["tool_rounds"] = self.definition.tool_rounds_max.into();
+        }
+        identity
     }
 
     /// What the model is asked, word for word.
@@ -166,6 +182,6 @@ impl Node for Agent {
     }
 
     fn touches(&self) -> Touches {
-        Touches::Models
+        if self.toolbox.is_empty() { Touches::Models } else { Touches::World }
     }
 }

@@ -7,12 +7,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     event::{Report, Spent},
     graph::{ErrorKind, Failure, NodeContext},
-    llm::{self, ChatModel, ChatReply, ChatRequest, ModelError, Prices, Usage},
+    llm::{self, ChatModel, ChatReply, ChatRequest, ModelError, Prices, ToolChoice, Usage},
 };
 
 /// A model whose calls are told to the watchers of a run, and whose answers are not paid for twice.
@@ -39,7 +39,7 @@ pub(super) struct Calls(Mutex<Made>);
 
 #[derive(Debug, Default)]
 struct Made {
-    /// How often each request was made: an equal one means to get another answer.
+    /// How often each part was asked for: an equal request means to get another answer.
     counts: BTreeMap<String, u32>,
     /// The last answer, if it is not saved, and its name.
     last: Option<(String, ChatReply)>,
@@ -48,12 +48,24 @@ struct Made {
 impl Calls {
     /// The name of the next call.
     fn name(&self, model: &str, request: &ChatRequest) -> String {
+        let ChatRequest { messages, tools, temperature, max_output_tokens, .. } = request;
         let asked: Vec<(&str, &str)> =
-            request.messages.iter().map(|it| (it.role.as_str(), it.content.as_str())).collect();
+            messages.iter().map(|it| (it.role.as_str(), it.content.as_str())).collect();
         let output = request.output.as_ref().map(|it| (&it.name, &it.schema));
-        let whole = json!([model, asked, output, request.temperature, request.max_output_tokens]);
-        let hash = blake3::hash(whole.to_string().as_bytes()).to_hex();
-        let name = format!("model/{}", &hash[..16]);
+        let mut whole = vec![json!([model, asked, output, temperature, max_output_tokens])];
+        if !tools.is_empty() {
+            let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
+            let tools = tools.iter().map(|it| json!([it.name, it.schema]));
+            whole.extend(calls.chain(tools));
+            whole.push((request.tool_choice == ToolChoice::Auto).into());
+        }
+        let whole: String = whole.iter().map(Value::to_string).collect();
+        let hash = blake3::hash(whole.as_bytes()).to_hex();
+        self.count(format!("model/{}", &hash[..16]))
+    }
+
+    /// The name of a part of the work that may be asked for again, to be done again.
+    pub(super) fn count(&self, name: String) -> String {
         let count = *self.made().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
         if count == 1 { name } else { format!("{name}/{count}") }
     }
@@ -73,8 +85,8 @@ impl<'a> Watched<'a> {
         Self { named, model, ctx, prices, calls }
     }
 
-    /// Saves the answer before, on which this call may rest.
-    async fn save_last(&self) {
+    /// Saves the answer before, on which what comes next may rest.
+    pub(super) async fn save_last(&self) {
         let last = self.calls.made().last.take();
         if let Some((name, reply)) = last {
             // It fails where the run has ended, and nobody waits for this call either.

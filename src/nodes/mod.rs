@@ -7,6 +7,7 @@ mod agent;
 mod ask;
 mod cached;
 mod call;
+mod checked;
 mod pass;
 mod run;
 mod run_tests;
@@ -16,12 +17,17 @@ mod tool;
 mod used;
 mod write_files;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 pub use self::cached::{Cache, Cached};
 use self::{
-    agent::Agent,
+    agent::{Agent, Toolbox},
     ask::Ask,
+    checked::Checked,
     pass::Pass,
     run::Run,
     run_tests::RunTests,
@@ -38,9 +44,7 @@ use crate::{
     sandbox::Replace,
     team::TeamState,
     tool::built_in,
-    workflow::{
-        ExpressionView, NodeDefinition, NodeFactory, NodeKind, PromptView, Registry, ToolNode,
-    },
+    workflow::{ExpressionView, NodeDefinition, NodeFactory, NodeKind, PromptView, Registry},
 };
 
 /// Where agents find their models.
@@ -121,10 +125,17 @@ impl NodeFactory for Factory {
     ) -> Result<Arc<dyn Node>, Diagnostic> {
         let services = self.services.clone();
         let node: Arc<dyn Node> = match definition.kind.clone() {
-            NodeKind::Agent(agent) => Arc::new(Agent::new(agent, services)),
+            NodeKind::Agent(agent) => {
+                let find = |tool: &String| self.tool(name, definition, tool, &agent.tools_root);
+                let tools = agent.tools.iter().map(find).collect::<Result<_, _>>()?;
+                Arc::new(Agent::new(agent, services, Toolbox::new(tools)))
+            }
             NodeKind::RunTests(run_tests) => Arc::new(RunTests::new(run_tests, services)),
             NodeKind::Run(run) => Arc::new(Run::new(run, services)),
-            NodeKind::Tool(call) => self.call(name, definition, call)?,
+            NodeKind::Tool(call) => {
+                let tool = self.tool(name, definition, &call.tool, &call.root)?;
+                Arc::new(Call::new(call, tool))
+            }
             NodeKind::Ask(ask) => Arc::new(Ask::new(ask)),
             NodeKind::Set(set) => Arc::new(Set::new(set)),
             // The list is gone through by the route behind it.
@@ -152,26 +163,27 @@ impl NodeFactory for Factory {
 }
 
 impl Factory {
-    fn call(
+    /// Finds a tool that a node is to call.
+    fn tool(
         &self,
-        name: &NodeName,
+        node: &NodeName,
         definition: &NodeDefinition,
-        call: ToolNode,
-    ) -> Result<Arc<dyn Node>, Diagnostic> {
-        let found = self.registry.find_tool(&call.tool);
-        let tool = found.or_else(|| built_in(&call.tool, call.root.clone())).ok_or_else(|| {
-            let message = format!("node `{name}` names `{}`, which is not registered", call.tool);
+        tool: &str,
+        root: &Path,
+    ) -> Result<Checked, Diagnostic> {
+        let found = self.registry.find_tool(tool);
+        let found = found.or_else(|| built_in(tool, root.to_owned())).ok_or_else(|| {
+            let message = format!("node `{node}` names `{tool}`, which is not registered");
             Diagnostic::error("GR110", message)
                 .at(Some(definition.place.clone()), "no such tool in Rust")
                 .help("register it with `Registry::tool`, in the program that loads the file")
         })?;
-        let unusable = |reason: String| {
-            let message = format!("the tool of node `{name}` cannot be called: {reason}");
+        Checked::new(found).map_err(|reason| {
+            let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
                 .at(Some(definition.place.clone()), "called here")
                 .help("mend the schema, in the program that registers the tool")
-        };
-        Ok(Arc::new(Call::new(call, tool).map_err(unusable)?))
+        })
     }
 }
 

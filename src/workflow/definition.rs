@@ -139,6 +139,12 @@ pub struct AgentNode {
     pub prompt_again: Option<Prompt>,
     /// How freely it answers, from 0 to 2.
     pub temperature: Option<f64>,
+    /// The tools it may call before it answers, by name.
+    pub tools: Vec<String>,
+    /// The folder that the built-in tools see.
+    pub tools_root: PathBuf,
+    /// How often it may call tools before each answer of a model must be the last.
+    pub tool_rounds_max: u32,
     /// The fields its answer is written to; at least one.
     pub writes: Vec<ChannelName>,
     /// How often it may mend an answer that cannot be read.

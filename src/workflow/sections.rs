@@ -9,7 +9,7 @@ use super::{
     reader::{Data, Entry, Word, Yaml},
     shape::Section,
 };
-use crate::{diagnostic::Diagnostic, graph::Limits};
+use crate::{diagnostic::Diagnostic, graph::Limits, tool::Tool};
 
 /// The memory of a sandbox that says nothing of it.
 const MEMORY_BYTES: u64 = 2 << 30;
@@ -18,8 +18,12 @@ const TIME: Duration = Duration::from_secs(60);
 /// How often an answer is mended if nothing is said of it.
 const REPAIRS: u32 = 2;
 
+/// How often an agent may call tools if nothing is said of it.
+const TOOL_ROUNDS: u32 = 8;
+
 /// The keys of an agent.
-pub(super) const AGENT_KEYS: &[&str] = &["model", "system", "temperature", "about"];
+pub(super) const AGENT_KEYS: &[&str] =
+    &["model", "system", "temperature", "tools", "max_tool_rounds", "about"];
 /// The keys of a system prompt that is not a path.
 pub(super) const SYSTEM_KEYS: &[&str] = &["text"];
 /// The keys of `tools`.
@@ -37,11 +41,13 @@ pub(super) const LIMITS_KEYS: &[&str] =
     &["steps", "tokens", "usd", "time", "exhausted", "concurrency"];
 
 /// An agent as it is declared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Agent {
     pub(super) models: Vec<String>,
     pub(super) system: Option<LoadedPrompt>,
     pub(super) temperature: Option<f64>,
+    pub(super) tools: Vec<String>,
+    pub(super) tool_rounds_max: u32,
 }
 
 impl Lowering<'_> {
@@ -54,8 +60,7 @@ impl Lowering<'_> {
         for Entry { key, value } in self.entries(top, "agents") {
             let agent = self.read_agent(key, value);
             // A broken agent is there all the same, so that the nodes which name it are right.
-            let nobody = Agent { models: Vec::new(), system: None, temperature: None };
-            self.agents.insert(key.text.clone(), agent.unwrap_or(nobody));
+            self.agents.insert(key.text.clone(), agent.unwrap_or_default());
         }
         for Entry { key, value } in self.entries(top, "sandboxes") {
             let settings = self.read_sandbox(key, value);
@@ -119,7 +124,43 @@ impl Lowering<'_> {
             let fits = |it: &f64| (0.0..=2.0).contains(it);
             self.report.number(it, "`temperature`", "a number from 0 to 2", fits)
         });
-        Some(Agent { models, system, temperature })
+        let tools = section.get("tools").map(|it| self.read_agent_tools(it)).unwrap_or_default();
+        let rounds = section.get("max_tool_rounds");
+        if let Some(key) = section.key("max_tool_rounds").filter(|_| !section.has_or_means("tools"))
+        {
+            let help = "give the agent `tools`, or leave this out";
+            self.report.bad_value(key, "an agent without tools has no rounds of calls", help);
+        }
+        let rounds = rounds.and_then(|it| self.report.count(it, "`max_tool_rounds`", 1));
+        let tool_rounds_max = rounds.unwrap_or(TOOL_ROUNDS);
+        Some(Agent { models, system, temperature, tools, tool_rounds_max })
+    }
+
+    /// The tools that an agent may call.
+    fn read_agent_tools(&mut self, yaml: &Yaml) -> Vec<String> {
+        let mut tools = Vec::new();
+        for word in self.report.words(yaml, "`tools`") {
+            if tools.contains(&word.text) {
+                let message = format!("`tools` names `{}` twice", word.text);
+                let place = self.report.place(&word.range);
+                self.report.push(Diagnostic::error("GR002", message).at(place, "again"));
+            } else if let Some(tool) = self.find_tool(&word) {
+                self.check_offered(tool.as_ref(), &word);
+                tools.push(word.text);
+            }
+        }
+        tools
+    }
+
+    /// A model passes arguments by name.
+    fn check_offered(&mut self, tool: &dyn Tool, word: &Word) {
+        let schema = tool.input_schema();
+        if schema["type"] != "object" && schema.get("properties").is_none() {
+            let message = format!("`{}` takes no arguments by name", word.text);
+            let place = self.report.place(&word.range);
+            let finding = Diagnostic::error("GR114", message).at(place, "a model cannot call it");
+            self.report.push(finding.help("let its input be an object"));
+        }
     }
 
     /// A system prompt: a path, or the text itself.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The keys of the format that this version does not know what to do with.
-const LATER: &[&str] = &["remember", "recall", "worktree", "tools"];
+const LATER: &[&str] = &["remember", "recall", "worktree"];
 
 /// How many keys are shown to whom none was written; a node has far more.
 const KEYS_SHOWN_MAX: usize = 8;
@@ -124,7 +124,7 @@ impl<'a> Section<'a> {
 
 impl Report {
     fn unknown_key(&mut self, key: &Word, what: &str, known: &[&str], hint: Option<String>) {
-        if LATER.contains(&key.text.as_str()) {
+        if is_later(&key.text) {
             let message = format!("this version does not support `{}` yet", key.text);
             self.push(Diagnostic::error("GR004", message).at(self.place(&key.range), "not yet"));
             return;
@@ -305,6 +305,11 @@ impl Report {
             }
         }
     }
+}
+
+/// Whether a key belongs to what this version does not know yet.
+pub(super) fn is_later(key: &str) -> bool {
+    LATER.contains(&key)
 }
 
 /// The known key that may be meant by another one.

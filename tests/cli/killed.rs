@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::program::{Place, workflow};
 
 /// Runs the program with a fault that kills it.
-fn killed(place: &Place, args: &[&str], fault: &str) {
+pub(crate) fn killed(place: &Place, args: &[&str], fault: &str) {
     let output = place.command(args).env("GRAPHRUN_FAIL", fault).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(Signal::SIGKILL as i32), "{fault}: {said}");

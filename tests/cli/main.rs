@@ -31,5 +31,6 @@ mod retry;
 mod server;
 mod signals;
 mod terminal;
+mod tools;
 mod used;
 mod validate;

@@ -10,11 +10,11 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun::{
-    compile::{Envelope, compile},
+    compile::{Envelope, NodeEnvelope, compile},
     engine::Engine,
     event::Status,
     id::NodeName,
-    llm::{ChatModel, ChatReply, ChatRequest, Finish, ModelError, Usage},
+    llm::{ChatModel, ChatReply, ChatRequest, ModelError, ToolCall},
     nodes::{ModelSource, Services, factory, registry},
     storage::MemoryStorage,
     workflow,
@@ -39,10 +39,12 @@ nodes:
     then: end
 ";
 
-/// Models that answer nonsense as often as they are allowed to, and are broken down from then on.
+/// Models that call tools and answer nonsense as often as they are allowed to, and are broken down
+/// from then on.
 #[derive(Debug, Default)]
 struct Worst {
     calls: Arc<AtomicU64>,
+    tool_rounds: u32,
     models: Mutex<BTreeMap<String, Arc<Nonsense>>>,
 }
 
@@ -50,6 +52,7 @@ struct Worst {
 struct Nonsense {
     name: String,
     calls: Arc<AtomicU64>,
+    tool_rounds: u32,
     rounds: AtomicU32,
 }
 
@@ -57,7 +60,8 @@ impl ModelSource for Worst {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let new = || {
             let (name, calls) = (name.to_owned(), Arc::clone(&self.calls));
-            Arc::new(Nonsense { name, calls, rounds: AtomicU32::new(0) })
+            let rounds = AtomicU32::new(0);
+            Arc::new(Nonsense { name, calls, tool_rounds: self.tool_rounds, rounds })
         };
         let mut models = self.models.lock().unwrap();
         Ok(Arc::clone(models.entry(name.to_owned()).or_insert_with(new)) as Arc<dyn ChatModel>)
@@ -68,16 +72,18 @@ impl ModelSource for Worst {
 impl ChatModel for Nonsense {
     async fn chat(&self, _: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        if self.rounds.fetch_add(1, Ordering::SeqCst) >= 2 {
+        let round = self.rounds.fetch_add(1, Ordering::SeqCst);
+        if round < self.tool_rounds {
+            // Each time another one, for who makes the same call again and again is stopped sooner.
+            let arguments = format!(r#"{{"path": "folder-{round}"}}"#);
+            let (id, name) = (String::new(), "fs.list".to_owned());
+            let tool_calls = vec![ToolCall { id, name, arguments, extra: None }];
+            return Ok(ChatReply { tool_calls, ..ChatReply::default() });
+        }
+        if round >= self.tool_rounds + 2 {
             return Err(ModelError::Transient { message: "it fell over".into() });
         }
-        Ok(ChatReply {
-            text: "no number".into(),
-            reasoning: None,
-            usage: Usage::default(),
-            finish: Finish::Stop,
-            model: "worst".into(),
-        })
+        Ok(ChatReply { text: "no number".into(), model: "worst".into(), ..ChatReply::default() })
     }
 
     fn name(&self) -> &str {
@@ -85,13 +91,13 @@ impl ChatModel for Nonsense {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_agent_whose_models_do_their_worst_makes_no_more_calls_than_the_worst_case_says() {
+/// What one agent is said to take at most, and the calls that it made.
+async fn at_worst(workflow: &str, tool_rounds: u32) -> (NodeEnvelope, u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("calls.yaml");
-    std::fs::write(&path, WORKFLOW).unwrap();
+    std::fs::write(&path, workflow).unwrap();
     let (workflow, _) = workflow::load(&path, &registry()).unwrap();
-    let worst = Worst::default();
+    let worst = Worst { tool_rounds, ..Worst::default() };
     let calls = Arc::clone(&worst.calls);
     let services = Services { models: Arc::new(worst), ..Services::offline() };
     let graph = workflow.into_graph(&factory(services, registry()));
@@ -100,11 +106,25 @@ async fn an_agent_whose_models_do_their_worst_makes_no_more_calls_than_the_worst
     let envelope = Envelope::of(&graph).nodes[&NodeName::parse("count").unwrap()].clone();
     let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
     let end = engine.run(&BTreeMap::<String, String>::new()).await.unwrap();
-
     assert_eq!(end.status, Status::Failed);
+    (envelope, calls.load(Ordering::SeqCst))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_models_do_their_worst_makes_no_more_calls_than_the_worst_case_says() {
+    let (envelope, calls) = at_worst(WORKFLOW, 0).await;
     // Three attempts, each with two models that may mend their answers twice.
     assert_eq!((envelope.attempts_max, envelope.calls_max), (3, Some(3 * 2 * (1 + 2))));
     // Of these, what was answered is not asked again: each model answers twice in all, and breaks down
     // in each attempt.
-    assert_eq!(calls.load(Ordering::SeqCst), 2 * 2 + 3 * 2);
+    assert_eq!(calls, 2 * 2 + 3 * 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_of_calls_to_tools_are_in_the_worst_case() {
+    let tools = "{ model: both, tools: fs.list, max_tool_rounds: 3 }";
+    let workflow = WORKFLOW.replace("{ model: both }", tools);
+    let (envelope, calls) = at_worst(&workflow, 3).await;
+    assert_eq!(envelope.calls_max, Some(3 * 2 * (1 + 3 + 2)));
+    assert_eq!(calls, 2 * (3 + 2) + 3 * 2);
 }

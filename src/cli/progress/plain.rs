@@ -156,11 +156,18 @@ fn reported(report: &Report) -> String {
             let (tokens, cost) = (tokens(spent.tokens()), cost(spent.cost_usd));
             format!("was answered by {} in {}: {tokens}, {cost}", clean(model), duration(*ms))
         }
+        Report::ToolCalled { tool, input, ms, error } => called(tool, input, *ms, error.as_deref()),
         Report::Warning { message } => format!("warning: {}", clean(message)),
         Report::Note { message } => format!("note: {}", clean(message)),
         Report::Reused { kept } => format!("does not run: the result of {} is used", clean(kept)),
         Report::Artifact { path } => format!("wrote {}", clean(path)),
     }
+}
+
+/// A call of a tool, and what became of it if nothing did.
+pub(super) fn called(tool: &str, input: &str, ms: u64, error: Option<&str>) -> String {
+    let error = error.map(|it| format!(", in vain: {}", clean(it))).unwrap_or_default();
+    format!("called {} {} in {}{error}", clean(tool), clean(input), duration(ms))
 }
 
 fn resume(caption: &Caption) -> String {

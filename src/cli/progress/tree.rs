@@ -8,7 +8,7 @@ use super::{
         words::{clean, clock, duration, spent, tokens},
     },
     Caption,
-    plain::{label, leads, said},
+    plain::{called, label, leads, said},
 };
 use crate::{
     event::{Event, Report, Spent, Stamped, Status},
@@ -139,6 +139,10 @@ impl Tree {
                     running.tokens += spent.tokens();
                 }
                 Vec::new()
+            }
+            Report::ToolCalled { tool, input, ms, error } => {
+                let call = called(tool, input, *ms, error.as_deref());
+                vec![self.aside(&format!("{node} {call}"))]
             }
             Report::Warning { message } => {
                 vec![format!("    {} {node}: {}", self.paint.loud("⚠"), clean(message))]

@@ -9,7 +9,7 @@ use super::{
         FieldName, FieldType, Flag, Folder, Memory, ModelDeclared, ModelName, ModelRef, Named,
         Network, NodeName, NodeRef, NumberPath, OneOrMany, Positive, PromptPath, ReducerName,
         Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Template,
-        Text, TypeDeclared, TypeNotation, Version,
+        Text, ToolName, TypeDeclared, TypeNotation, Version,
     },
 };
 
@@ -95,6 +95,12 @@ pub(super) struct Agent {
     system: Option<Either<PromptPath, System>>,
     /// How freely it answers, from 0 to 2.
     temperature: Option<Temperature>,
+    /// The tools that it may call before it answers: `fs.read`, `fs.list`, `fs.grep`, or one that the
+    /// program registers.
+    tools: Option<OneOrMany<ToolName>>,
+    /// How often it may call tools, several at once counting as one; then it must answer. 8 if nothing
+    /// is said.
+    max_tool_rounds: Option<Positive>,
     /// What the agent is for.
     about: Option<Text>,
 }

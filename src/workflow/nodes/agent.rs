@@ -46,6 +46,9 @@ impl Lowering<'_> {
             prompt: self.prompt_of(prompt?),
             prompt_again: again.map(|it| self.prompt_of(it)),
             temperature: found.temperature,
+            tools: found.tools,
+            tools_root: self.tools_root.clone(),
+            tool_rounds_max: found.tool_rounds_max,
             writes: writes?,
             repairs_max: repair.unwrap_or(self.defaults.repairs_max),
         })

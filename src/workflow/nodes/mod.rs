@@ -16,7 +16,7 @@ use super::{
     policies::COMMON,
     reader::{Data, Entry, Word, Yaml},
     report::suggestion,
-    shape::Section,
+    shape::{Section, is_later},
     typing::{describe, fits, values_of},
 };
 use crate::{
@@ -144,6 +144,10 @@ impl Lowering<'_> {
             KINDS.iter().filter(|(kind, _)| section.get(kind).is_some()).collect();
         let [(kind, own)] = kinds.as_slice() else {
             let names: Vec<&str> = kinds.iter().map(|(kind, _)| *kind).collect();
+            if names.is_empty() && entry.value.entries().iter().any(|it| is_later(&it.key.text)) {
+                // It does something, and that is reported.
+                return Some((section, false));
+            }
             let message = match names.as_slice() {
                 [] => format!("{what} does nothing"),
                 several => format!("{what} is several things: {}", several.join(", ")),

@@ -1,5 +1,7 @@
 //! `tool`: a tool is called, with arguments that fit its input and an output that fits the fields.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::Reading;
@@ -21,12 +23,7 @@ impl Lowering<'_> {
     pub(super) fn read_tool(&mut self, reading: Reading<'_, '_>, yaml: &Yaml) -> Option<ToolNode> {
         let Reading { name, section, .. } = reading;
         let word = self.report.word(yaml, "`tool`")?;
-        let found = self.registry.find_tool(&word.text);
-        let Some(tool) = found.or_else(|| built_in(&word.text, self.tools_root.clone())) else {
-            let known = self.registry.tools().chain(BUILT_IN);
-            self.report.unknown("GR110", "tool", &word, known);
-            return None;
-        };
+        let tool = self.find_tool(&word)?;
         let written = self.flow.before(name);
         let mut args = Vec::new();
         if let Some(yaml) = section.get("args") {
@@ -48,6 +45,17 @@ impl Lowering<'_> {
         let writes = section.get("writes").map(|it| self.read_tool_writes(tool.as_ref(), it));
         let root = self.tools_root.clone();
         Some(ToolNode { tool: word.text, root, args, writes: writes.unwrap_or_default() })
+    }
+
+    /// The tool of a name, registered or built in.
+    pub(in crate::workflow) fn find_tool(&mut self, word: &Word) -> Option<Arc<dyn Tool>> {
+        let found = self.registry.find_tool(&word.text);
+        let found = found.or_else(|| built_in(&word.text, self.tools_root.clone()));
+        if found.is_none() {
+            let known = self.registry.tools().chain(BUILT_IN);
+            self.report.unknown("GR110", "tool", word, known);
+        }
+        found
     }
 
     fn check_argument(

@@ -1,0 +1,279 @@
+//! The tools of an agent: a model calls them before it answers, in a bounded number of rounds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::{
+    event::Report,
+    graph::NodeContext,
+    llm::{
+        ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, ToolCall, ToolChoice,
+        ToolSpec,
+    },
+    nodes::{
+        call::{Calls, Watched},
+        checked::Checked,
+    },
+    tool::{BUILT_IN, ToolContext, ToolError},
+};
+
+/// How many calls of one answer are made; the others are told so.
+const CALLS_AT_ONCE_MAX: usize = 16;
+/// How often the same call is made. Whoever asks for it once more goes in circles.
+const SAME_CALL_MAX: u32 = 2;
+/// What a model is shown of a result, in characters.
+const RESULT_CHARACTERS_MAX: usize = 60_000;
+/// What watchers are shown of arguments, in characters.
+const INPUT_CHARACTERS_MAX: usize = 200;
+
+/// The tools that an agent may call.
+#[derive(Debug)]
+pub(in crate::nodes) struct Toolbox(Vec<Checked>);
+
+impl Toolbox {
+    pub(in crate::nodes) fn new(tools: Vec<Checked>) -> Self {
+        Self(tools)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether none of them can be more than it says: only the built-in ones are known to ask no model.
+    pub(super) fn is_built_in(&self) -> bool {
+        self.0.iter().all(|it| BUILT_IN.contains(&it.tool.name()))
+    }
+
+    pub(super) fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |it: &Checked| ToolSpec {
+            name: it.tool.name().to_owned(),
+            description: it.tool.description().to_owned(),
+            schema: it.tool.input_schema().clone(),
+        };
+        self.0.iter().map(spec).collect()
+    }
+
+    /// What tells the results of agents with other tools apart.
+    pub(super) fn identity(&self) -> Value {
+        let identity =
+            |it: &Checked| json!([it.tool.name(), it.tool.description(), it.tool.input_schema()]);
+        self.0.iter().map(identity).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<&Checked> {
+        self.0.iter().find(|it| it.tool.name() == name)
+    }
+}
+
+/// A model that may call tools before it answers.
+///
+/// What it has called, and what came of it, stays in the conversation, also where an answer is sent
+/// back to be mended. When its rounds are used up it is asked to answer with what it has.
+#[derive(Debug)]
+pub(super) struct WithTools<'a> {
+    model: &'a Watched<'a>,
+    ctx: &'a NodeContext,
+    calls: &'a Calls,
+    toolbox: &'a Toolbox,
+    rounds_max: u32,
+    exchange: Mutex<Exchange>,
+}
+
+/// What was said between the question and the answer.
+#[derive(Debug, Default)]
+struct Exchange {
+    /// How many messages the question has.
+    asked: Option<usize>,
+    messages: Vec<Message>,
+    rounds: u32,
+    /// How often each call was asked for, by name and arguments.
+    counts: BTreeMap<(String, String), u32>,
+    ids: BTreeSet<String>,
+    /// Whether the model goes in circles.
+    is_stuck: bool,
+}
+
+impl<'a> WithTools<'a> {
+    pub(super) fn new(
+        (model, calls): (&'a Watched<'a>, &'a Calls),
+        ctx: &'a NodeContext,
+        (toolbox, rounds_max): (&'a Toolbox, u32),
+    ) -> Self {
+        Self { model, ctx, calls, toolbox, rounds_max, exchange: Mutex::default() }
+    }
+
+    async fn warn(&self, message: String) {
+        self.ctx.report(Report::Warning { message }).await;
+    }
+
+    /// Makes the calls of a reply, and adds them to the conversation with what came of them.
+    async fn make_calls(&self, exchange: &mut Exchange, mut reply: ChatReply) {
+        exchange.name(&mut reply.tool_calls);
+        let calls = reply.tool_calls.clone();
+        exchange.messages.push(Message::calls(reply));
+        // The tools may do what cannot be undone: that they are asked for is not to be lost.
+        self.model.save_last().await;
+        let mut results = Vec::new();
+        for (at, call) in calls.iter().enumerate() {
+            let again = exchange.counts.entry((call.name.clone(), call.arguments.clone()));
+            let again = *again.and_modify(|it| *it += 1).or_insert(1) > SAME_CALL_MAX;
+            exchange.is_stuck |= again;
+            results.push(self.result(call, at, again));
+        }
+        let results = join_all(results).await;
+        let told = calls.iter().zip(results).map(|(call, it)| Message::tool(&call.id, it));
+        exchange.messages.extend(told);
+        if exchange.is_stuck {
+            let message = "the model makes the same call again and again; it is to answer now";
+            self.warn(message.to_owned()).await;
+        }
+    }
+
+    /// What the model is told of a call.
+    async fn result(&self, call: &ToolCall, at: usize, again: bool) -> String {
+        if again {
+            return "error: you have made this call before, and were told the result".to_owned();
+        }
+        if at >= CALLS_AT_ONCE_MAX {
+            return format!(
+                "error: not more than {CALLS_AT_ONCE_MAX} calls at once; call it again"
+            );
+        }
+        let Some(tool) = self.toolbox.find(&call.name) else {
+            let known: Vec<&str> = self.toolbox.0.iter().map(|it| it.tool.name()).collect();
+            return format!("error: there is no `{}`, only {}", call.name, known.join(", "));
+        };
+        match call.input() {
+            Ok(input) => self.call(tool, input).await,
+            Err(problem) => format!("error: {problem}"),
+        }
+    }
+
+    /// Calls a tool, once for each time that the task asks for it, whatever becomes of the process.
+    async fn call(&self, tool: &Checked, input: Value) -> String {
+        let name = tool.tool.name();
+        let shown = input.to_string();
+        let hash = blake3::hash(shown.as_bytes()).to_hex();
+        let memo = self.calls.count(format!("tool/{name}/{}", &hash[..16]));
+        if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
+            return known;
+        }
+        let key = format!("{}/{memo}", self.ctx.idempotency_key());
+        let told = ToolContext { key, cancel: self.ctx.cancel.clone() };
+        let started = Instant::now();
+        let outcome = tool.call(input, &told).await;
+        let report = Report::ToolCalled {
+            tool: name.to_owned(),
+            input: cut(&shown, INPUT_CHARACTERS_MAX),
+            ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            error: outcome.as_ref().err().map(ToolError::to_string),
+        };
+        self.ctx.report(report).await;
+        let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
+        let result = told_to_model(outcome);
+        if is_final {
+            // It fails where the run has ended, and nobody waits for this node either.
+            drop(self.ctx.save_memo(&memo, &result).await);
+        }
+        result
+    }
+}
+
+#[async_trait]
+impl ChatModel for WithTools<'_> {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let mut exchange = self.exchange.lock().await;
+        loop {
+            let may_call = exchange.rounds < self.rounds_max && !exchange.is_stuck;
+            let reply = self.model.chat(&exchange.request(request, may_call)).await?;
+            let is_broken = reply.finish == Finish::Other("failed_generation".to_owned());
+            if reply.tool_calls.is_empty() && !(is_broken && may_call) {
+                return Ok(reply);
+            }
+            if !may_call {
+                let (model, rounds) = (self.model.name(), exchange.rounds);
+                let message = format!("{model} calls tools after its {rounds} rounds of calls");
+                self.warn(message).await;
+                // What it says beside the calls may be the answer.
+                return match reply.text.trim() {
+                    "" => Err(ModelError::EmptyResponse { usage: reply.usage }),
+                    _ => Ok(ChatReply { tool_calls: Vec::new(), ..reply }),
+                };
+            }
+            exchange.rounds += 1;
+            if reply.tool_calls.is_empty() {
+                exchange.complain(reply.text);
+            } else {
+                self.make_calls(&mut exchange, reply).await;
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+}
+
+impl Exchange {
+    /// The request with what was said since, right after the question: what follows it there is an
+    /// answer that is to be mended.
+    fn request(&mut self, request: &ChatRequest, may_call: bool) -> ChatRequest {
+        let asked = *self.asked.get_or_insert(request.messages.len());
+        let (question, rest) = request.messages.split_at(asked.min(request.messages.len()));
+        let messages = [question, &self.messages, rest].concat();
+        // Another request, so another key: the first one's would bring back the first one's answer.
+        let key = match (request.key.as_str(), self.rounds) {
+            ("", _) | (_, 0) => request.key.clone(),
+            (key, round) => format!("{key}/tools-{round}"),
+        };
+        let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
+        ChatRequest { key, messages, tool_choice, ..request.clone() }
+    }
+
+    /// Gives each call an id of its own. Nine letters and digits, for some providers take no other.
+    fn name(&mut self, calls: &mut [ToolCall]) {
+        for call in calls {
+            let mut number = self.ids.len();
+            while call.id.is_empty() || !self.ids.insert(call.id.clone()) {
+                number += 1;
+                call.id = format!("call{number:05}");
+            }
+        }
+    }
+
+    /// Sends back what the provider could not read as a call.
+    fn complain(&mut self, text: String) {
+        if !text.trim().is_empty() {
+            self.messages.push(Message::assistant(text));
+        }
+        let complaint = "This is no call of a tool that can be read. Call the tool in the form you \
+                         were given, with its arguments as JSON, or give your answer.";
+        self.messages.push(Message::user(complaint));
+    }
+}
+
+fn told_to_model(outcome: Result<Value, ToolError>) -> String {
+    match outcome {
+        Ok(Value::String(text)) => cut(&text, RESULT_CHARACTERS_MAX),
+        Ok(value) => cut(&value.to_string(), RESULT_CHARACTERS_MAX),
+        Err(error) if error.transient => format!("error: {error}; it may work at another time"),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+fn cut(text: &str, characters_max: usize) -> String {
+    match text.char_indices().nth(characters_max) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let more = text[end..].chars().count();
+            format!("{}… ({more} more characters)", &text[..end])
+        }
+    }
+}

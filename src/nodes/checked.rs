@@ -1,0 +1,65 @@
+//! A tool whose input and output are checked at each call, whoever calls it.
+
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+use crate::{
+    state::validator_for,
+    tool::{Tool, ToolContext, ToolError},
+};
+
+/// What a tool may give, in bytes of JSON.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
+/// How many problems of a value are told.
+const PROBLEMS_MAX: usize = 5;
+/// What is told of each, in characters.
+const PROBLEM_CHARACTERS_MAX: usize = 300;
+
+/// A tool with its schemas, ready to be checked against.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) tool: Arc<dyn Tool>,
+    input: Validator,
+    output: Validator,
+}
+
+impl Checked {
+    /// Fails when one of the schemas of the tool is none.
+    pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, String> {
+        let compile = |what: &str, schema: &Value| {
+            validator_for(schema).map_err(|error| format!("the schema of its {what}: {error}"))
+        };
+        let input = compile("input", tool.input_schema())?;
+        let output = compile("output", tool.output_schema())?;
+        Ok(Self { tool, input, output })
+    }
+
+    /// Calls it, if the input fits.
+    pub(super) async fn call(&self, input: Value, told: &ToolContext) -> Result<Value, ToolError> {
+        check("the input", &self.input, &input)?;
+        let output = self.tool.call(input, told).await?;
+        let bytes = output.to_string().len();
+        if bytes > OUTPUT_BYTES_MAX {
+            let message = format!("it gave {bytes} bytes, more than {OUTPUT_BYTES_MAX}");
+            return Err(ToolError::permanent(message));
+        }
+        check("the output", &self.output, &output)?;
+        Ok(output)
+    }
+}
+
+fn check(what: &str, validator: &Validator, value: &Value) -> Result<(), ToolError> {
+    let problem = |error: jsonschema::ValidationError<'_>| {
+        let problem = format!("{}: {error}", error.instance_path());
+        problem.chars().take(PROBLEM_CHARACTERS_MAX).collect()
+    };
+    let problems: Vec<String> =
+        validator.iter_errors(value).take(PROBLEMS_MAX).map(problem).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let problems = problems.join("; ");
+    Err(ToolError::permanent(format!("{what} does not fit its schema: {problems}")))
+}

@@ -1,0 +1,78 @@
+//! Agents with tools: the models are a recording, and the tools are real.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::program::{Ended, Place};
+
+const QUESTION: &str = "question=Under which licence is it?";
+
+/// `execute` of the workflow that the README shows.
+fn execute() -> Vec<String> {
+    let at = |path: &str| format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+    let (graph, replay) =
+        (at("graphs/codebase_qa.yaml"), at("tests/recordings/codebase_qa/licence.jsonl"));
+    let args = ["execute", &graph, "-i", QUESTION, "--replay", &replay, "--run-id", "mine"];
+    args.map(str::to_owned).to_vec()
+}
+
+/// The events of the run, as they are saved.
+fn events(place: &Place) -> Vec<Value> {
+    let shown = place.run(["runs", "events", "mine", "--output", "jsonl"]);
+    assert_eq!(shown.code, 0, "{shown}");
+    shown.stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect()
+}
+
+/// What was saved of each task: models and tools by what they were asked.
+fn noted(events: &[Value]) -> Vec<String> {
+    let noted = events.iter().filter(|it| it["type"] == "task.noted");
+    noted.map(|it| format!("{} {}", it["task"], it["name"])).collect()
+}
+
+fn check_answer(ended: &Ended) {
+    assert_eq!(ended.code, 0, "{ended}");
+    let result = ended.json();
+    assert_eq!(result["state"]["check"], json!({"verdict": "supported", "problems": []}));
+    assert_eq!(result["state"]["answer"]["sources"][1]["path"], "LICENSE-APACHE");
+}
+
+#[test]
+fn a_question_about_files_is_answered_with_what_is_in_them() {
+    let place = Place::new();
+    let mut args = execute();
+    args.extend(["--output", "json"].map(str::to_owned));
+    check_answer(&place.run(args));
+    let events = events(&place);
+    let called = events.iter().filter(|it| it["report"]["kind"] == "tool_called");
+    let called: Vec<&Value> = called.map(|it| &it["report"]).collect();
+    let tools: Vec<&str> = called.iter().map(|it| it["tool"].as_str().unwrap()).collect();
+    assert_eq!(tools[..2], ["fs.list", "fs.grep"]);
+    assert_eq!(tools[2..], ["fs.read"; 6]);
+    let failed: Vec<&Value> =
+        called.iter().map(|it| &it["error"]).filter(|it| !it.is_null()).collect();
+    assert_eq!(failed, ["there is no `LICENCE`"]);
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn what_a_tool_gave_is_kept_whenever_the_program_dies() {
+    let whole = Place::new();
+    assert_eq!(whole.run(execute()).code, 0);
+    let expected: BTreeSet<String> = noted(&events(&whole)).into_iter().collect();
+    assert!(expected.len() >= 10, "{expected:?}");
+    for point in ["task.in_tx", "task.after_commit"] {
+        for number in [1, 2, 3, 5, 7] {
+            let place = Place::new();
+            let args = execute();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            crate::killed::killed(&place, &args, &format!("{point}=abort@{number}"));
+            let resumed = place.run(["resume", "mine", "--output", "json"]);
+            check_answer(&resumed);
+            let noted = noted(&events(&place));
+            let distinct: BTreeSet<String> = noted.iter().cloned().collect();
+            assert_eq!(distinct.len(), noted.len(), "{point}@{number}: {noted:?}");
+            assert_eq!(distinct, expected, "{point}@{number}");
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! `agent` with `tools`: a model calls them before it answers.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use graphrun::{
+    event::{Event, Report, Status},
+    llm::{
+        ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, ToolCall, ToolChoice,
+    },
+    nodes::{ModelSource, Services, registry},
+    tool::{ToolContext, ToolError, tool_fn},
+    workflow::Registry,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Ended, run_with, services};
+
+type Reply = Result<ChatReply, ModelError>;
+
+/// Gives its replies one after the other, and remembers what it was asked.
+#[derive(Clone, Debug, Default)]
+struct Scripted {
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+    asked: Arc<Mutex<Vec<ChatRequest>>>,
+}
+
+impl Scripted {
+    fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let replies = Arc::new(Mutex::new(replies.into_iter().collect()));
+        Self { replies, asked: Arc::default() }
+    }
+
+    fn asked(&self) -> Vec<ChatRequest> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn services(&self) -> Services {
+        Services { models: Arc::new(self.clone()), ..services() }
+    }
+}
+
+#[async_trait]
+impl ChatModel for Scripted {
+    async fn chat(&self, request: &ChatRequest) -> Reply {
+        self.asked.lock().unwrap().push(request.clone());
+        self.replies.lock().unwrap().pop_front().expect("asked more often than scripted")
+    }
+
+    fn name(&self) -> &'static str {
+        "scripted/1"
+    }
+}
+
+impl ModelSource for Scripted {
+    fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: id.into(), name: name.into(), arguments: arguments.into(), extra: None }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]
+fn calls(tool_calls: impl IntoIterator<Item = ToolCall>) -> Reply {
+    Ok(ChatReply { tool_calls: tool_calls.into_iter().collect(), ..ChatReply::default() })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]
+fn says(text: &str) -> Reply {
+    Ok(ChatReply { text: text.into(), ..ChatReply::default() })
+}
+
+/// A workflow of one agent that answers with a sum.
+struct Adder {
+    models: &'static str,
+    agent: &'static str,
+    node: &'static str,
+}
+
+impl Default for Adder {
+    fn default() -> Self {
+        Self { models: "x/1", agent: "tools: math.add", node: "writes: answer" }
+    }
+}
+
+impl Adder {
+    fn text(&self) -> String {
+        let Self { models, agent, node } = self;
+        format!(
+            "graphrun: 1\nname: w\ntypes: {{ Sum: {{ sum: int }} }}\nstate: {{ answer: Sum, text: string }}\nmodels: {{ m: \
+             {models} }}\nagents: {{ a: {{ model: m, {agent} }} }}\nstart: a\nnodes:\n  a: {{ agent: \
+             a, prompt: {{ text: What? }}, {node}, then: end }}\n"
+        )
+    }
+
+    async fn run(&self, model: &Scripted) -> (Ended, Added) {
+        let added = Added::default();
+        let input = json!({});
+        (run_with(&self.text(), input, model.services(), added.registry()).await, added)
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Numbers {
+    numbers: Vec<i64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Sum {
+    sum: i64,
+}
+
+/// What the tool `math.add` was called for, by key.
+#[derive(Clone, Debug, Default)]
+struct Added(Arc<Mutex<Vec<String>>>);
+
+impl Added {
+    fn keys(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn registry(&self) -> Registry {
+        let added = self.clone();
+        let add = move |input: Numbers, ctx: ToolContext| {
+            let added = added.clone();
+            async move {
+                added.0.lock().unwrap().push(ctx.key);
+                match input.numbers.iter().sum() {
+                    sum if sum > 100 => Err(ToolError::permanent(format!("{sum} is too much"))),
+                    0 => Err(ToolError::transient("nothing yet")),
+                    sum => Ok(Sum { sum }),
+                }
+            }
+        };
+        registry().tool(Arc::new(tool_fn("math.add", "Adds numbers.", add)))
+    }
+}
+
+/// What the model was told of its calls, in the order of the conversation.
+fn told(request: &ChatRequest) -> Vec<&str> {
+    let results = request.messages.iter().filter(|it| it.role == Role::Tool);
+    results.map(|it| it.content.as_str()).collect()
+}
+
+fn warnings(ended: &Ended) -> Vec<&str> {
+    let warning = |it| match it {
+        &Event::TaskReported { report: Report::Warning { ref message }, .. } => {
+            Some(message.as_str())
+        }
+        _ => None,
+    };
+    ended.events.iter().filter_map(|it| warning(&it.event)).collect()
+}
+
+const SUM: &str = r#"{"sum": 6}"#;
+
+#[tokio::test]
+async fn a_model_calls_tools_before_it_answers() {
+    let one = r#"{"numbers": [1, 2]}"#;
+    // Ids are left out, or used twice.
+    let first = calls([call("", "math.add", one), call("", "math.add", r#"{"numbers": [3]}"#)]);
+    let second = calls([call("call00001", "math.add", r#"{"numbers": [3, 3]}"#)]);
+    let model = Scripted::new([first, second, says(SUM)]);
+    let (ended, added) = Adder::default().run(&model).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}));
+
+    let [first, second, third] = model.asked().try_into().unwrap();
+    assert_eq!((first.tools.len(), first.tools[0].name.as_str()), (1, "math.add"));
+    assert_eq!(first.tools[0].description, "Adds numbers.");
+    assert_eq!(first.tools[0].schema["required"], json!(["numbers"]));
+    assert_eq!((first.tool_choice, third.tool_choice), (ToolChoice::Auto, ToolChoice::Auto));
+    assert_eq!(second.messages[0], first.messages[0]);
+    assert_eq!(second.messages[1].role, Role::Assistant);
+    let ids: Vec<&str> =
+        third.messages.iter().flat_map(|it| &it.tool_calls).map(|it| it.id.as_str()).collect();
+    assert_eq!(ids, ["call00001", "call00002", "call00003"]);
+    let answered: Vec<&str> =
+        third.messages.iter().filter_map(|it| it.tool_call_id.as_deref()).collect();
+    assert_eq!(answered, ids);
+    assert_eq!(told(&third), [r#"{"sum":3}"#, r#"{"sum":3}"#, r#"{"sum":6}"#]);
+
+    let keys = [&first.key, &second.key, &third.key];
+    assert!(keys[0].ends_with("/a/0") && !keys[0].contains("tools"), "{keys:?}");
+    assert_eq!(*keys[1], format!("{}/tools-1", keys[0]));
+    assert_eq!(*keys[2], format!("{}/tools-2", keys[0]));
+    let distinct: std::collections::BTreeSet<String> = added.keys().into_iter().collect();
+    assert_eq!((added.keys().len(), distinct.len()), (3, 3), "each call has a key of its own");
+    assert!(distinct.iter().all(|it| it.starts_with(keys[0].as_str())), "{distinct:?}");
+    let called = ended.events.iter().filter_map(|it| match &it.event {
+        Event::TaskReported { report: Report::ToolCalled { tool, input, error, .. }, .. } => {
+            Some((tool.as_str(), input.as_str(), error.is_some()))
+        }
+        _ => None,
+    });
+    let called: Vec<_> = called.collect();
+    assert_eq!(called.len(), 3);
+    assert_eq!(called[0], ("math.add", r#"{"numbers":[1,2]}"#, false));
+}
+
+#[tokio::test]
+async fn an_answer_in_plain_text_may_have_calls_before_it() {
+    let model =
+        Scripted::new([calls([call("x", "math.add", r#"{"numbers": [5]}"#)]), says("five")]);
+    let (ended, _) = Adder { node: "writes: text", ..Adder::default() }.run(&model).await;
+    assert_eq!(ended.state("text"), &json!("five"));
+    assert_eq!(told(&model.asked()[1]), [r#"{"sum":5}"#]);
+}
+
+#[tokio::test]
+async fn whatever_is_wrong_with_a_call_is_told_to_the_model() {
+    let wrong = [
+        call("1", "math.ad", "{}"),
+        call("2", "math.add", "one and two"),
+        call("3", "math.add", r#"{"numbers": "one"}"#),
+        call("4", "math.add", r#"{"numbers": [99, 2]}"#),
+        call("5", "math.add", r#"{"numbers": []}"#),
+        // In a code fence, as some write them.
+        call("6", "math.add", "```json\n{\"numbers\": [1]}\n```"),
+    ];
+    let model = Scripted::new([calls(wrong), says(SUM)]);
+    let (ended, added) = Adder::default().run(&model).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    let asked = model.asked();
+    let told = told(&asked[1]);
+    assert_eq!(told[0], "error: there is no `math.ad`, only math.add");
+    assert!(told[1].starts_with("error: the arguments are no JSON object: "), "{}", told[1]);
+    assert!(
+        told[2].starts_with("error: the input does not fit its schema: /numbers: "),
+        "{}",
+        told[2]
+    );
+    assert_eq!(told[3], "error: 101 is too much");
+    assert_eq!(told[4], "error: nothing yet; it may work at another time");
+    assert_eq!(told[5], r#"{"sum":1}"#);
+    assert_eq!(added.keys().len(), 3, "what does not fit is never called");
+}
+
+#[tokio::test]
+async fn rounds_are_bounded_and_then_the_model_must_answer() {
+    let round =
+        |number: i64| calls([call("", "math.add", &format!(r#"{{"numbers": [{number}]}}"#))]);
+    let adder = Adder { agent: "tools: math.add, max_tool_rounds: 2", ..Adder::default() };
+    let model = Scripted::new([round(1), round(2), says(SUM)]);
+    let (ended, _) = adder.run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}));
+    let choices: Vec<ToolChoice> = model.asked().iter().map(|it| it.tool_choice).collect();
+    assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
+    assert_eq!(model.asked()[2].tools.len(), 1, "some providers want to see what was called");
+
+    // A model that goes on all the same has not answered, and makes no more calls.
+    let model = Scripted::new((1..=3).map(round));
+    let (ended, added) = adder.run(&model).await;
+    assert_eq!((ended.end.status, added.keys().len()), (Status::Failed, 2));
+    assert!(ended.reason().contains("the reply is empty"), "{}", ended.reason());
+    assert_eq!(warnings(&ended), ["scripted/1 calls tools after its 2 rounds of calls"]);
+
+    // Unless it answers beside its calls.
+    let both = ChatReply { text: SUM.into(), ..round(3).unwrap() };
+    let model = Scripted::new([round(1), round(2), Ok(both)]);
+    let (ended, added) = adder.run(&model).await;
+    assert_eq!((ended.state("answer"), added.keys().len()), (&json!({"sum": 6}), 2));
+}
+
+#[tokio::test]
+async fn a_model_that_goes_in_circles_is_to_answer() {
+    let same = || calls([call("", "math.add", r#"{"numbers": [1]}"#)]);
+    let model = Scripted::new([same(), same(), same(), says(SUM)]);
+    let (ended, added) = Adder::default().run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}));
+    assert_eq!(added.keys().len(), 2);
+    let asked = model.asked();
+    assert_eq!((asked[2].tool_choice, asked[3].tool_choice), (ToolChoice::Auto, ToolChoice::None));
+    assert!(told(&asked[3])[2].starts_with("error: you have made this call before"));
+    assert!(warnings(&ended)[0].contains("again and again"), "{:?}", warnings(&ended));
+}
+
+#[tokio::test]
+async fn not_all_of_very_many_calls_are_made_at_once() {
+    let many = (0..20).map(|it| call("", "math.add", &format!(r#"{{"numbers": [{}]}}"#, it + 1)));
+    let model = Scripted::new([calls(many), says(SUM)]);
+    let (_, added) = Adder::default().run(&model).await;
+    assert_eq!(added.keys().len(), 16);
+    let asked = model.asked();
+    let told = told(&asked[1]);
+    assert_eq!((told.len(), told[15]), (20, r#"{"sum":16}"#));
+    assert_eq!(told[16], "error: not more than 16 calls at once; call it again");
+}
+
+#[tokio::test]
+async fn what_was_called_is_still_known_when_an_answer_is_mended() {
+    let model = Scripted::new([
+        calls([call("", "math.add", r#"{"numbers": [1]}"#)]),
+        says(r#"{"sum": "many"}"#),
+        calls([call("", "math.add", r#"{"numbers": [2]}"#)]),
+        says(SUM),
+    ]);
+    let (ended, _) = Adder::default().run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}));
+    let asked = model.asked();
+    assert_eq!(
+        (told(&asked[2]), told(&asked[3])),
+        (vec![r#"{"sum":1}"#], vec![r#"{"sum":1}"#, r#"{"sum":2}"#])
+    );
+    assert_eq!(asked[3].messages.last().unwrap().role, Role::User, "{:?}", asked[3].messages);
+    let keys: std::collections::BTreeSet<String> = asked.iter().map(|it| it.key.clone()).collect();
+    assert_eq!(keys.len(), 4, "each request has a key of its own: {keys:?}");
+}
+
+#[tokio::test]
+async fn a_model_to_fall_back_to_begins_anew() {
+    let model = Scripted::new([
+        calls([call("", "math.add", r#"{"numbers": [1]}"#)]),
+        Err(ModelError::Overloaded { after: None, message: "busy".into() }),
+        calls([call("", "math.add", r#"{"numbers": [2]}"#)]),
+        says(SUM),
+    ]);
+    let (ended, added) = Adder { models: "[x/1, x/2]", ..Adder::default() }.run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}));
+    assert_eq!((model.asked()[2].messages.len(), added.keys().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_call_is_not_made_again_by_the_next_attempt() {
+    let model = Scripted::new([
+        calls([
+            call("", "math.add", r#"{"numbers": [1]}"#),
+            call("", "math.add", r#"{"numbers": []}"#),
+        ]),
+        Err(ModelError::Transient { message: "gone".into() }),
+        says(SUM),
+    ]);
+    let node = "writes: answer, retry: { attempts: 2, initial: 1ms }";
+    let (ended, added) = Adder { node, ..Adder::default() }.run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}));
+    assert_eq!(model.asked().len(), 3, "the reply with the calls is saved");
+    let keys = added.keys();
+    // What failed for the moment only is tried again, as the same call.
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    assert!(keys[1] == keys[2] && keys[0] != keys[1], "{keys:?}");
+    assert_eq!(told(&model.asked()[2])[0], r#"{"sum":1}"#);
+}
+
+#[tokio::test]
+async fn a_call_that_the_provider_could_not_read_is_sent_back() {
+    let broken = ChatReply {
+        text: "<function=math.add{1,2}>".into(),
+        finish: Finish::Other("failed_generation".into()),
+        ..ChatReply::default()
+    };
+    let model = Scripted::new([Ok(broken), says("five")]);
+    let (ended, _) = Adder { node: "writes: text", ..Adder::default() }.run(&model).await;
+    assert_eq!(ended.state("text"), &json!("five"));
+    let second = &model.asked()[1];
+    assert_eq!(second.messages[1], Message::assistant("<function=math.add{1,2}>"));
+    assert!(second.messages[2].content.starts_with("This is no call"), "{second:?}");
+}
+
+#[tokio::test]
+async fn calls_of_a_round_are_made_side_by_side_and_long_results_are_cut() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Nothing {}
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let wait = move |_: Nothing, _: ToolContext| {
+        let waiting = Arc::clone(&waiting);
+        async move {
+            waiting.fetch_add(1, Ordering::SeqCst);
+            while waiting.load(Ordering::SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+            Ok::<_, ToolError>("ä".repeat(70_000))
+        }
+    };
+    let registry = registry().tool(Arc::new(tool_fn("wait", "Waits.", wait)));
+    let both = [call("", "wait", ""), call("", "wait", "{}")];
+    let model = Scripted::new([calls(both), says("done")]);
+    let text = Adder { agent: "tools: wait", node: "writes: text", ..Adder::default() }.text();
+    let ended = run_with(&text, json!({}), model.services(), registry).await;
+    assert_eq!(ended.state("text"), &json!("done"));
+    let asked = model.asked();
+    let told = told(&asked[1]);
+    assert!(told[0].ends_with("ä… (10000 more characters)"), "{:?}", &told[0][..40]);
+    assert_eq!(told[0].chars().filter(|it| *it == 'ä').count(), 60_000);
+}
