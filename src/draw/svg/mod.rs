@@ -5,14 +5,16 @@
 //! they leave, rather than drawn through the picture.
 
 mod layout;
+mod net;
 mod order;
 mod paint;
 mod place;
 mod route;
+mod sheet;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::layout::{Item, Link, Sheet, Size, px};
+use self::sheet::{Item, Link, Sheet, Size, px};
 use super::{
     Drawing,
     edges::{DrawnEdge, Place, edges, node_lines, width},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::{Net, px};
+use super::{net::Net, sheet::px};
 
 /// How often the ranks are gone through, down and up.
 const SWEEPS: usize = 16;

@@ -2,7 +2,7 @@
 
 use super::{
     BOX_PADDING, NAME, Picture, SMALL, STUB_PADDING, Shape, Stroke,
-    layout::{Area, Line, Piece, Placed, Point, px},
+    sheet::{Area, Line, Piece, Placed, Point, px},
 };
 use crate::draw::edges::{DrawnEdge, Place, width};
 

@@ -2,7 +2,10 @@
 
 use petgraph::unionfind::UnionFind;
 
-use super::layout::{Net, Vertex, px};
+use super::{
+    net::{Net, Vertex},
+    sheet::px,
+};
 
 /// How often the ranks are gone through, down and up.
 const SWEEPS: usize = 24;

@@ -3,11 +3,9 @@
 use std::cmp::Ordering;
 
 use super::{
-    layout::{
-        Area, GROUP_SIDE, LINE, Line, Net, Piece, Placed, Point, Sheet, Size, TURN, Vertex, before,
-        px,
-    },
+    net::{Net, Vertex, before},
     place::Column,
+    sheet::{Area, GROUP_SIDE, LINE, Line, Piece, Placed, Point, Sheet, Size, TURN, px},
 };
 
 /// The room between a layer and the next, before lines that lead far aside ask for more.
