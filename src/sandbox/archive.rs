@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, io, io::Read as _};
 
-use super::job::SourceFile;
+use super::source_file::SourceFile;
 
 /// What is kept of the declared files, all together. They are reports and small artifacts, held in memory.
 pub(super) const COLLECT_BYTES_MAX: usize = 8 << 20;

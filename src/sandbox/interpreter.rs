@@ -13,7 +13,7 @@ use nix::unistd::geteuid;
 use serde::Deserialize;
 use tokio::process::Command;
 
-use super::{install::run_tool, job::Mount, python::PythonError};
+use super::{host_tool::run_tool, job::Mount, python_error::PythonError};
 
 /// Where to look, in order: distributions' own first, which need no mount, then the operator's `PATH`.
 const CANDIDATES: [&str; 4] = ["/usr/bin/python3", "/usr/local/bin/python3", "python3", "python"];

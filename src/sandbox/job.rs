@@ -5,16 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use super::{
     error::JobError,
     path::{check_files, check_path},
+    source_file::SourceFile,
 };
-
-/// A file that generated code consists of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceFile {
-    /// Path relative to the work folder; see [`check_path`] for what is allowed.
-    pub path: String,
-    /// The text of the file.
-    pub content: String,
-}
 
 /// A program to run in the sandbox, with its files.
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 
 use thiserror::Error;
 
-use super::job::SourceFile;
+use super::source_file::SourceFile;
 
 /// Longest path, in bytes.
 const PATH_BYTES_MAX: usize = 200;

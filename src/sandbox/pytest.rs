@@ -11,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::SandboxError,
-    job::{Finished, Job, Limits, Outcome, SourceFile},
+    job::{Finished, Job, Limits, Outcome},
     junit::Counts,
     probe::Sandbox,
     python::PythonEnvironment,
+    source_file::SourceFile,
 };
 
 /// What is kept of the output for whoever has to mend the code: the summary and the last failures.

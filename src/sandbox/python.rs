@@ -10,18 +10,18 @@ use std::{
 };
 
 use nix::unistd::geteuid;
-use thiserror::Error;
 
 use super::{
-    install::build,
+    install::{INSIDE, build},
     interpreter::{Interpreter, is_readable_inside},
     job::Mount,
+    python_error::{PythonError, io_error},
 };
 
-/// Version of how environments are built; a part of their key. Raise it when anything below changes.
+/// Version of how environments are built; a part of their key. Raise it when anything of that
+/// changes.
 const FORMAT: &str = "graphrun-python-1";
-/// Where an environment appears inside.
-pub(super) const INSIDE: &str = "/env";
+
 /// A Python with packages, for use in the sandbox.
 ///
 /// ```no_run
@@ -42,79 +42,6 @@ pub struct PythonEnvironment {
     folder: PathBuf,
     site_packages: PathBuf,
     mounts: Vec<Mount>,
-}
-
-/// Why there is no Python environment.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum PythonError {
-    /// No Python will do.
-    #[error("no usable Python 3 ({rejected})")]
-    NoInterpreter {
-        /// Those that were looked at, and what is wrong with each.
-        rejected: String,
-    },
-    /// There is nothing to install packages with.
-    #[error("there is no pip for {}", python.display())]
-    NoPip {
-        /// The interpreter.
-        python: PathBuf,
-    },
-    /// A requirement that would be read as an option.
-    #[error("`{0}` is not the name of a package")]
-    Requirement(String),
-    /// Packages could not be had.
-    #[error("the packages cannot be installed: {detail}")]
-    Install {
-        /// What pip said.
-        detail: String,
-    },
-    /// The sandbox could not read what is in the cache.
-    #[error("the cache `{}` cannot be read from inside the sandbox", cache.display())]
-    Cache {
-        /// The folder.
-        cache: PathBuf,
-    },
-    /// A step failed.
-    #[error("failed to {attempt}: {detail}")]
-    Tool {
-        /// What was tried.
-        attempt: &'static str,
-        /// What the program said.
-        detail: String,
-    },
-    /// The host could not do its part.
-    #[error("failed to {attempt}")]
-    Io {
-        /// What was tried.
-        attempt: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl PythonError {
-    /// What the operator can do about it, where there is something.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::NoInterpreter { .. } => {
-                Some("install Python 3, for example with `apt-get install python3`")
-            }
-            Self::NoPip { .. } => {
-                Some("install pip, for example with `apt-get install python3-pip`")
-            }
-            Self::Install { .. } => Some(
-                "check the names, and that the package index can be reached; offline, set PIP_FIND_LINKS to a folder of wheels",
-            ),
-            Self::Cache { .. } => Some(
-                "root's sandboxes run as `nobody`: use a cache that everybody can read, such as /var/cache/graphrun",
-            ),
-            Self::Io { .. } => Some(
-                "check that this user can write the cache; XDG_CACHE_HOME names another place for it",
-            ),
-            Self::Requirement(_) | Self::Tool { .. } => None,
-        }
-    }
 }
 
 /// The folder for environments where the operator names none: the user's cache, or root's, which `nobody` can read.
@@ -234,10 +161,6 @@ fn remove_leftovers(cache: &Path, key: &str) -> Result<(), PythonError> {
         Ok(())
     };
     remove().map_err(io_error("remove an unfinished environment"))
-}
-
-pub(super) fn io_error(attempt: &'static str) -> impl FnOnce(io::Error) -> PythonError {
-    move |source| PythonError::Io { attempt, source }
 }
 
 #[cfg(test)]

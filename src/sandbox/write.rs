@@ -21,8 +21,8 @@ use thiserror::Error;
 
 use super::{
     delivered::{self, Delivered},
-    job::SourceFile,
     path::{FilesRefused, check_files},
+    source_file::SourceFile,
 };
 
 /// The largest file that a delivery may have left; a larger one is somebody else's.

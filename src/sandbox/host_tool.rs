@@ -1,0 +1,35 @@
+//! Programs of the host that environments are made with.
+
+use std::{process::Stdio, time::Duration};
+
+use tokio::process::Command;
+
+use super::{
+    output::clean,
+    python_error::{PythonError, io_error},
+};
+
+/// Longest time for one step of a build, a download included.
+const STEP_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Runs a program of the operator's to its end and returns its standard output.
+pub(super) async fn run_tool(
+    attempt: &'static str,
+    mut command: Command,
+) -> Result<String, PythonError> {
+    // The environment is inherited on purpose: it says where pip finds packages. Not so the process group, which a
+    // terminal sends Ctrl-C to: a tool that ends then would be taken for one that does not work.
+    let running = command.process_group(0).stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(STEP_TIME_MAX, running)
+        .await
+        .map_err(|_| PythonError::Tool { attempt, detail: "it took too long".to_owned() })?
+        .map_err(io_error(attempt))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = clean(&output.stderr);
+    let mut last: Vec<&str> =
+        said.lines().rev().filter(|line| !line.trim().is_empty()).take(5).collect();
+    last.reverse();
+    Err(PythonError::Tool { attempt, detail: last.join("; ") })
+}

@@ -1,0 +1,10 @@
+//! A file of generated code.
+
+/// A file that generated code consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Path relative to the work folder; see [`check_path`](super::check_path) for what is allowed.
+    pub path: String,
+    /// The text of the file.
+    pub content: String,
+}
