@@ -12,7 +12,7 @@ use super::{
     database::without_secrets,
     error::CliError,
     exit::Exit,
-    origin::RunOptions,
+    options::RunOptions,
     values::{parse_count, parse_dollars, parse_duration},
 };
 use crate::llm::Prices;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{config::FILE, error::CliError, exit::Exit, models::Connected, prepare::Settings};
+use super::{config::FILE, error::CliError, exit::Exit, models::Connected, options::Settings};
 use crate::workflow::{NodeDefinition, NodeKind, Workflow};
 
 /// Refuses a limit of cost if the price of a model that counts is not known.

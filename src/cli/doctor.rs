@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     config::{Config, FILE},
     database::Database,
-    drive::{block_on, to_json},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     prepare::cache_dir,
+    runtime::block_on,
     terminal::{Paint, print_result},
     words::{clean, count, table},
 };

@@ -1,11 +1,8 @@
 //! Runs an engine under the eyes of a person: shows events, heeds signals, asks questions.
 
-use std::{
-    future::Future, num::NonZero, panic, sync::Arc, thread::available_parallelism, time::Duration,
-};
+use std::{panic, sync::Arc, time::Duration};
 
 use tokio::{
-    runtime,
     task::JoinError,
     time::{MissedTickBehavior, interval},
 };
@@ -17,6 +14,7 @@ use super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     migrate,
     origin::Origin,
     progress::{Caption, Views},
@@ -57,23 +55,6 @@ pub(super) enum Begin {
     Resume(Answers),
     /// With what failed; of one node only, if one is named.
     Retry(Option<NodeName>),
-}
-
-/// Runs a command that waits for things, and leaves nothing behind that it would wait for.
-pub(super) fn block_on<F>(command: F) -> Result<Exit, CliError>
-where
-    F: Future<Output = Result<Exit, CliError>>,
-{
-    // One may be waiting for the disk.
-    let threads = available_parallelism().map_or(1, NonZero::get) + 1;
-    let mut builder = runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(threads).enable_all().build().map_err(|error| {
-        CliError::new(Exit::Unusable, "cannot start the threads of the program").because(error)
-    })?;
-    let exit = runtime.block_on(command);
-    // A thread may still wait for a line from the terminal; nobody needs it any more.
-    runtime.shutdown_background();
-    exit
 }
 
 /// Goes on with the panic of a task; nobody cancels one that is waited for.
@@ -251,17 +232,6 @@ pub(super) fn print_report(
         Output::Jsonl | Output::Sarif | Output::Github => return Ok(()),
     };
     print_result(&text).map_err(CliError::write)
-}
-
-/// A value as JSON that people can read, too.
-///
-/// # Errors
-///
-/// Fails when it cannot be said in JSON.
-pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, CliError> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|error| CliError::write(error.into()))?;
-    Ok(text + "\n")
 }
 
 impl From<ReviseError> for CliError {

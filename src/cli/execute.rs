@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use super::{
     diagnostics::tell_warnings,
-    drive::{Begin, Run, block_on},
+    drive::{Begin, Run},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
     new_run::NewRunArgs,
-    origin::RunOptions,
+    options::RunOptions,
     prepare,
+    runtime::block_on,
 };
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +43,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let workflow = (&*args.workflow, &loaded.workflow);
         let (origin, info) = args.new.begin(workflow, args.options, checkpointer.as_ref()).await?;
         loaded.check_out(&origin.out)?;
-        let results = origin.options.cache(&loaded, &database)?;
+        let results = loaded.cache(&database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
         tell_warnings(&warnings, globals.stderr);
         let pauses = origin.options.pauses(&graph)?;

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     terminal::{Paint, print_result},
     words::table,
 };

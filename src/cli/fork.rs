@@ -2,15 +2,17 @@
 
 use super::{
     diagnostics::tell_warnings,
-    drive::{Begin, Run, block_on, print_report},
+    drive::{Begin, Run, print_report},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     new_run::NewRunArgs,
-    origin::{Origin, RunOptions},
+    options::RunOptions,
+    origin::Origin,
     prepare,
     report::RunReport,
     run_at::RunAt,
+    runtime::block_on,
     set::{SetArgs, SetKind},
 };
 use crate::{
@@ -59,7 +61,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         } else {
             let models = loaded.connect()?;
             loaded.check_out(&origin.out)?;
-            let results = origin.options.cache(&loaded, &database)?;
+            let results = loaded.cache(&database)?;
             let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
             tell_warnings(&warnings, globals.stderr);
             graph

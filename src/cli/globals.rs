@@ -8,9 +8,10 @@ use super::{
     config::Config,
     database::Database,
     error::CliError,
-    origin::RunOptions,
-    prepare::Settings,
-    terminal::{Paint, Surroundings},
+    exit::Exit,
+    options::{RunOptions, Settings},
+    surroundings::Surroundings,
+    terminal::Paint,
     values::parse_duration,
 };
 use crate::{checkpoint::Checkpointer, compile::CompiledGraph, engine::Engine};
@@ -205,7 +206,7 @@ impl Globals {
             _ => {
                 let message =
                     format!("{} is `{}`, which is no time for a lease", said.layer, said.text);
-                Err(CliError::usage(message)
+                Err(CliError::new(Exit::Unusable, message)
                     .with_help("write a duration of 100ms or more, as in `15s` or `1m`"))
             }
         }

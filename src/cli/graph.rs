@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use super::{
-    drive::{block_on, to_json},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     models, prepare,
+    runtime::block_on,
     terminal::print_result,
 };
 use crate::draw::{Charset, Details, Drawing};

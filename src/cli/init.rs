@@ -10,10 +10,10 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     terminal::print_result,
 };
 use crate::workflow;

@@ -21,7 +21,6 @@ mod say;
 mod schema;
 mod test;
 mod validate;
-mod values;
 
 mod answer;
 mod config;
@@ -36,24 +35,30 @@ mod exit;
 mod faults;
 mod globals;
 mod input;
+mod json;
 mod log;
 mod migrate_flags;
 mod models;
 mod names;
 mod new_run;
+mod options;
 mod origin;
 mod prepare;
 mod progress;
 mod questions;
 mod report;
 mod run_at;
+mod runtime;
 mod set;
 mod signals;
 mod steps;
 mod summary;
+mod surroundings;
 mod terminal;
+mod values;
 mod who;
 mod words;
+mod yes_no;
 
 use std::process::ExitCode;
 
@@ -63,7 +68,8 @@ use self::{
     error::CliError,
     exit::Exit,
     globals::{GlobalArgs, Globals},
-    terminal::{Paint, Surroundings, columns, say},
+    surroundings::Surroundings,
+    terminal::{Paint, columns, say},
 };
 
 /// Runs graphs of agents over a typed state, checked before the first token and saved at every step

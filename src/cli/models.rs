@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{error::CliError, exit::Exit, prepare::Settings};
+use super::{error::CliError, exit::Exit, options::Settings};
 use crate::{
     graph::{ErrorKind, Failure},
     id::NodeName,

@@ -5,11 +5,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use ulid::Ulid;
 
-use super::{
-    error::CliError,
-    names,
-    origin::{Origin, RunOptions},
-};
+use super::{error::CliError, names, options::RunOptions, origin::Origin};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
     id::RunId,

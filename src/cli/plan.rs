@@ -13,12 +13,12 @@ use serde::Serialize;
 use self::rates::Rates;
 use super::{
     config::Config,
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     models,
-    origin::RunOptions,
+    options::RunOptions,
     prepare::{self, Loaded},
     terminal::{Paint, print_result},
     words::{cost, duration, table, tokens},

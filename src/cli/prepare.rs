@@ -8,11 +8,10 @@ use std::{
 
 use nix::unistd::{AccessFlags, access};
 
-use super::{costs, error::CliError, exit::Exit, models, origin::RunOptions};
+use super::{costs, database::Database, error::CliError, exit::Exit, models, options::Settings};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
-    llm::Prices,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
     workflow::{self, LoadError, NodeDefinition, NodeKind, Workflow},
@@ -26,16 +25,6 @@ pub(super) struct Loaded {
     pub(super) workflow: Workflow,
     warnings: Diagnostics,
     settings: Settings,
-}
-
-/// How a run runs, whoever said so.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Settings {
-    pub(super) options: RunOptions,
-    /// What models cost.
-    pub(super) prices: Arc<Prices>,
-    /// The server of models whose names have no provider.
-    pub(super) base_url: Option<String>,
 }
 
 /// Makes every check there is, without connecting anything.
@@ -132,9 +121,23 @@ impl Loaded {
             .with_help("name another folder with `--out`, or mend this one; nothing was started"))
     }
 
-    /// Whether a node wants its results to be kept.
-    pub(super) fn keeps_results(&self) -> bool {
-        self.workflow.nodes.values().any(|it| it.cache.is_some())
+    /// Where results are kept, if a node wants that.
+    ///
+    /// What a recording answers is not kept, for it would answer runs without one. A recording
+    /// that is made is to have every answer, so that no result is used meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the database cannot be used.
+    pub(super) fn cache(&self, database: &Database) -> Result<Option<Cache>, CliError> {
+        let options = &self.settings.options;
+        let is_wanted = self.workflow.nodes.values().any(|it| it.cache.is_some());
+        if options.replay.is_some() || !is_wanted {
+            return Ok(None);
+        }
+        let cache = Cache::new(database.results()?);
+        let is_renewed = options.no_cache || options.record.is_some();
+        Ok(Some(if is_renewed { cache.renewed() } else { cache }))
     }
 
     /// Makes the remaining checks; gives the warnings of all of them as well.

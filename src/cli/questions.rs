@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::approve;
+use super::yes_no::is_yes_or_no;
 use crate::{
     checkpoint::{AskedQuestion, Became, OpenQuestion},
     graph::Question,
@@ -39,7 +39,7 @@ pub(super) struct AnswerLine {
 
 impl From<OpenQuestion> for QuestionLine {
     fn from(OpenQuestion { node, question, .. }: OpenQuestion) -> Self {
-        let is_yes_or_no = approve::is_yes_or_no(&question);
+        let is_yes_or_no = is_yes_or_no(&question);
         let Question { key, prompt, schema, show, deadline } = question;
         let deadline = deadline.map(|it| it.to_string());
         Self { key, node, prompt, schema, show, deadline, is_yes_or_no }

@@ -313,7 +313,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
     let origin = Origin::new(
         std::path::Path::new("/w.yaml"),
         std::path::Path::new("/out"),
-        super::origin::RunOptions::default(),
+        super::options::RunOptions::default(),
     );
     let output = vec!["code".into(), "review".into(), "never".into()];
     let origin = origin.map(|it| Origin { output, ..it });

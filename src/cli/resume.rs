@@ -7,12 +7,14 @@ use serde_json::Value;
 use super::{
     answer::{self, AnswerFlag},
     diagnostics::tell_warnings,
-    drive::{Begin, Run, block_on},
+    drive::{Begin, Run},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    origin::{Origin, RunOptions},
+    options::RunOptions,
+    origin::Origin,
     prepare,
+    runtime::block_on,
     who::who,
 };
 use crate::{
@@ -88,7 +90,7 @@ pub(super) fn take_up(
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings);
         let models = loaded.connect()?;
         loaded.check_out(&origin.out)?;
-        let results = origin.options.cache(&loaded, &database)?;
+        let results = loaded.cache(&database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results).map_err(broken)?;
         tell_warnings(&warnings, globals.stderr);
         let pauses = origin.options.pauses(&graph);

@@ -5,7 +5,8 @@ use super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    origin::{Origin, RunOptions},
+    options::RunOptions,
+    origin::Origin,
     resume,
 };
 use crate::{engine::check_retry, id::NodeName};

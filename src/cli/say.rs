@@ -4,11 +4,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    drive::{block_on, to_json},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     origin::{InboxField, Origin},
+    runtime::block_on,
     terminal::print_result,
     who::who,
 };

@@ -6,10 +6,10 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     prepare::refuse,
     terminal::print_result,
 };

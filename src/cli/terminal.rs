@@ -1,60 +1,21 @@
-//! The two streams the program writes to, and what is known of the terminal behind them.
+//! The two streams the program writes to, and their colours.
 //!
 //! Results go to stdout, everything else to stderr. A reader that went away (`graphrun … | head`)
 //! is no error: what is left to say is dropped.
 
-use std::{
-    env,
-    io::{self, ErrorKind, IsTerminal, Write},
-};
+use std::io::{self, ErrorKind, Write};
 
 use console::Style;
 
-use super::log;
 use crate::event::Status;
 
 /// The width of lines where the terminal does not tell.
 const COLUMNS_DEFAULT: usize = 100;
 
-/// What the surroundings of the process say about how to print.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Surroundings {
-    /// Whether a person can type.
-    pub(super) stdin_is_terminal: bool,
-    /// Whether results are read by a person.
-    pub(super) stdout_is_terminal: bool,
-    /// Whether progress is read by a person.
-    pub(super) stderr_is_terminal: bool,
-    /// Whether `CI` is set.
-    pub(super) is_ci: bool,
-    /// Whether `TERM` is `dumb`.
-    pub(super) is_dumb: bool,
-    /// Whether `NO_COLOR` is set.
-    pub(super) no_color: bool,
-    /// Whether a log is written to stderr.
-    pub(super) is_logging: bool,
-}
-
 /// Colours for one stream, or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paint {
     enabled: bool,
-}
-
-impl Surroundings {
-    /// Looks around.
-    pub(super) fn look() -> Self {
-        let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-        Self {
-            stdin_is_terminal: io::stdin().is_terminal(),
-            stdout_is_terminal: io::stdout().is_terminal(),
-            stderr_is_terminal: io::stderr().is_terminal(),
-            is_ci: is_set("CI"),
-            is_dumb: env::var_os("TERM").is_some_and(|value| value == "dumb"),
-            no_color: is_set("NO_COLOR"),
-            is_logging: log::is_wanted(),
-        }
-    }
 }
 
 impl Paint {

@@ -13,10 +13,10 @@ use self::{
     report::{Report, TestedCase, TestedFile},
 };
 use super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     prepare::refuse,
     terminal::print_result,
 };

@@ -4,10 +4,10 @@ use std::{env, path::PathBuf};
 
 use super::{
     diagnostics::{Checked, Finding, draw, github, hint, sarif},
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     prepare::{check, refuse},
     terminal::{columns, print_result, say},
     words::count,

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::super::{
     difference::{Difference, differences},
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     run_at::{Found, RunAt},
     steps::{HistoryStep, Writer, steps},
     terminal::{Paint, print_result},

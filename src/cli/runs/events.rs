@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     progress::{Caption, line},
     terminal::{print_result, print_while_read, say},
 };

@@ -1,10 +1,10 @@
 //! `graphrun runs history RUN`.
 
 use super::super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     steps::{HistoryStep, HistoryTask, steps},
     terminal::{Paint, print_result},
     words::{clean, table},

@@ -3,10 +3,10 @@
 use serde::{Serialize, Serializer};
 
 use super::super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     terminal::{Paint, print_result, say},
     values::parse_count,
     words::{clean, count, in_one_line, table},

@@ -14,7 +14,7 @@ mod verify;
 
 use clap::Subcommand;
 
-use super::{drive::block_on, error::CliError, exit::Exit, globals::Globals};
+use super::{error::CliError, exit::Exit, globals::Globals, runtime::block_on};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

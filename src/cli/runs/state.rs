@@ -1,10 +1,10 @@
 //! `graphrun runs state RUN[@STEP]`.
 
 use super::super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     run_at::RunAt,
     terminal::print_result,
 };

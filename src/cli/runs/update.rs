@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::super::{
-    drive::to_json,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    json::to_json,
     origin::Origin,
     prepare,
     set::{SetArgs, SetKind},

@@ -1,0 +1,175 @@
+//! How a run runs: what flags say of it, and what the environment and the file add.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    error::CliError,
+    values::{parse_count, parse_dollars, parse_duration},
+};
+use crate::{
+    compile::CompiledGraph, diagnostic::did_you_mean, engine::superstep::Pauses, graph::Limits,
+    id::NodeName, llm::Prices,
+};
+
+/// How a run runs: the flags that `execute` and `resume` share.
+///
+/// What `resume` is given replaces what the run was started with.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Run options")]
+pub(super) struct RunOptions {
+    /// Use this model for every agent, as in `openai/gpt-5-mini`
+    #[arg(long, value_name = "MODEL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<String>,
+    /// Add every exchange with a model to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) record: Option<PathBuf>,
+    /// Let this recording answer instead of models
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) replay: Option<PathBuf>,
+    /// Run nodes with `cache` even where a result is kept, and keep the new one
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) no_cache: bool,
+    /// Let what the run writes replace files that are not of an earlier delivery, or were changed since
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) force: bool,
+    /// Stop before more super-steps than this
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_steps: Option<u64>,
+    /// Stop when models have taken this many tokens
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_tokens: Option<u64>,
+    /// Stop when models have cost this many US dollars
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = parse_dollars)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_cost: Option<f64>,
+    /// Rest before a step in which this node runs; can be given several times
+    #[arg(long, value_name = "NODE")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) pause_before: Vec<String>,
+    /// Rest after a step in which this node ran; can be given several times
+    #[arg(long, value_name = "NODE")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) pause_after: Vec<String>,
+    /// Stop after this much time at work, as in `90s` or `1h 30m`
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) timeout: Option<Duration>,
+}
+
+/// How a run runs, whoever said so.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) options: RunOptions,
+    /// What models cost.
+    pub(super) prices: Arc<Prices>,
+    /// The server of models whose names have no provider.
+    pub(super) base_url: Option<String>,
+}
+
+impl RunOptions {
+    /// These options, and where one is not given, those.
+    #[must_use]
+    pub(super) fn over(self, those: Self) -> Self {
+        // Recording and replaying exclude each other; who asks for one ends the other.
+        let (record, replay) = match (self.record, self.replay) {
+            (None, None) => (those.record, those.replay),
+            given => given,
+        };
+        let (pause_before, pause_after) =
+            if self.pause_before.is_empty() && self.pause_after.is_empty() {
+                (those.pause_before, those.pause_after)
+            } else {
+                (self.pause_before, self.pause_after)
+            };
+        Self {
+            pause_before,
+            pause_after,
+            model: self.model.or(those.model),
+            record,
+            replay,
+            no_cache: self.no_cache || those.no_cache,
+            force: self.force || those.force,
+            max_steps: self.max_steps.or(those.max_steps),
+            max_tokens: self.max_tokens.or(those.max_tokens),
+            max_cost: self.max_cost.or(those.max_cost),
+            timeout: self.timeout.or(those.timeout),
+        }
+    }
+
+    /// The breakpoints, in a graph that must have their nodes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every name that is no node, and the nearest one that is.
+    pub(super) fn pauses(&self, graph: &CompiledGraph) -> Result<Pauses, CliError> {
+        let nodes = &graph.graph().nodes;
+        let mut problems = Vec::new();
+        let mut read = |flag: &str, names: &[String]| -> BTreeSet<NodeName> {
+            let mut found = BTreeSet::new();
+            for name in names {
+                if let Some(node) = nodes.keys().find(|it| it.as_str() == name) {
+                    found.insert(node.clone());
+                    continue;
+                }
+                let near = did_you_mean(name, nodes.keys().map(NodeName::as_str));
+                let hint = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+                problems.push(format!("{flag} {name}: there is no such node{hint}"));
+            }
+            found
+        };
+        let before = read("--pause-before", &self.pause_before);
+        let after = read("--pause-after", &self.pause_after);
+        if problems.is_empty() {
+            return Ok(Pauses { before, after });
+        }
+        Err(CliError::usage("the workflow has no such place to pause; nothing was started")
+            .with_problems(problems)
+            .with_help("`graphrun graph` draws the nodes; a `parallel` is its branches"))
+    }
+
+    /// The limits of the workflow, replaced where the command line says so.
+    pub(super) fn limit(&self, limits: &mut Limits) {
+        limits.steps = self.max_steps.unwrap_or(limits.steps);
+        limits.tokens = self.max_tokens.or(limits.tokens);
+        limits.usd = self.max_cost.or(limits.usd);
+        limits.time = self.timeout.or(limits.time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_resume_is_given_replaces_what_the_run_was_started_with() {
+        let started = RunOptions {
+            replay: Some("a".into()),
+            no_cache: true,
+            max_steps: Some(5),
+            max_tokens: Some(100),
+            ..RunOptions::default()
+        };
+        let given =
+            RunOptions { record: Some("b".into()), max_steps: Some(9), ..RunOptions::default() };
+        let both = given.over(started);
+        assert_eq!((both.record, both.replay), (Some("b".into()), None));
+        assert!(both.no_cache, "a flag cannot be taken back");
+        let mut limits = Limits { usd: Some(1.0), ..Limits::default() };
+        RunOptions {
+            max_steps: both.max_steps,
+            max_tokens: both.max_tokens,
+            ..RunOptions::default()
+        }
+        .limit(&mut limits);
+        assert_eq!((limits.steps, limits.tokens, limits.usd), (9, Some(100), Some(1.0)));
+    }
+}

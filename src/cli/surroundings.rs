@@ -1,0 +1,43 @@
+//! What the process finds around it: terminals, and who does not want colours.
+
+use std::{
+    env,
+    io::{self, IsTerminal},
+};
+
+use super::log;
+
+/// What the surroundings of the process say about how to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Surroundings {
+    /// Whether a person can type.
+    pub(super) stdin_is_terminal: bool,
+    /// Whether results are read by a person.
+    pub(super) stdout_is_terminal: bool,
+    /// Whether progress is read by a person.
+    pub(super) stderr_is_terminal: bool,
+    /// Whether `CI` is set.
+    pub(super) is_ci: bool,
+    /// Whether `TERM` is `dumb`.
+    pub(super) is_dumb: bool,
+    /// Whether `NO_COLOR` is set.
+    pub(super) no_color: bool,
+    /// Whether a log is written to stderr.
+    pub(super) is_logging: bool,
+}
+
+impl Surroundings {
+    /// Looks around.
+    pub(super) fn look() -> Self {
+        let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+        Self {
+            stdin_is_terminal: io::stdin().is_terminal(),
+            stdout_is_terminal: io::stdout().is_terminal(),
+            stderr_is_terminal: io::stderr().is_terminal(),
+            is_ci: is_set("CI"),
+            is_dumb: env::var_os("TERM").is_some_and(|value| value == "dumb"),
+            no_color: is_set("NO_COLOR"),
+            is_logging: log::is_wanted(),
+        }
+    }
+}
