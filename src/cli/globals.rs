@@ -8,7 +8,6 @@ use super::{
     config::Config,
     database::Database,
     error::CliError,
-    exit::Exit,
     options::{RunOptions, Settings},
     surroundings::Surroundings,
     terminal::Paint,
@@ -206,7 +205,7 @@ impl Globals {
             _ => {
                 let message =
                     format!("{} is `{}`, which is no time for a lease", said.layer, said.text);
-                Err(CliError::new(Exit::Unusable, message)
+                Err(CliError::usage(message)
                     .with_help("write a duration of 100ms or more, as in `15s` or `1m`"))
             }
         }

@@ -49,8 +49,14 @@ pub(super) fn connect<'a>(
     let mut providers = Providers::default();
     let mut problems = Vec::new();
     for (node, models) in agents {
-        let failures: Vec<String> =
-            models.iter().filter_map(|model| providers.connect(model, settings).err()).collect();
+        let mut failures = Vec::new();
+        for model in models {
+            match providers.connect(model, settings) {
+                Ok(()) => (),
+                Err(Obstacle::Model(problem)) => failures.push(problem),
+                Err(Obstacle::Recording(problem)) => return Err(not_recorded(problem)),
+            }
+        }
         if failures.len() == models.len() {
             problems.push(format!("`{node}`: {}", failures.join("; ")));
         }
@@ -72,32 +78,49 @@ pub(super) fn unconnected() -> Arc<dyn ModelSource> {
     Arc::new(Providers::default())
 }
 
+fn not_recorded(problem: String) -> CliError {
+    CliError::new(Exit::Unusable, "the recording cannot be written; nothing was started")
+        .because(problem)
+        .with_help("name another file with `--record`")
+}
+
 /// Models by the names a workflow gives them.
 #[derive(Debug, Default)]
-struct Providers(BTreeMap<String, Result<Arc<dyn ChatModel>, String>>);
+struct Providers(BTreeMap<String, Result<Arc<dyn ChatModel>, Obstacle>>);
+
+/// Why a model cannot be asked.
+#[derive(Clone, Debug)]
+enum Obstacle {
+    /// There is no such model, or no key for it.
+    Model(String),
+    /// What it says could not be written down.
+    Recording(String),
+}
 
 impl Providers {
     /// Connects a model, once.
-    fn connect(&mut self, model: &str, settings: &Settings) -> Result<(), String> {
+    fn connect(&mut self, model: &str, settings: &Settings) -> Result<(), Obstacle> {
         let connected =
             self.0.entry(model.to_owned()).or_insert_with(|| Self::client(model, settings));
         connected.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
-    fn client(model: &str, settings: &Settings) -> Result<Arc<dyn ChatModel>, String> {
+    fn client(model: &str, settings: &Settings) -> Result<Arc<dyn ChatModel>, Obstacle> {
         // The environment has been asked for the address already, before the file.
         let variable = |name: &str| match (name, &settings.base_url) {
             ("OPENAI_BASE_URL", Some(url)) => Some(url.clone()),
             _ => env::var(name).ok(),
         };
         let client = llm::from_variables(model, &variable).and_then(OpenAiCompatible::new);
-        let client = client.map_err(|error: ConfigError| error.to_string())?;
+        let client = client.map_err(|error: ConfigError| Obstacle::Model(error.to_string()))?;
         let key = client.key().clone();
         match &settings.options.record {
             None => Ok(Arc::new(client)),
             Some(path) => Recorder::wrap(Arc::new(client), path)
                 .map(|it| Arc::new(it.hiding(key)) as Arc<dyn ChatModel>)
-                .map_err(|error| Failure::of(ErrorKind::Recording, &error).message),
+                .map_err(|error| {
+                    Obstacle::Recording(Failure::of(ErrorKind::Recording, &error).message)
+                }),
         }
     }
 }
@@ -106,7 +129,9 @@ impl ModelSource for Providers {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let unusable = |message: String| ModelError::Auth { message };
         match self.0.get(name) {
-            Some(model) => model.clone().map_err(unusable),
+            Some(model) => model.clone().map_err(|it| match it {
+                Obstacle::Model(problem) | Obstacle::Recording(problem) => unusable(problem),
+            }),
             None => Err(unusable(format!("`{name}` is not connected"))),
         }
     }

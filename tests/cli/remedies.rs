@@ -55,8 +55,19 @@ fn a_file_that_cannot_be_read_is_refused_with_a_remedy() {
         let latin = place.run([command, "latin.yaml"]);
         expect(&latin, 2, &["cannot read `latin.yaml`", "help: name a text file; texts are saved"]);
     }
+    let test = place.run(["test", "."]);
+    expect(&test, 2, &["cannot read `.`", "help: name a file in it"]);
     let init = place.run(["init", "review", "w.yaml"]);
     expect(&init, 5, &["w.yaml/review.yaml", "help: name another folder"]);
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_no_fault_of_the_model() {
+    let place = place();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--record", "nowhere/run.jsonl"];
+    let ended = place.run_with(args, [("OPENAI_API_KEY", "sk-test")]);
+    expect(&ended, 5, &["nowhere/run.jsonl: No such file", "help: name another file with `--rec"]);
+    assert!(!ended.stderr.contains("model"), "{ended}");
 }
 
 #[test]

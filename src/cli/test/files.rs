@@ -62,8 +62,9 @@ fn found(named: &Path) -> Result<Found, CliError> {
     if name.ends_with(SUFFIX) {
         return Ok(Found { workflow: None, cases: Some(named.to_owned()) });
     }
-    if let Err(error) = fs::metadata(named) {
-        return Err(CliError::read(named, error));
+    let metadata = fs::metadata(named).map_err(|error| CliError::read(named, error))?;
+    if metadata.is_dir() {
+        return Err(CliError::read(named, io::ErrorKind::IsADirectory.into()));
     }
     let cases = Some(beside(named)).filter(|it| it.exists());
     Ok(Found { workflow: Some(named.to_owned()), cases })
