@@ -1,11 +1,12 @@
 //! The loop of a run: do what the rules say, tell them what happened; again.
 
 mod people;
+mod queue;
 mod rest;
 mod time;
 mod word;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -14,12 +15,13 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use self::queue::Queue;
 pub(super) use self::rest::accept_at_rest;
 use super::{
     Engine, RunEnd, RunError, Stop,
     lease::Lease,
     log::{Log, Watched, event_of, event_of_heard},
-    superstep::{self, Action, Machine, Task},
+    superstep::{self, Action, Machine},
     task::{self, Surroundings},
 };
 use crate::{
@@ -27,7 +29,7 @@ use crate::{
     event::{Event, EventSink, Status},
     fault::{self, Point},
     graph::{RouteView, Word},
-    id::{NodeName, RunId, TaskId},
+    id::{RunId, TaskId},
 };
 
 /// The number of words that may wait for the driver before nodes wait for it.
@@ -55,11 +57,7 @@ pub(super) struct Driver<'a> {
     cut: CancellationToken,
     /// When that is, by running tasks; nothing if it has no end.
     ends: BTreeMap<TaskId, Instant>,
-    /// Tasks that wait for a place.
-    queue: VecDeque<Task>,
-    running: usize,
-    /// The running tasks of each node that has a width.
-    busy: BTreeMap<NodeName, usize>,
+    queue: Queue,
     words: Words,
     /// The nodes that wait until what they have noted down is saved.
     noted: Vec<oneshot::Sender<()>>,
@@ -147,9 +145,7 @@ impl<'a> Driver<'a> {
             cut: dropped.child_token(),
             dropped,
             ends: BTreeMap::new(),
-            queue: VecDeque::new(),
-            running: 0,
-            busy: BTreeMap::new(),
+            queue: Queue::default(),
             words: mpsc::channel(WORDS_CAPACITY),
             noted: Vec::new(),
             deadline: None,
@@ -243,7 +239,7 @@ impl<'a> Driver<'a> {
                         self.log.add(event_of_heard(it));
                     }
                 }
-                Action::Run(task) if self.deadline.is_none() => self.queue.push_back(*task),
+                Action::Run(task) if self.deadline.is_none() => self.queue.push(*task),
                 Action::Run(_) => (),
                 Action::Sleep { task, wake, wait_ms } => {
                     let wait = self.wait(task, wake, wait_ms);
@@ -274,13 +270,8 @@ impl<'a> Driver<'a> {
             self.hear(word).await?;
         }
         if !matches!(event, superstep::Event::Woke { .. }) {
-            self.running -= 1;
             self.ends.remove(&event.task());
-            if let Some(node) = self.machine.node_of(event.task())
-                && let Some(busy) = self.busy.get_mut(node)
-            {
-                *busy = busy.saturating_sub(1);
-            }
+            self.queue.ended(self.machine.node_of(event.task()));
         }
         self.listen().await?;
         let actions = self.machine.apply(event);
@@ -288,12 +279,12 @@ impl<'a> Driver<'a> {
     }
 
     async fn start_queued(&mut self) {
-        while self.running < self.engine.limits.concurrency.max(1) {
+        while self.queue.running() < self.engine.limits.concurrency.max(1) {
             // The signal of a stop comes by and by; from now on nothing starts.
             if self.stop.drain.is_cancelled() {
                 break;
             }
-            let Some(task) = self.next_task() else { break };
+            let Some(task) = self.queue.next(self.machine.graph()) else { break };
             if !self.begins_in_time(task.id) {
                 break;
             }
@@ -311,7 +302,7 @@ impl<'a> Driver<'a> {
                 .await;
             let (work, watch) = task::attempt(self.surroundings(), task, spec);
             self.tasks.spawn(watch.over(AbortOnDropHandle::new(tokio::spawn(work))));
-            self.running += 1;
+            self.queue.began();
         }
     }
 
@@ -324,22 +315,6 @@ impl<'a> Driver<'a> {
             dropped: self.dropped.clone(),
             clock: self.engine.clock.clone(),
         }
-    }
-
-    /// The first task in the queue whose node has room for one more.
-    fn next_task(&mut self) -> Option<Task> {
-        let graph = self.machine.graph();
-        let has_room = |it: &Task| {
-            let width = graph.node(&it.node).and_then(|it| it.policies.width_max);
-            width.is_none_or(|max| self.busy.get(&it.node).is_none_or(|&busy| busy < max))
-        };
-        let at = self.queue.iter().position(has_room)?;
-        let task = self.queue.remove(at)?;
-        let graph = self.machine.graph();
-        if graph.node(&task.node).is_some_and(|it| it.policies.width_max.is_some()) {
-            *self.busy.entry(task.node.clone()).or_default() += 1;
-        }
-        Some(task)
     }
 
     async fn next_signal(&mut self) -> Signal {
@@ -365,7 +340,7 @@ impl<'a> Driver<'a> {
 
     /// When a stop was asked for and nothing runs any more, the run is interrupted.
     fn interrupted_if_idle(&self) -> Option<Rest> {
-        (self.deadline.is_some() && self.running == 0).then(interrupted)
+        (self.deadline.is_some() && self.queue.running() == 0).then(interrupted)
     }
 
     async fn record(&mut self, record: TaskRecord) -> Result<(), RunError> {

@@ -100,54 +100,14 @@ impl Engine {
             return Err(ReviseError::AtItsEnd.into());
         }
         let summary = self.checkpointer.find(from.run.as_str()).await?;
-        let (position, mut values, old) =
-            self.as_of_now(summary, (position, values), &changed).await?;
-        let position = Position {
-            step: Step(0),
-            spent: Spent::default(),
-            worked_ms: 0,
-            took: BTreeMap::new(),
-            limit: None,
-            used_up: None,
-            // Nobody has asked in it yet, or said anything to it.
-            asked: BTreeSet::new(),
-            heard: 0,
-            said: Vec::new(),
-            began: BTreeMap::new(),
-            ..position
-        };
-        // What is new in the workflow begins as in a new run.
-        if let Some(old) = old {
-            for channel in self.graph.schema().channels() {
-                if let Some(default) = channel.default()
-                    && !old.channels.contains_key(channel.name())
-                {
-                    values
-                        .entry(channel.name().clone())
-                        .or_insert_with(|| default.as_ref().clone());
-                }
-            }
-        }
-        for (channel, value) in &changed {
-            match value {
-                Some(value) => drop(values.insert(channel.clone(), value.clone())),
-                None => drop(values.remove(channel)),
-            }
-        }
-        let misfit = |source| RunError::Changed { run: from.run.clone(), source };
-        let state = self.graph.schema().restore(values);
-        let state = state.map_err(|error| {
-            // What is wrong with a value that was given is the fault of whoever gave it.
-            if changed.contains_key(error.channel()) {
-                ReviseError::State(error).into()
-            } else {
-                misfit(error.into())
-            }
-        })?;
+        let (position, values, old) = self.as_of_now(summary, (position, values), &changed).await?;
+        let position = from_zero(position);
+        let state = self.forked_state(&from.run, values, old.as_deref(), &changed)?;
         let changes = state.as_changes().collect();
         let (graph, limits) = (self.graph.clone(), self.limits.clone());
         let checkpoint = Checkpoint { position: position.clone(), state };
-        Machine::restore(graph, limits, info.id.clone(), checkpoint, Vec::new()).map_err(misfit)?;
+        Machine::restore(graph, limits, info.id.clone(), checkpoint, Vec::new())
+            .map_err(|source| RunError::Changed { run: from.run.clone(), source })?;
 
         let mut log = Log::new(info.id.clone(), (EventSink::default(), 0), self.clock.clone());
         let (name, workflow) = (info.name.clone(), info.workflow.clone());
@@ -170,6 +130,39 @@ impl Engine {
         self.checkpointer.release(lease.hold()).await?;
         lease.forget();
         Ok(())
+    }
+
+    /// The state with which a fork begins: that of the checkpoint, with what is new in the workflow
+    /// and what somebody has changed.
+    fn forked_state(
+        &self,
+        run: &RunId,
+        mut values: BTreeMap<ChannelName, Value>,
+        old: Option<&Outline>,
+        changed: &BTreeMap<ChannelName, Option<Value>>,
+    ) -> Result<State, RunError> {
+        for channel in self.graph.schema().channels() {
+            if let (Some(old), Some(default)) = (old, channel.default())
+                && !old.channels.contains_key(channel.name())
+            {
+                let begins = || default.as_ref().clone();
+                values.entry(channel.name().clone()).or_insert_with(begins);
+            }
+        }
+        for (channel, value) in changed {
+            match value {
+                Some(value) => drop(values.insert(channel.clone(), value.clone())),
+                None => drop(values.remove(channel)),
+            }
+        }
+        self.graph.schema().restore(values).map_err(|error| {
+            // What is wrong with a value that was given is the fault of whoever gave it.
+            if changed.contains_key(error.channel()) {
+                ReviseError::State(error).into()
+            } else {
+                RunError::Changed { run: run.clone(), source: error.into() }
+            }
+        })
     }
 
     /// A checkpoint of a run by the names that the run goes by now, and the graph those are of: where
@@ -226,6 +219,24 @@ impl Engine {
         let (graph, limits) = (self.graph.clone(), self.limits.clone());
         let revised = Machine::revise(graph, limits, run.clone(), saved, (update, node));
         Ok(revised.map_err(changed)??)
+    }
+}
+
+/// The position of a run that begins where another one stood. Nobody has asked in it yet, or said
+/// anything to it.
+fn from_zero(position: Position) -> Position {
+    Position {
+        step: Step(0),
+        spent: Spent::default(),
+        worked_ms: 0,
+        took: BTreeMap::new(),
+        limit: None,
+        used_up: None,
+        asked: BTreeSet::new(),
+        heard: 0,
+        said: Vec::new(),
+        began: BTreeMap::new(),
+        ..position
     }
 }
 

@@ -51,7 +51,7 @@ impl Driver<'_> {
         self.cut = self.dropped.child_token();
         self.ends.clear();
         // One that was to begin has a place of its node, and nobody else has.
-        self.busy.clear();
+        self.queue.give_back();
         let mut actions = Vec::new();
         // All that was open may have finished in this moment.
         if self.machine.position().step == step && rest.is_none() {
