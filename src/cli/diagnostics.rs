@@ -22,6 +22,9 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity};
 /// Drawings wider than this are harder to read, not easier.
 const COLUMNS_MAX: usize = 120;
 
+/// A line longer than this is not drawn: where its marker is, nobody would find.
+const LINE_LENGTH_MAX: usize = 2_000;
+
 /// What was found in a workflow.
 #[derive(Debug)]
 pub(super) struct Checked {
@@ -140,16 +143,28 @@ struct Drawn<'a> {
 
 impl<'a> Drawn<'a> {
     fn new(finding: &'a Diagnostic) -> Self {
-        let file = finding.labels.first().map(|it| &it.place.file);
+        let can_be_drawn = finding.labels.iter().all(|it| stands_in_short_lines(&it.place));
+        let file = finding.labels.first().map(|it| &it.place.file).filter(|_| can_be_drawn);
         let source = file.map(|it| NamedSource::new(&it.name, it.text.clone()));
         Self { finding, source }
     }
 
     /// Whether a place is in the file that is shown; there is room for one.
     fn is_shown(&self, label: &Label) -> bool {
-        let first = self.finding.labels.first();
+        let first = self.finding.labels.first().filter(|_| self.source.is_some());
         first.is_some_and(|it| it.place.file.name == label.place.file.name)
     }
+}
+
+/// Whether the lines of a place and those beside it, which are drawn with it, are not too long.
+fn stands_in_short_lines(Place { file, range }: &Place) -> bool {
+    let text = &file.text;
+    let (Some(before), Some(after)) = (text.get(..range.start), text.get(range.end..)) else {
+        return true;
+    };
+    let start = before.rmatch_indices('\n').nth(1).map_or(0, |(at, _)| at);
+    let end = after.match_indices('\n').nth(1).map_or(text.len(), |(at, _)| range.end + at);
+    text[start..end].lines().all(|it| it.len() <= LINE_LENGTH_MAX)
 }
 
 impl miette::Diagnostic for Drawn<'_> {
@@ -250,6 +265,19 @@ mod tests {
         let place = Some(Place { file, range: 7..9 });
         findings.push(Diagnostic::error("GR001", "out of range").at(place, "here"));
         assert!(draw(&findings, Paint::new(false), 80).contains("out of range"));
+    }
+
+    #[test]
+    fn a_place_in_a_line_that_is_too_long_is_named() {
+        let text = format!("{{ \"then\": \"publsh\", \"about\": \"{}\" }}\n", "x".repeat(9_999));
+        let file = Arc::new(SourceFile { name: "team.json".into(), text });
+        let place = Some(Place { file, range: 11..17 });
+        let mut findings = Diagnostics::default();
+        findings
+            .push(Diagnostic::error("GR010", "there is no such node").at(place, "leads nowhere"));
+        let drawn = draw(&findings, Paint::new(false), 80);
+        assert!(drawn.contains("help: see team.json:1:12: leads nowhere"), "{drawn}");
+        assert!(drawn.len() < 200, "{drawn}");
     }
 
     #[test]
