@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::chat::{ChatReply, ChatRequest, Finish};
+#[cfg(feature = "openai")]
+use super::structured::tool_schema;
 use super::tools::{ToolCall, ToolSpec};
 
 /// How long a name is on the wire, in characters.
@@ -48,7 +50,9 @@ impl<'a> Offered<'a> {
     pub(super) fn on_the_wire(&self) -> Vec<Value> {
         let tool = |(name, tool): &(String, &ToolSpec)| {
             let ToolSpec { description, schema, .. } = tool;
-            let function = json!({"name": name, "description": description, "parameters": schema});
+            let parameters = tool_schema(schema);
+            let function =
+                json!({"name": name, "description": description, "parameters": parameters});
             json!({"type": "function", "function": function})
         };
         self.0.iter().map(tool).collect()

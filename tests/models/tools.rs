@@ -85,6 +85,39 @@ async fn tools_are_offered_and_their_results_sent_back() {
     assert!(body.get("tools").is_none() && body.get("tool_choice").is_none(), "{body}");
 }
 
+/// What some provider rejects a request for: `format`, `$schema`, an object without `properties`.
+#[tokio::test]
+async fn arguments_are_described_in_a_form_that_every_provider_takes() {
+    let peer = Peer::start(|_| completion("Yes.")).await;
+    let lines = json!({"type": ["integer", "null"], "format": "uint", "minimum": 0, "description": "How many."});
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Read", "type": "object",
+        "properties": {"lines": lines, "parts": {"type": "array", "items": {"$ref": "#/$defs/Part"}}},
+        "$defs": {"Part": {"type": "string", "maxLength": 3}}, "required": ["parts"]
+    });
+    let tools = vec![
+        ToolSpec { schema, ..weather() },
+        ToolSpec { schema: json!({"type": "object"}), ..weather() },
+    ];
+    peer.client().chat(&ChatRequest { tools, ..request("?") }).await.unwrap();
+    let body = &peer.seen()[0].body;
+    assert_eq!(
+        body["tools"][0]["function"]["parameters"],
+        json!({
+            "type": "object",
+            "properties": {
+                "lines": {"type": ["integer", "null"], "description": "How many. (format: uint, minimum: 0)"},
+                "parts": {"type": "array", "items": {"$ref": "#/$defs/Part"}},
+            },
+            "$defs": {"Part": {"type": "string", "description": "(maxLength: 3)"}}, "required": ["parts"]
+        })
+    );
+    assert_eq!(
+        body["tools"][1]["function"]["parameters"],
+        json!({"type": "object", "properties": {}})
+    );
+}
+
 /// Whatever a provider leaves out, writes otherwise or adds: the call is read.
 #[tokio::test]
 async fn calls_are_read_in_every_form_they_come_in() {

@@ -51,6 +51,7 @@ impl Scripted {
 #[async_trait]
 impl ChatModel for Scripted {
     async fn chat(&self, request: &ChatRequest) -> Reply {
+        check_turns(&request.messages);
         self.asked.lock().unwrap().push(request.clone());
         self.replies.lock().unwrap().pop_front().expect("asked more often than scripted")
     }
@@ -58,6 +59,24 @@ impl ChatModel for Scripted {
     fn name(&self) -> &'static str {
         "scripted/1"
     }
+}
+
+/// What providers reject a conversation for: each call is followed by its result, before anybody
+/// says anything else, and nothing else is a result.
+fn check_turns(messages: &[Message]) {
+    let mut open: Vec<&str> = Vec::new();
+    for message in messages {
+        match &message.tool_call_id {
+            Some(id) => {
+                let at = open.iter().position(|it| it == id);
+                open.remove(at.unwrap_or_else(|| panic!("{id} was not called: {messages:?}")));
+            }
+            None => assert!(open.is_empty(), "{open:?} have no result: {messages:?}"),
+        }
+        assert_eq!(message.tool_call_id.is_some(), message.role == Role::Tool);
+        open.extend(message.tool_calls.iter().map(|it| it.id.as_str()));
+    }
+    assert!(open.is_empty(), "{open:?} have no result: {messages:?}");
 }
 
 impl ModelSource for Scripted {

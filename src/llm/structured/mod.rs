@@ -9,4 +9,6 @@ mod schema;
 
 pub use ask::{Structured, StructuredError, ask_structured, repair_messages};
 pub use extract::{Extracted, Wanted, extract_json};
+#[cfg(feature = "openai")]
+pub(super) use schema::tool_schema;
 pub use schema::{SchemaCheck, answer_schema, strict_schema};

@@ -55,6 +55,26 @@ pub fn strict_schema(schema: &Value) -> Option<Value> {
     Some(strict)
 }
 
+/// Returns the schema of a tool's arguments as every provider takes it: keywords that some reject are moved
+/// into the description. What is called is checked against the whole schema all the same.
+#[cfg(feature = "openai")]
+pub(in crate::llm) fn tool_schema(schema: &Value) -> Value {
+    fn describe(schema: &mut Value) {
+        if let Some(object) = schema.as_object_mut() {
+            describe_dropped(object);
+            each_subschema(object, &mut describe);
+        }
+    }
+    let mut schema = answer_schema(schema);
+    describe(&mut schema);
+    if let Some(object) = schema.as_object_mut() {
+        // Not to be left out, even where nothing is taken.
+        object.entry("type").or_insert_with(|| "object".into());
+        object.entry("properties").or_insert_with(|| json!({}));
+    }
+    schema
+}
+
 fn make_strict(schema: &mut Value) -> Option<()> {
     let object = schema.as_object_mut()?;
     // Nothing may stand beside a reference; what describes the target is at the target.
