@@ -76,6 +76,7 @@ impl Entry {
     }
 
     /// The points within the transaction that adds it.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn points_in_transaction(&self) -> impl Iterator<Item = Point> {
         self.points([
             Point::ApprovalInTransaction,

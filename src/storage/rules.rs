@@ -6,9 +6,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    checkpoint::{
-        CheckpointError, Commit, Entry, FORMAT_OLDEST, FORMAT_VERSION, Holder, Link, Standing,
-    },
+    checkpoint::{CheckpointError, Commit, Entry, Holder, Link, Standing},
     event::Status,
     id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind},
@@ -210,6 +208,7 @@ pub(super) fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
 }
 
 /// Why a database is not brought to another format now.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) fn still_held(format: u32, run: &str) -> String {
     format!(
         "it has format {format}, and an older program goes on with run `{run}` in it; wait until \
@@ -218,7 +217,10 @@ pub(super) fn still_held(format: u32, run: &str) -> String {
 }
 
 /// Why a database is of no use to this program, if it is for its format.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) fn other_format(format: u32) -> Option<String> {
+    use crate::checkpoint::{FORMAT_OLDEST, FORMAT_VERSION};
+
     (!(FORMAT_OLDEST..=FORMAT_VERSION).contains(&format)).then(|| {
         format!(
             "it has format {format}, and this program reads {FORMAT_OLDEST} to {FORMAT_VERSION}; \
