@@ -1,6 +1,6 @@
 //! Files that something else has changed since we wrote them.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Hold},
@@ -207,6 +207,42 @@ async fn a_missing_entry_is_found_wherever_reading_begins_and_ends() {
                 );
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn damage_in_the_middle_of_a_long_run_is_named_by_its_first_entry() {
+    // Links are checked while later rows are read. What is told is what it was when they were
+    // checked afterwards: a row that cannot be read, then one that is missing, then a link that
+    // does not fit, each the first of its kind.
+    let folder = TempDir::new().unwrap();
+    {
+        let storage: Arc<dyn Checkpointer> =
+            Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap());
+        let hold = create(&storage, "R1").await;
+        for step in 1..=1_500 {
+            let step = entry(commit(step, vec![appended("notes", &["x"])]), &[]);
+            storage.append(&hold, &step).await.unwrap();
+        }
+    }
+    let last = "UPDATE journal SET data = zeroblob(9) WHERE number = 1501";
+    let middle = "UPDATE journal SET data = zeroblob(9) WHERE number IN (700, 900)";
+    let edge = "UPDATE journal SET link = zeroblob(32) WHERE number = 256";
+    let missing = "DELETE FROM journal WHERE number IN (1200, 1400)";
+    let unreadable = "UPDATE journal SET link = x'00' WHERE number IN (1300, 1500)";
+    for (changes, expected) in [
+        (vec![last], "entry 1501 of run `R1` is damaged: its checksum does not fit"),
+        (vec![last, middle], "entry 700 of run `R1` is damaged: its checksum does not fit"),
+        (vec![middle, edge], "entry 256 of run `R1` is damaged: its checksum does not fit"),
+        (vec![middle, missing], "entry 1200 of run `R1` is damaged: it is missing"),
+        (
+            vec![middle, missing, unreadable],
+            "entry 1300 of run `R1` is damaged: its link is too short",
+        ),
+    ] {
+        let (_folder, storage) = changed(&folder, &changes.join(";"));
+        let error = storage.load(&run("R1")).await.unwrap_err();
+        assert_eq!(told(&error), expected, "{changes:?}");
     }
 }
 

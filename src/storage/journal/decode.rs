@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Changes, Codec, How, Meta, Place, Row, encode::Written, parts::in_parts};
+use super::{Changes, Codec, How, Linked, Meta, Place, Row, encode::Written, parts::in_parts};
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Link, Logged, Outcome, Position, TaskRecord},
     event::Stamped,
@@ -32,8 +32,6 @@ pub(crate) struct Reader<'a> {
 pub(crate) struct Span {
     /// The number of the first.
     pub(crate) first: u64,
-    /// The link before it.
-    pub(crate) before: Link,
     /// The number of the last.
     pub(crate) last: u64,
     /// Its link, if it is known.
@@ -72,12 +70,13 @@ impl<'a> Reader<'a> {
     /// Checks rows: that none of a span is missing, and that each is what was written.
     pub(crate) fn check(
         run: &'a RunId,
-        rows: Vec<Row>,
+        linked: Linked,
         span: Span,
     ) -> Result<Self, CheckpointError> {
+        let Linked { before, rows, wrong } = linked;
         let damaged =
             |number: u64, damage| Err(damaged(run.as_str(), format!("entry {number}"), damage));
-        let Span { first, before, last, end } = span;
+        let Span { first, last, end } = span;
         let numbers = first..;
         if let Some((next, row)) = numbers.zip(&rows).find(|(next, row)| row.number != *next) {
             let extra = row.number > last;
@@ -91,15 +90,7 @@ impl<'a> Reader<'a> {
         if let Some(extra) = rows.iter().find(|it| it.number > last) {
             return damaged(extra.number, Damage::Extra);
         }
-        let link_before = |row: &Row| match row.number.checked_sub(first + 1) {
-            Some(at) => usize::try_from(at).ok().and_then(|it| rows.get(it)).map(|it| it.link),
-            None => Some(before),
-        };
-        let is_wrong =
-            |row: &&Row| link_before(row).is_none_or(|it| row.link_after(it) != row.link);
-        let wrong =
-            in_parts(&rows, || (), |(), part| part.iter().find(is_wrong).map(|it| it.number));
-        if let Some(number) = wrong.into_iter().flatten().next() {
+        if let Some(number) = wrong {
             return damaged(number, Damage::Checksum);
         }
         let next = rows.last().map_or(first, |it| it.number + 1);
@@ -125,7 +116,8 @@ impl<'a> Reader<'a> {
             return Err(damaged(run.as_str(), format!("entry {committed}"), Damage::Missing));
         }
         let before = rows.remove(0).link;
-        Self::check(run, rows, Span { first: committed + 1, before, last, end: Some(end) })
+        let span = Span { first: committed + 1, last, end: Some(end) };
+        Self::check(run, Linked::of(before, rows), span)
     }
 
     /// The tasks of the open step that have finished.
@@ -140,7 +132,7 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
     ) -> Result<Vec<TaskRecord>, CheckpointError> {
         let mut records = Vec::new();
-        if let Some(row) = self.rows.iter().rfind(|it| it.changes.is_some()) {
+        if let Some(row) = self.rows.iter().rfind(|it| it.body.changes().is_some()) {
             let migration = self.records(codec, row)?.0.migration;
             records.extend(migration.map(|it| it.records).unwrap_or_default());
         }
@@ -156,7 +148,7 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
         step: Step,
     ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
-        let is_it = |it: &Row| it.changes.is_some() && it.step == step;
+        let is_it = |it: &Row| it.body.changes().is_some() && it.step == step;
         let Some(end) = self.rows.iter().position(is_it) else {
             return Err(CheckpointError::UnknownStep { run: self.run.clone(), step });
         };
@@ -218,7 +210,7 @@ impl<'a> Reader<'a> {
     }
 
     fn open_rows(&self) -> &[Row] {
-        let committed = self.rows.iter().rposition(|it| it.changes.is_some());
+        let committed = self.rows.iter().rposition(|it| it.body.changes().is_some());
         &self.rows[committed.map_or(0, |it| it + 1)..]
     }
 
@@ -265,7 +257,7 @@ impl<'a> Reader<'a> {
 
     /// The changes of rows. Steps that do alike are told alike, to the byte, and read once.
     fn changes_of_all(&self, rows: &[Row]) -> Result<Vec<Option<Changes>>, CheckpointError> {
-        let packed: BTreeSet<&[u8]> = rows.iter().filter_map(|it| it.changes.as_deref()).collect();
+        let packed: BTreeSet<&[u8]> = rows.iter().filter_map(|it| it.body.changes()).collect();
         if packed.len() * 2 > rows.len() {
             return self.read_all(rows, |codec, row| self.changes(codec, row));
         }
@@ -273,7 +265,7 @@ impl<'a> Reader<'a> {
         let mut codec = Codec::new().map_err(|error| self.unreadable(&error))?;
         let mut all = Vec::with_capacity(rows.len());
         for row in rows {
-            all.push(match row.changes.as_deref() {
+            all.push(match row.body.changes() {
                 None => None,
                 Some(packed) => Some(match known.entry(packed) {
                     btree_map::Entry::Occupied(it) => it.get().clone(),
@@ -336,15 +328,15 @@ impl<'a> Reader<'a> {
     }
 
     fn meta(&self, codec: &mut Codec, row: &Row) -> Result<Meta, CheckpointError> {
-        self.read(codec, row, &row.meta)
+        self.read(codec, row, row.body.meta())
     }
 
     fn data(&self, codec: &mut Codec, row: &Row) -> Result<Vec<Value>, CheckpointError> {
-        self.read(codec, row, &row.data)
+        self.read(codec, row, row.body.data())
     }
 
     fn changes(&self, codec: &mut Codec, row: &Row) -> Result<Option<Changes>, CheckpointError> {
-        row.changes.as_ref().map(|it| self.read(codec, row, it)).transpose()
+        row.body.changes().map(|it| self.read(codec, row, it)).transpose()
     }
 
     fn read<T: DeserializeOwned>(

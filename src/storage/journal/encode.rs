@@ -5,7 +5,7 @@ use std::{borrow::Cow, slice};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Changes, Codec, How, Meta, Part, Place, Reader, Row, Told};
+use super::{Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, Told};
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Link, Migration, Outcome, RunInfo, TaskRecord},
     id::{ChannelName, RunId, TaskId},
@@ -64,15 +64,10 @@ pub(crate) fn encode(
     let meta = serde_json::to_vec(&meta).map_err(failed)?;
     let data = serde_json::to_vec(&data).map_err(failed)?;
     let mut pack = |bytes: &[u8]| codec.pack(bytes).map_err(|error| unpackable(run, error));
-    let mut row = Row {
-        number: head.number,
-        step: head.step,
-        seq: head.seq,
-        changes: changes.map(|it| pack(&it)).transpose()?,
-        meta: pack(&meta)?,
-        data: pack(&data)?,
-        link: before,
-    };
+    let changes = changes.map(|it| pack(&it)).transpose()?;
+    let body = Body::new(changes.as_deref(), &pack(&meta)?, &pack(&data)?);
+    let (number, step, seq) = (head.number, head.step, head.seq);
+    let mut row = Row { number, step, seq, body, link: before };
     row.link = row.link_after(before);
     Ok(row)
 }

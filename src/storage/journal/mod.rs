@@ -6,19 +6,23 @@
 //! SQL: the databases share all of this.
 
 mod basis;
+mod body;
 pub(super) mod checksum;
 mod codec;
 mod decode;
 mod encode;
+mod linked;
 mod parts;
 
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
     basis::{committed, info_after, info_at_first},
+    body::Body,
     codec::Codec,
     decode::{Reader, Span, damaged},
     encode::{encode, info},
+    linked::Linked,
 };
 use crate::{
     checkpoint::{Link, Migration, Position, Standing, TaskRecord},
@@ -35,12 +39,8 @@ pub(super) struct Row {
     pub(super) step: Step,
     /// The number of the last event, those of this entry included.
     pub(super) seq: u64,
-    /// What the step changed, if the entry commits one.
-    pub(super) changes: Option<Vec<u8>>,
-    /// Everything else but values.
-    pub(super) meta: Vec<u8>,
-    /// The values.
-    pub(super) data: Vec<u8>,
+    /// What it holds.
+    pub(super) body: Body,
     /// What proves it.
     pub(super) link: Link,
 }
@@ -111,15 +111,13 @@ impl Row {
 
     /// The link of these parts after another one.
     fn link_after(&self, before: Link) -> Link {
-        let changes = self.changes.as_deref().unwrap_or_default();
-        let [changes_len, meta_len, data_len] =
-            [changes, &self.meta, &self.data].map(|it| it.len() as u64);
-        let has_changes = u64::from(self.changes.is_some());
+        let [changes_len, meta_len, data_len] = self.body.lengths().map(|it| it as u64);
+        let has_changes = u64::from(self.body.changes().is_some());
         let numbers =
             [self.number, self.step.0, self.seq, has_changes, changes_len, meta_len, data_len];
         let mut hasher = blake3::Hasher::new();
         hasher.update(&before.0).update(numbers.map(u64::to_le_bytes).as_flattened());
-        hasher.update(changes).update(&self.meta).update(&self.data);
+        hasher.update(self.body.bytes());
         Link(hasher.finalize().into())
     }
 }

@@ -3,15 +3,59 @@
 use std::{
     num::NonZero,
     panic,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread::{self, available_parallelism},
+    sync::{
+        LazyLock, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread::{self, ScopedJoinHandle, available_parallelism},
 };
 
 /// The items of a part.
-const PART: usize = 256;
+pub(super) const PART: usize = 256;
 
 /// More threads than this gain little: the rows themselves are read by one.
 const THREADS_MAX: usize = 4;
+
+/// Has up to so many other threads work on parts while `give` still makes more of them, and gives
+/// what came of each, in order.
+///
+/// They begin with the second part, since a short history is one. The thread that made the parts
+/// helps when it has made the last.
+pub(super) fn meanwhile<T: Send, R: Send, E>(
+    others: usize,
+    work: impl Fn(T) -> R + Sync,
+    give: impl FnOnce(&mut dyn FnMut(T)) -> Result<(), E>,
+) -> Result<Vec<R>, E> {
+    let (sender, receiver) = mpsc::channel();
+    let queue = Mutex::new(receiver);
+    let take = || {
+        let mut made = Vec::new();
+        loop {
+            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((at, part)) = next else { return made };
+            made.push((at, work(part)));
+        }
+    };
+    let made = thread::scope(|scope| {
+        // It goes when this closure ends, however it ends: then nobody waits for more.
+        let sender = sender;
+        let (mut helpers, mut given) = (Vec::new(), 0_usize);
+        give(&mut |part| {
+            if (1..=others).contains(&given) {
+                helpers.push(scope.spawn(take));
+            }
+            // There is a receiver until all have ended.
+            drop(sender.send((given, part)));
+            given += 1;
+        })?;
+        drop(sender);
+        let mut made = take();
+        made.extend(helpers.into_iter().flat_map(joined));
+        Ok(made)
+    })?;
+    Ok(in_order(made))
+}
 
 /// Does the same work on parts of a list that follow each other, and gives what each made, in order.
 ///
@@ -23,7 +67,6 @@ pub(super) fn in_parts<T: Sync, S, R: Send>(
     work: impl Fn(&mut S, &[T]) -> R + Sync,
 ) -> Vec<R> {
     let parts: Vec<&[T]> = items.chunks(PART).collect();
-    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
     let next = AtomicUsize::new(0);
     let take = || {
         let (mut state, mut made) = (begin(), Vec::new());
@@ -33,14 +76,28 @@ pub(super) fn in_parts<T: Sync, S, R: Send>(
             made.push((at, work(&mut state, part)));
         }
     };
-    let mut made = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(parts.len())).map(|_| scope.spawn(take)).collect();
+    let made = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads().min(parts.len())).map(|_| scope.spawn(take)).collect();
         let mut made = take();
-        for other in others {
-            made.extend(other.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
-        }
+        made.extend(others.into_iter().flat_map(joined));
         made
     });
+    in_order(made)
+}
+
+/// How many threads long histories are read by.
+pub(super) fn threads() -> usize {
+    // To ask costs more than to read a short history.
+    static THREADS: LazyLock<usize> =
+        LazyLock::new(|| available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX));
+    *THREADS
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic))
+}
+
+fn in_order<R>(mut made: Vec<(usize, R)>) -> Vec<R> {
     made.sort_by_key(|(at, _)| *at);
     made.into_iter().map(|(_, it)| it).collect()
 }
@@ -48,6 +105,29 @@ pub(super) fn in_parts<T: Sync, S, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_given_is_done_once_and_in_its_order() {
+        for (others, length) in [(0, 100), (1, 0), (1, 1), (1, 100), (3, 2), (3, 100)] {
+            let give = |give: &mut dyn FnMut(usize)| {
+                (0..length).for_each(give);
+                Ok::<_, ()>(())
+            };
+            let made = meanwhile(others, |it| it * 2, give);
+            assert_eq!(made, Ok((0..length).map(|it| it * 2).collect()));
+        }
+    }
+
+    #[test]
+    fn whoever_gives_no_more_is_heard() {
+        for others in [0, 1, 3] {
+            let give = |give: &mut dyn FnMut(usize)| {
+                (0..100).for_each(give);
+                Err("the disk")
+            };
+            assert_eq!(meanwhile(others, drop, give), Err("the disk"));
+        }
+    }
 
     #[test]
     fn parts_are_done_once_and_in_their_order() {

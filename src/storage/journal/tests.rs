@@ -55,6 +55,11 @@ fn rows(records: &[TaskRecord], kind: ChangeKind) -> Vec<Row> {
     rows
 }
 
+/// The same with other changes, and more meta and data.
+fn with(body: &Body, changes: Option<&[u8]>, meta: &[u8], data: &[u8]) -> Body {
+    Body::new(changes, &[body.meta(), meta].concat(), &[body.data(), data].concat())
+}
+
 fn text(packed: &[u8]) -> String {
     String::from_utf8(Codec::new().unwrap().unpack(packed).unwrap().to_vec()).unwrap()
 }
@@ -63,21 +68,21 @@ fn text(packed: &[u8]) -> String {
 fn what_tasks_wrote_is_stored_once() {
     let records = [finished(0, json!(["a", "b"])), finished(1, json!("c"))];
     let made = rows(&records, ChangeKind::Appended(vec![json!("a"), json!("b"), json!("c")]));
-    let data: Vec<String> = made.iter().map(|it| text(&it.data)).collect();
+    let data: Vec<String> = made.iter().map(|it| text(it.body.data())).collect();
     assert_eq!(data, ["[]", r#"[["a","b"]]"#, r#"["c"]"#, "[]"]);
-    let last = text(made[3].changes.as_ref().unwrap());
+    let last = text(made[3].body.changes().unwrap());
     assert_eq!(last, r#"[["notes",{"+":[[2,0,true],[3,0,false]]}]]"#);
 
     let made = rows(&records, ChangeKind::Set(json!("c")));
-    assert_eq!(text(made[3].changes.as_ref().unwrap()), r#"[["notes",{"=":[3,0]}]]"#);
+    assert_eq!(text(made[3].body.changes().unwrap()), r#"[["notes",{"=":[3,0]}]]"#);
 }
 
 #[test]
 fn what_no_task_wrote_is_stored_with_the_step() {
     let records = [finished(0, json!("a"))];
     let made = rows(&records, ChangeKind::Appended(vec![json!("a"), json!("z")]));
-    assert_eq!(text(&made[2].data), r#"[["a","z"]]"#);
-    assert_eq!(text(made[2].changes.as_ref().unwrap()), r#"[["notes",{"+":[[0,0,true]]}]]"#);
+    assert_eq!(text(made[2].body.data()), r#"[["a","z"]]"#);
+    assert_eq!(text(made[2].body.changes().unwrap()), r#"[["notes",{"+":[[0,0,true]]}]]"#);
 }
 
 #[test]
@@ -85,9 +90,14 @@ fn an_entry_is_mostly_what_was_written() {
     let value = json!("x".repeat(40));
     let made = rows(&[finished(0, value.clone())], ChangeKind::Set(value));
     let [_, record, commit] = made.as_slice() else { panic!("{made:?}") };
-    assert!(record.meta.len() < 80, "{} bytes for {}", record.meta.len(), text(&record.meta));
-    let commit_length = commit.meta.len() + commit.changes.as_ref().unwrap().len();
-    assert!(commit_length < 80, "{commit_length} bytes for {}", text(&commit.meta));
+    assert!(
+        record.body.meta().len() < 80,
+        "{} bytes for {}",
+        record.body.meta().len(),
+        text(record.body.meta())
+    );
+    let commit_length = commit.body.meta().len() + commit.body.changes().unwrap().len();
+    assert!(commit_length < 80, "{commit_length} bytes for {}", text(commit.body.meta()));
 }
 
 #[test]
@@ -97,8 +107,8 @@ fn rows_that_are_missing_or_changed_or_in_another_order_are_found() {
     let end = good.last().map(|it| it.link);
     let before = beginning(&run, b"{}");
     let check = |rows: Vec<Row>, before| {
-        let span = Span { first: 1, before, last: 3, end };
-        Reader::check(&run, rows, span).map(drop)
+        let span = Span { first: 1, last: 3, end };
+        Reader::check(&run, Linked::of(before, rows), span).map(drop)
     };
     assert!(check(good.clone(), before).is_ok());
     assert!(check(good.clone(), beginning(&run, b"{ }")).is_err(), "of another run");
@@ -107,9 +117,9 @@ fn rows_that_are_missing_or_changed_or_in_another_order_are_found() {
         missing.remove(at);
         assert!(check(missing, before).is_err(), "without {at}");
         for change in [
-            |it: &mut Row| it.meta.push(b' '),
-            |it: &mut Row| it.data.push(b' '),
-            |it: &mut Row| it.changes = Some(Vec::new()),
+            |it: &mut Row| it.body = with(&it.body, it.body.changes(), b" ", b""),
+            |it: &mut Row| it.body = with(&it.body, it.body.changes(), b"", b" "),
+            |it: &mut Row| it.body = with(&it.body, Some(b""), b"", b""),
             |it: &mut Row| it.step = Step(it.step.0 + 1),
             |it: &mut Row| it.seq += 1,
             |it: &mut Row| it.number += 1,

@@ -11,7 +11,7 @@ use crate::{
     checkpoint::{CheckpointError, Link},
     id::{RunId, Step},
     storage::{
-        journal::{Reader, Row, Span, info_at_first},
+        journal::{Body, Linked, Reader, Row, Span, info_at_first},
         rules::beginning,
     },
 };
@@ -19,6 +19,8 @@ use crate::{
 /// Rows of one run, and what proves them.
 #[derive(Debug)]
 pub(super) struct Pages {
+    /// The link before them.
+    before: Link,
     rows: Vec<Row>,
     span: Span,
 }
@@ -50,12 +52,12 @@ impl Pages {
         // After the last entry there must be nothing.
         let to = end.map_or(last, |_| i64::MAX.cast_unsigned());
         let rows = run.rows_between(session, base, to).await?;
-        Ok(Self { rows, span: Span { first: base + 1, before, last, end } })
+        Ok(Self { before, rows, span: Span { first: base + 1, last, end } })
     }
 
     /// Checks them.
     pub(super) fn reader(self, run: &RunId) -> Result<Reader<'_>, CheckpointError> {
-        Reader::check(run, self.rows, self.span)
+        Reader::check(run, Linked::of(self.before, self.rows), self.span)
     }
 }
 
@@ -91,9 +93,9 @@ impl Run {
             &signed(row.number)?,
             &signed(row.step.0)?,
             &signed(row.seq)?,
-            &row.changes,
-            &row.meta,
-            &row.data,
+            &row.body.changes(),
+            &row.body.meta(),
+            &row.body.data(),
             &row.link.0.as_slice(),
         ];
         session.execute(sql, &values).await?;
@@ -106,9 +108,7 @@ fn read(run: &RunId, row: &SqlRow) -> Result<Row, Fault> {
         number: number(run, row, "number")?,
         step: Step(number(run, row, "step")?),
         seq: number(run, row, "seq")?,
-        changes: get(row, "changes")?,
-        meta: get(row, "meta")?,
-        data: get(row, "data")?,
+        body: Body::new(get(row, "changes")?, get(row, "meta")?, get(row, "data")?),
         link: link(run, row)?,
     })
 }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params, types::ValueRef};
 use super::{
     fault::Fault,
     payload::bytes,
-    run::{Run, Stand, collect},
+    run::{Run, Stand, collect, each},
 };
 use crate::{
     checkpoint::{Entry, Hold, Link},
@@ -15,8 +15,8 @@ use crate::{
     id::{RunId, Step},
     storage::{
         journal::{
-            Codec, Reader, Row, Span, committed as committed_after, damaged, encode, info_after,
-            info_at_first,
+            Body, Codec, Linked, Reader, Row, Span, committed as committed_after, damaged, encode,
+            info_after, info_at_first,
         },
         open_steps::OpenSteps,
         rules::{Head, beginning, check_fence, rests},
@@ -52,7 +52,8 @@ impl Run {
         let has_open = head.number > committed;
         let known = if has_open { open_steps.take(&self.id, link) } else { Some(BTreeSet::new()) };
         let open = if has_open && (entry.commit.is_some() || known.is_none()) {
-            let rows = self.rows_between(database, committed.saturating_sub(1), head.number)?;
+            let (after, mut rows) = (committed.saturating_sub(1), Vec::new());
+            self.each_between(database, (after, head.number), |row| rows.push(row))?;
             Reader::check_open(&self.id, rows, committed, (head.number, link))?
         } else {
             Reader::trusted(&self.id, Vec::new())
@@ -100,19 +101,23 @@ impl Run {
         };
         let end = (last == stand.head.number).then_some(stand.link);
         // After the last entry there must be nothing.
-        let rows = self.rows_between(database, base, end.map_or(last, |_| u64::MAX >> 1))?;
-        Ok(Reader::check(&self.id, rows, Span { first: base + 1, before, last, end })?)
+        let to = end.map_or(last, |_| u64::MAX >> 1);
+        let read = Linked::read(before, |take| self.each_between(database, (base, to), take))?;
+        Ok(Reader::check(&self.id, read, Span { first: base + 1, last, end })?)
     }
 
-    fn rows_between(
+    fn each_between(
         &self,
         database: &Connection,
-        after: u64,
-        last: u64,
-    ) -> Result<Vec<Row>, Fault> {
+        (after, last): (u64, u64),
+        mut take: impl FnMut(Row),
+    ) -> Result<(), Fault> {
         let sql = "SELECT number, link, step, seq, changes, meta, data FROM journal
                    WHERE run = ? AND number > ? AND number <= ? ORDER BY number";
-        collect(database, sql, params![self.key, after, last], |row| read(&self.id, row))
+        each(database, sql, params![self.key, after, last], |row| {
+            take(read(&self.id, row)?);
+            Ok(())
+        })
     }
 
     fn insert_row(&self, database: &Connection, row: &Row) -> Result<(), Fault> {
@@ -123,9 +128,9 @@ impl Run {
             row.number,
             row.step.0,
             row.seq,
-            row.changes,
-            row.meta,
-            row.data,
+            row.body.changes(),
+            row.body.meta(),
+            row.body.data(),
             row.link.0,
         ])?;
         Ok(())
@@ -136,16 +141,14 @@ impl Run {
 fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
     let changes = match row.get_ref(4)? {
         ValueRef::Null => None,
-        _ => Some(bytes(row, 4)?.to_vec()),
+        _ => Some(bytes(row, 4)?),
     };
     Ok(Row {
         number: row.get(0)?,
         link: link(run, row)?,
         step: Step(row.get(2)?),
         seq: row.get(3)?,
-        changes,
-        meta: bytes(row, 5)?.to_vec(),
-        data: bytes(row, 6)?.to_vec(),
+        body: Body::new(changes, bytes(row, 5)?, bytes(row, 6)?),
     })
 }
 

@@ -228,13 +228,26 @@ pub(super) fn collect<T>(
     params: impl Params,
     mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
+    let mut found = Vec::new();
+    each(database, sql, params, |row| {
+        found.push(read(row)?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+pub(super) fn each(
+    database: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut take: impl FnMut(&Row<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let mut statement = database.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
-    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(read(row)?);
+        take(row)?;
     }
-    Ok(found)
+    Ok(())
 }
 
 fn unknown(run: &str) -> Fault {
