@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, btree_map},
     error::Error,
     fmt, io,
+    sync::Arc,
 };
 
 use serde::de::DeserializeOwned;
@@ -58,8 +59,11 @@ enum Damage {
 struct Values<'a> {
     reader: &'a Reader<'a>,
     /// Of each row of the reader, in their order; none if they were not read yet.
-    read: Vec<Option<Vec<Option<Value>>>>,
+    read: Vec<Option<Untaken>>,
 }
+
+/// The values of a row; none in place of those that were taken.
+type Untaken = Box<[Option<Value>]>;
 
 impl<'a> Reader<'a> {
     /// Rows that were made in this process, or checked before.
@@ -220,10 +224,10 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
         rows: &[Row],
     ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
-        let mut made: BTreeMap<ChannelName, Vec<(&Row, How)>> = BTreeMap::new();
+        let mut made: BTreeMap<&ChannelName, Vec<(&Row, &How)>> = BTreeMap::new();
         let changes = self.changes_of_all(rows)?;
-        for (row, changes) in rows.iter().zip(changes) {
-            for (channel, how) in changes.unwrap_or_default() {
+        for (row, changes) in rows.iter().zip(&changes) {
+            for (channel, how) in changes.iter().flat_map(|it| it.iter()) {
                 let since = made.entry(channel).or_default();
                 if !matches!(how, How::Appended(_)) {
                     since.clear();
@@ -238,39 +242,39 @@ impl<'a> Reader<'a> {
             }
         }
         let needed: Vec<usize> = (0..self.rows.len()).filter(|at| is_needed[*at]).collect();
-        let data = self.read_all(&needed, |codec, at| self.data(codec, &self.rows[*at]))?;
+        let data = self.read_all(&needed, |codec, at| self.untaken(codec, *at))?;
         let mut stored = Values::new(self);
         for (at, values) in needed.into_iter().zip(data) {
-            stored.keep(at, values);
+            stored.read[at] = Some(values);
         }
         let mut values = BTreeMap::new();
         for (channel, since) in made {
             for (row, how) in since {
-                let kind = stored.kind(codec, row, &how)?;
+                let kind = stored.kind(codec, row, how)?;
                 let change = Change { channel: channel.clone(), kind };
                 apply(&mut values, change)
-                    .map_err(|error| misfit(self.run, &channel, row.step, error))?;
+                    .map_err(|error| misfit(self.run, channel, row.step, error))?;
             }
         }
         Ok(values)
     }
 
     /// The changes of rows. Steps that do alike are told alike, to the byte, and read once.
-    fn changes_of_all(&self, rows: &[Row]) -> Result<Vec<Option<Changes>>, CheckpointError> {
+    fn changes_of_all(&self, rows: &[Row]) -> Result<Vec<Option<Arc<Changes>>>, CheckpointError> {
         let packed: BTreeSet<&[u8]> = rows.iter().filter_map(|it| it.body.changes()).collect();
         if packed.len() * 2 > rows.len() {
-            return self.read_all(rows, |codec, row| self.changes(codec, row));
+            return self.read_all(rows, |codec, row| Ok(self.changes(codec, row)?.map(Arc::new)));
         }
-        let mut known: BTreeMap<&[u8], Changes> = BTreeMap::new();
+        let mut known: BTreeMap<&[u8], Arc<Changes>> = BTreeMap::new();
         let mut codec = Codec::new().map_err(|error| self.unreadable(&error))?;
         let mut all = Vec::with_capacity(rows.len());
         for row in rows {
             all.push(match row.body.changes() {
                 None => None,
                 Some(packed) => Some(match known.entry(packed) {
-                    btree_map::Entry::Occupied(it) => it.get().clone(),
+                    btree_map::Entry::Occupied(it) => Arc::clone(it.get()),
                     btree_map::Entry::Vacant(it) => {
-                        it.insert(self.read(&mut codec, row, packed)?).clone()
+                        Arc::clone(it.insert(Arc::new(self.read(&mut codec, row, packed)?)))
                     }
                 }),
             });
@@ -335,6 +339,12 @@ impl<'a> Reader<'a> {
         self.read(codec, row, row.body.data())
     }
 
+    /// The values of a row, of which none was taken yet.
+    fn untaken(&self, codec: &mut Codec, at: usize) -> Result<Untaken, CheckpointError> {
+        let values = self.data(codec, &self.rows[at])?;
+        Ok(values.into_iter().map(Some).collect())
+    }
+
     fn changes(&self, codec: &mut Codec, row: &Row) -> Result<Option<Changes>, CheckpointError> {
         row.body.changes().map(|it| self.read(codec, row, it)).transpose()
     }
@@ -364,11 +374,6 @@ impl<'a> Values<'a> {
         Self { reader, read: vec![None; reader.rows.len()] }
     }
 
-    /// Keeps the values of a row of the reader.
-    fn keep(&mut self, at: usize, values: Vec<Value>) {
-        self.read[at] = Some(values.into_iter().map(Some).collect());
-    }
-
     fn kind(
         &mut self,
         codec: &mut Codec,
@@ -382,6 +387,7 @@ impl<'a> Values<'a> {
                 let mut items = Vec::new();
                 for &(number, index, is_list) in parts {
                     match self.get(codec, row, (number, index))? {
+                        Value::Array(list) if is_list && items.is_empty() => items = list,
                         Value::Array(list) if is_list => items.extend(list),
                         item => items.push(item),
                     }
@@ -399,8 +405,7 @@ impl<'a> Values<'a> {
     ) -> Result<Value, CheckpointError> {
         let at = self.reader.row_of(from, place)?;
         if self.read[at].is_none() {
-            let values = self.reader.data(codec, &self.reader.rows[at])?;
-            self.keep(at, values);
+            self.read[at] = Some(self.reader.untaken(codec, at)?);
         }
         // Nothing refers to a value twice.
         let value = self.read[at].as_mut().and_then(|it| it.get_mut(place.1));
