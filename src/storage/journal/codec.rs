@@ -30,6 +30,12 @@ const SMALL: u8 = b'z';
 /// Before what was made smaller stands its length, in four bytes.
 const HEAD: usize = 5;
 
+/// What would lose neither this part of its length nor so many bytes stays as it is. It is unpacked
+/// whenever its run is opened, and for a short text without repetitions that takes longer than all
+/// else, mostly to build tables.
+const GAIN_PART: usize = 5;
+const GAIN_BYTES: usize = 256;
+
 /// Makes bytes smaller, and makes them again what they were.
 pub(crate) struct Codec {
     compressor: Compressor<'static>,
@@ -53,7 +59,8 @@ impl Codec {
             && let Ok(length) = u32::try_from(bytes.len())
         {
             let small = self.compressor.compress(bytes)?;
-            if small.len() + HEAD < bytes.len() {
+            let gain_min = (bytes.len() / GAIN_PART).min(GAIN_BYTES);
+            if small.len() + HEAD < bytes.len() - gain_min {
                 return Ok([&[SMALL][..], &length.to_le_bytes(), &small].concat());
             }
         }
@@ -82,5 +89,33 @@ impl Codec {
 impl fmt::Debug for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Codec")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many bytes of noise, of so many different ones.
+    fn noise(length: usize, kinds: u8) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        blake3::Hasher::new().update(&[kinds]).finalize_xof().fill(&mut bytes);
+        bytes.into_iter().map(|it| b' ' + it % kinds).collect()
+    }
+
+    #[test]
+    fn what_would_gain_little_stays_as_it_is() {
+        let mut codec = Codec::new().unwrap();
+        for (bytes, tag) in [
+            (b"short".to_vec(), PLAIN),
+            (noise(1_000, 93), PLAIN),
+            (noise(1_000, 64), SMALL),
+            (noise(3_000, 93), SMALL),
+            (b"again and ".repeat(9), SMALL),
+        ] {
+            let packed = codec.pack(&bytes).unwrap();
+            assert_eq!(packed[0], tag, "{}", String::from_utf8_lossy(&bytes));
+            assert_eq!(codec.unpack(&packed).unwrap(), bytes);
+        }
     }
 }
