@@ -472,15 +472,38 @@ nodes:
     assert_eq!(workflow("limits: { steps: 9, time: 9m, exhausted: end }", 5), "");
 }
 
-/// Eight times as many steps as one of them takes, and no more, however often the way parts.
-#[test]
-fn limits_that_a_chain_just_keeps_are_no_finding() {
-    let chain = |steps: u32, part: &dyn Fn(u32, &str) -> String| {
-        let next = |at| if at < 8 { format!("s{at}") } else { "end".to_owned() };
-        let parts: String = (0..8).map(|at| part(at, &next(at + 1))).collect();
-        let text = |steps| {
-            format!(
-                "
+const REVIEW: &str = "
+graphrun: 1
+name: review
+state:
+  items: '[string]'
+  is_due: { type: bool, default: false }
+  sum: { type: int, merge: sum, default: 0 }
+input: items
+output: sum
+start: try
+nodes:
+  try: { set: { sum: 1 }, max_visits: 2, exhausted: fail, then: both }
+  both: { parallel: [a, b], then: judge }
+  a: { set: { sum: 1 } }
+  b: { set: { sum: 1 } }
+  judge: { set: { sum: 1 }, then: [{ when: is_due, to: try }, { to: tell }] }
+  tell: { set: { sum: 1 }, then: last }
+  last: { parallel: [one, other], then: end }
+  one: { set: { sum: 1 } }
+  other: { set: { sum: 1 } }
+";
+
+/// Eight parts one after the other take eight times the steps of one, however often a part parts its
+/// ways: with that limit there is no finding, and with one less there is.
+fn assert_takes(steps_of_one: u32, part: impl Fn(u32, &str) -> String) {
+    let next = |at| if at < 8 { format!("s{at}") } else { "end".to_owned() };
+    let parts: String = (0..8).map(|at| part(at, &next(at + 1))).collect();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("review.yaml"), REVIEW).unwrap();
+    let findings = |steps: u32| {
+        let text = format!(
+            "
 graphrun: 1
 name: chain
 state:
@@ -493,19 +516,28 @@ limits: {{ steps: {steps} }}
 start: s0
 nodes:
 {parts}"
-            )
-        };
-        assert_eq!(findings_of(&text(steps)), "");
-        assert!(findings_of(&text(steps - 1)).starts_with("GR132"), "{parts}");
+        );
+        let path = folder.path().join("chain.yaml");
+        std::fs::write(&path, text).unwrap();
+        let (workflow, warnings) = load(&path, &registry()).unwrap();
+        let graph = workflow.into_graph(&factory(Services::offline(), registry()));
+        format!("{warnings}{}", compile(graph).unwrap().1)
     };
-    chain(8 * 2, &|at, next| {
+    assert_eq!(findings(8 * steps_of_one), "");
+    let told = findings(8 * steps_of_one - 1);
+    assert!(told.contains(&format!("a run may take {} super-steps", 8 * steps_of_one)), "{told}");
+}
+
+#[test]
+fn maps_in_a_row_take_two_steps_each() {
+    assert_takes(2, |at, next| {
         format!(
             "
   s{at}: {{ map: {{ over: items, do: each{at} }}, then: {next} }}
   each{at}: {{ set: {{ sum: 1 }} }}"
         )
     });
-    chain(8 * 5, &|at, next| {
+    assert_takes(5, |at, next| {
         format!(
             "
   s{at}: {{ set: {{ sum: 1 }}, then: both{at} }}
@@ -517,6 +549,44 @@ nodes:
   last_a{at}: {{ set: {{ sum: 1 }} }}
   last_b{at}: {{ set: {{ sum: 1 }} }}
   join{at}: {{ set: {{ sum: 1 }}, then: {next} }}"
+        )
+    });
+}
+
+#[test]
+fn one_parallel_or_the_other_takes_the_steps_of_one() {
+    assert_takes(4, |at, next| {
+        format!(
+            "
+  s{at}: {{ set: {{ sum: 1 }}, then: [{{ when: is_due, to: one{at} }}, {{ to: two{at} }}] }}
+  one{at}: {{ parallel: [a{at}, b{at}], then: last_a{at} }}
+  two{at}: {{ parallel: [c{at}, d{at}], then: last_c{at} }}
+  a{at}: {{ set: {{ sum: 1 }} }}
+  b{at}: {{ set: {{ sum: 1 }} }}
+  c{at}: {{ set: {{ sum: 1 }} }}
+  d{at}: {{ set: {{ sum: 1 }} }}
+  last_a{at}: {{ set: {{ sum: 1 }}, then: {next} }}
+  last_c{at}: {{ set: {{ sum: 1 }}, then: {next} }}"
+        )
+    });
+}
+
+#[test]
+fn a_used_workflow_ends_once_however_many_branches_it_ends_with() {
+    // The one that uses it, two rounds of three steps, the two it ends with, its end, and what catches
+    // its failure.
+    assert_takes(1 + 2 * 3 + 2 + 1 + 1, |at, next| {
+        format!(
+            "
+  s{at}: {{ use: {{ workflow: review.yaml, in: {{ items: items }}, out: {{ sum: sum }} }}, catch: {{ any: late{at} }}, then: {next} }}
+  late{at}: {{ set: {{ sum: 1 }}, then: {next} }}"
+        )
+    });
+    assert_takes(1 + 1 + 2 * 3 + 2 + 1, |at, next| {
+        format!(
+            "
+  s{at}: {{ set: {{ sum: 1 }}, then: [{{ when: is_due, to: review{at} }}, {{ to: {next} }}] }}
+  review{at}: {{ use: {{ workflow: review.yaml, in: {{ items: items }}, out: {{ sum: sum }} }}, then: {next} }}"
         )
     });
 }

@@ -6,6 +6,8 @@ mod calls;
 mod corners;
 #[path = "envelope/random.rs"]
 mod random;
+#[path = "envelope/used.rs"]
+mod used;
 
 use std::collections::BTreeMap;
 

@@ -8,6 +8,8 @@
 mod branches;
 mod flow;
 mod leads;
+mod scopes;
+mod shares;
 mod steps;
 mod tokens;
 
@@ -96,10 +98,12 @@ pub struct NodeEnvelope {
 pub enum Why {
     /// A run that came to it ends with it.
     Last,
-    /// Its `max_visits`, which hold for a round: the first begins with the run.
+    /// Its `max_visits`, which hold for a round.
     Rounds {
         /// Visits in a round.
         max_visits: u32,
+        /// Whether the first round begins with the run, and not with a visit of a node that resets.
+        is_first_free: bool,
         /// The nodes that begin a round by resetting the count, and how often they can.
         bought: Vec<(NodeName, u64)>,
         /// Whether a limit of the run leads to it, once, and used up or not.
@@ -230,11 +234,17 @@ impl<'a> Search<'a> {
         // While it lets others go first, items that do not may use up its bound; it still runs.
         let is_late = policies.defer.is_some() && self.tokens.is_dispatched(node);
         let a_round = a_round.saturating_add(is_late.into());
-        let rounds = bought.iter().fold(1, |sum: u64, (_, it)| sum.saturating_add(*it));
+        let is_first_free = !passage.is_begun_anew;
+        let rounds = rounds(is_first_free, &bought);
         let after_limit = passage.is_after_limit;
         let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());
-        Some((most, Why::Rounds { max_visits, bought, after_limit }))
+        Some((most, Why::Rounds { max_visits, is_first_free, bought, after_limit }))
     }
+}
+
+/// The rounds that are bought, and the one that is not.
+fn rounds(is_first_free: bool, bought: &[(NodeName, u64)]) -> u64 {
+    bought.iter().fold(is_first_free.into(), |sum, (_, it)| sum.saturating_add(*it))
 }
 
 /// The nodes whose visits are all followed by the end of the run.
@@ -264,12 +274,14 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Last => f.write_str("the run ends with it"),
-            Self::Rounds { max_visits, bought, after_limit } => {
+            Self::Rounds { max_visits, is_first_free, bought, after_limit } => {
                 write!(f, "{max_visits} visit{}", if *max_visits == 1 { "" } else { "s" })?;
                 if !bought.is_empty() {
-                    let rounds = bought.iter().fold(1u64, |sum, (_, it)| sum.saturating_add(*it));
+                    let rounds = rounds(*is_first_free, bought);
+                    let s = if rounds == 1 { "" } else { "s" };
+                    let first = if *is_first_free { "the first, and " } else { "" };
                     let bought = listed(bought.iter().map(|(it, many)| (format!("`{it}`"), *many)));
-                    write!(f, " × {rounds} rounds: the first, and bought by {bought}")?;
+                    write!(f, " × {rounds} round{s}: {first}bought by {bought}")?;
                 }
                 if *after_limit { f.write_str(", and 1 after a limit") } else { Ok(()) }
             }

@@ -2,7 +2,7 @@
 
 use graphrun::{
     compile::{Envelope, compile},
-    graph::{Catch, Edge, GraphBuilder, Policies, RouteChoice, Spread, Target},
+    graph::{Catch, Defer, Edge, GraphBuilder, Policies, RouteChoice, Spread, Target},
 };
 
 use super::{Decided, Taken, bounded, graph, name, nodes, random::Dice, run};
@@ -122,4 +122,14 @@ fn a_map_goes_through_its_items_or_past_them() {
     let envelope = Envelope::of(&compile((graph, findings)).unwrap().0);
     assert!(envelope.nodes.values().all(|it| it.visits_max == 1), "{envelope:#?}");
     assert_eq!(envelope.steps_max, 7);
+}
+
+#[test]
+fn items_do_not_wait_where_their_node_does() {
+    let defer = Some(Defer::Siblings);
+    let map = nodes(["plan", "work"])
+        .node_with("last", Decided, Policies { defer, ..Policies::default() })
+        .entry("plan")
+        .then("plan", "work");
+    assert_eq!(most(map, &[("plan", &["last"], Spread::Items)], "last").0, 2);
 }

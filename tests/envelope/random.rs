@@ -7,6 +7,7 @@ use std::{
 
 use graphrun::{
     compile::{CompiledGraph, compile},
+    diagnostic::Diagnostics,
     graph::{
         Backoff, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, Hop, NodeSpec,
         Policies, Route, RouteChoice, RouteError, RouteView, Spread, Target, Way,
@@ -17,7 +18,7 @@ use graphrun::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::Decided;
+use super::{Decided, used::absorb};
 
 /// Numbers that look random, the same ones for the same seed.
 #[derive(Clone, Debug, Default)]
@@ -165,6 +166,8 @@ pub(crate) struct Recipe {
     resets_backwards: bool,
     limit: Option<(u64, u8)>,
     second_entry: Option<u8>,
+    /// A graph that one of the nodes uses.
+    used: Option<(u8, Box<Self>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -193,8 +196,22 @@ enum EdgeRecipe {
     May(Vec<u8>),
 }
 
-/// Graphs that compile.
+/// Graphs that compile, some of which use others.
 pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
+    let inner = part(5);
+    let used = prop::option::weighted(0.3, (any::<u8>(), inner));
+    let middle = (part(5), used.clone()).prop_map(using);
+    let used = prop::option::weighted(0.3, (any::<u8>(), middle));
+    (part(8), used)
+        .prop_map(using)
+        .prop_filter("it does not compile", |it| it.compile(&Dice::default()).is_some())
+}
+
+fn using((recipe, used): (Recipe, Option<(u8, Recipe)>)) -> Recipe {
+    Recipe { used: used.map(|(at, it)| (at, Box::new(it))), ..recipe }
+}
+
+fn part(nodes_max: usize) -> impl Strategy<Value = Recipe> + Clone {
     let some = |most| prop::collection::vec(any::<u8>(), 0..most);
     let ways = || prop::collection::vec(any::<u8>(), 1..4);
     let edge = prop_oneof![
@@ -222,14 +239,15 @@ pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
         });
     let limit = prop::option::weighted(0.3, (1..30u64, any::<u8>()));
     let second = prop::option::weighted(0.2, any::<u8>());
-    (prop::collection::vec(node, 1..8), any::<bool>(), limit, second)
-        .prop_map(|(nodes, resets_backwards, limit, second_entry)| Recipe {
+    (prop::collection::vec(node, 1..nodes_max), any::<bool>(), limit, second).prop_map(
+        |(nodes, resets_backwards, limit, second_entry)| Recipe {
             nodes,
             resets_backwards,
             limit,
             second_entry,
-        })
-        .prop_filter("it does not compile", |it| it.compile(&Dice::default()).is_some())
+            used: None,
+        },
+    )
 }
 
 impl Recipe {
@@ -238,21 +256,29 @@ impl Recipe {
     }
 
     fn compile(&self, dice: &Dice) -> Option<CompiledGraph> {
-        let (mut graph, findings) =
-            GraphBuilder::with_schema("random", Ok(Schema::default())).build();
-        graph.entry.push(name(0));
-        graph.entry.extend(self.second_entry.map(|it| name(usize::from(it) % self.nodes.len())));
+        let mut graph = self.graph(dice);
         graph.limits.steps = u64::MAX;
         if let Some((steps, exhausted)) = self.limit {
             graph.limits.steps = steps;
             graph.limits.exhausted = Some(self.anywhere(exhausted));
         }
+        compile((graph, Diagnostics::default())).ok().map(|(compiled, _)| compiled)
+    }
+
+    fn graph(&self, dice: &Dice) -> Graph {
+        let (mut graph, _) = GraphBuilder::with_schema("random", Ok(Schema::default())).build();
+        graph.entry.push(name(0));
+        graph.entry.extend(self.second_entry.map(|it| name(usize::from(it) % self.nodes.len())));
         for (at, node) in self.nodes.iter().enumerate() {
             graph.nodes.insert(name(at), self.spec(at, node));
             self.lead_from(at, node, &mut graph, dice);
             Self::lead_to(at, node, &mut graph);
         }
-        compile((graph, findings)).ok().map(|(compiled, _)| compiled)
+        if let Some((user, used)) = &self.used {
+            let user = name(usize::from(*user) % self.nodes.len());
+            absorb(&mut graph, &user, used.graph(dice));
+        }
+        graph
     }
 
     fn spec(&self, at: usize, node: &NodeRecipe) -> NodeSpec {

@@ -111,12 +111,7 @@ fn once_through(
 
 fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
     let root = tokens.names.len();
-    let mut ways = tokens.ways();
-    for (node, passage) in tokens.passages.iter().enumerate() {
-        if passage.is_first || passage.is_after_limit {
-            ways.add_edge(root, node, ());
-        }
-    }
+    let ways = tokens.rooted_ways();
     let found = dominators::simple_fast(&ways, root);
     let mut below: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for node in 0..root {
@@ -136,7 +131,8 @@ fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
         if within.iter().any(waits) {
             return None;
         }
-        let branches = branches(tokens, &ways, split, &within);
+        let waits = |it: &usize, owners: &Owners| waits_elsewhere(graph, tokens, *it, owners);
+        let branches = branches(tokens, &ways, (split, &within), waits);
         let visits = visits.get(split).copied().unwrap_or(1);
         (branches.len() > 1).then_some(Split { visits, branches })
     });
@@ -156,20 +152,23 @@ fn descendants(below: &BTreeMap<usize, Vec<usize>>, node: usize) -> BTreeSet<usi
     found
 }
 
+/// Whose a node is: a branch, or nobody's alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Branch(usize),
+    Several,
+}
+
+type Owners = BTreeMap<usize, Owner>;
+
 /// What only one of the nodes behind a split leads to, for each of them.
 fn branches(
     tokens: &Tokens<'_>,
     ways: &DiGraphMap<usize, ()>,
-    split: usize,
-    within: &BTreeSet<usize>,
+    (split, within): (usize, &BTreeSet<usize>),
+    waits_elsewhere: impl Fn(&usize, &Owners) -> bool,
 ) -> Vec<Vec<usize>> {
-    /// Whose a node is: a branch, or nobody's alone.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    enum Owner {
-        Branch(usize),
-        Several,
-    }
-    let mut owners: BTreeMap<usize, Owner> = BTreeMap::new();
+    let mut owners = Owners::new();
     let heads: Vec<usize> = ways.neighbors(split).filter(|it| within.contains(it)).collect();
     let owner = |(branch, head): (usize, &usize)| {
         // Where the bound of the split leads, the run may come at any time.
@@ -177,15 +176,19 @@ fn branches(
         (*head, if is_late { Owner::Several } else { Owner::Branch(branch) })
     };
     let mut open: Vec<(usize, Owner)> = heads.iter().enumerate().map(owner).collect();
-    while let Some((node, owner)) = open.pop() {
-        let owner = match owners.get(&node) {
-            Some(known) if *known == owner || *known == Owner::Several => continue,
-            Some(_) => Owner::Several,
-            None => owner,
-        };
-        owners.insert(node, owner);
-        let next = ways.neighbors(node).filter(|it| *it != split && within.contains(it));
-        open.extend(next.map(|it| (it, owner)));
+    while !open.is_empty() {
+        while let Some((node, owner)) = open.pop() {
+            let owner = match owners.get(&node) {
+                Some(known) if *known == owner || *known == Owner::Several => continue,
+                Some(_) => Owner::Several,
+                None => owner,
+            };
+            owners.insert(node, owner);
+            let next = ways.neighbors(node).filter(|it| *it != split && within.contains(it));
+            open.extend(next.map(|it| (it, owner)));
+        }
+        let waiting = owners.keys().filter(|it| waits_elsewhere(it, &owners));
+        open.extend(waiting.map(|it| (*it, Owner::Several)));
     }
     let mut branches = vec![Vec::new(); heads.len()];
     for (node, owner) in owners {
@@ -195,4 +198,16 @@ fn branches(
     }
     branches.retain(|it| !it.is_empty());
     branches
+}
+
+/// Whether a node is the end of a used workflow some of which is not in its branch: it waits for all
+/// of it.
+fn waits_elsewhere(graph: &Graph, tokens: &Tokens<'_>, node: usize, owners: &Owners) -> bool {
+    let owner = owners.get(&node);
+    match &graph.nodes[tokens.names[node]].policies.defer {
+        Some(Defer::Scope(scope)) if owner != Some(&Owner::Several) => {
+            tokens.within(scope.as_str()).any(|it| owners.get(&it) != owner)
+        }
+        _ => false,
+    }
 }

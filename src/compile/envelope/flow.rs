@@ -1,9 +1,9 @@
 //! The most tokens that can reach a node: the maximum flow to it, found in the small part of the
 //! graph that decides it.
 //!
-//! Each node of the graph has two ports, where tokens reach it and where they leave it. If all ways
+//! Each node of the graph has ports, where tokens reach it and where they leave it. If all ways
 //! to a node come through one port, the flow to the node is what comes through there, or less by
-//! what lies between. So the part that is looked at ends at the nearest such port (its dominator),
+//! what lies between, and what is made between. So the part that is looked at ends at the nearest such port (its dominator),
 //! and what comes through that is found in the same way, once. Chains, loops and branches of a usual
 //! shape become parts of a few nodes each.
 
@@ -18,7 +18,7 @@ use petgraph::{
 
 use super::{
     Cause,
-    tokens::{Arrival, Tokens},
+    tokens::{Port, Tokens},
 };
 
 /// More than all tokens together, and little enough to be added up.
@@ -26,17 +26,6 @@ const UNLIMITED: u128 = 1 << 100;
 
 /// A number of tokens, and where they all have to come through.
 pub(super) type Bounded = (u64, Vec<(Cause, u64)>);
-
-/// Where tokens are on their way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Port {
-    /// Outside, before they are made.
-    Source,
-    /// At a node.
-    Reached(usize),
-    /// Behind it.
-    Left(usize),
-}
 
 /// Finds flows, and keeps those that others are found by.
 #[derive(Debug)]
@@ -81,7 +70,7 @@ impl<'a> Flows<'a> {
         let Some(own) = self.loops[node] else { return self.reaching(node, visits) };
         // What leaves the node may come back to it, so it is not passed on but made.
         let mut entry = self.dominator(Port::Reached(node));
-        while let Port::Reached(it) | Port::Left(it) = entry {
+        while let Port::Reached(it) | Port::Left(it, _) = entry {
             if self.loops[it] != Some(own) {
                 break;
             }
@@ -105,10 +94,12 @@ impl<'a> Flows<'a> {
         match port {
             Port::Source => (u64::MAX, Vec::new()),
             Port::Reached(node) => self.reaching(node, visits),
-            Port::Left(node) => {
-                let reaching = self.reaching(node, visits);
-                if visits[node] > reaching.0 {
-                    return reaching;
+            Port::Left(node, number) => {
+                if number == 0 {
+                    let reaching = self.reaching(node, visits);
+                    if visits[node] > reaching.0 {
+                        return reaching;
+                    }
                 }
                 let cause = Cause::Visit(self.tokens.names[node].clone());
                 (visits[node], vec![(cause, visits[node])])
@@ -142,10 +133,8 @@ impl<'a> Flows<'a> {
     }
 }
 
-/// For each port, the nearest one that all ways to it come through.
-///
-/// Of a join every source counts here, though one is enough: more ways leave fewer such ports, and
-/// those that are left hold whichever source it is.
+/// For each port, the nearest one that all ways to it come through. Here new tokens come from the
+/// node that makes them.
 fn dominators_of(tokens: &Tokens<'_>) -> BTreeMap<Port, Port> {
     let mut ways: DiGraphMap<Port, ()> = DiGraphMap::new();
     ways.add_node(Port::Source);
@@ -154,30 +143,15 @@ fn dominators_of(tokens: &Tokens<'_>) -> BTreeMap<Port, Port> {
         if passage.is_first || passage.is_after_limit {
             ways.add_edge(Port::Source, reached, ());
         }
-        if !tokens.splits(node) {
-            ways.add_edge(reached, Port::Left(node), ());
-        }
-        for arrival in &passage.from {
-            ways.add_edge(before(tokens, *arrival), reached, ());
+        for feed in &passage.feeds {
+            ways.add_edge(feed.from, reached, ());
+            if let Port::Left(source, _) = feed.from {
+                ways.add_edge(Port::Reached(source), feed.from, ());
+            }
         }
     }
     let found = dominators::simple_fast(&ways, Port::Source);
     ways.nodes().filter_map(|port| Some((port, found.immediate_dominator(port)?))).collect()
-}
-
-/// Where a token is before it arrives; one of several that a visit makes is new.
-fn before(tokens: &Tokens<'_>, arrival: Arrival) -> Port {
-    match arrival {
-        Arrival::Overflow(source) => Port::Reached(source),
-        Arrival::Visit(source) | Arrival::Sent(source) | Arrival::Join(source)
-            if tokens.splits(source) =>
-        {
-            Port::Source
-        }
-        Arrival::Visit(source) | Arrival::Sent(source) | Arrival::Join(source) => {
-            Port::Left(source)
-        }
-    }
 }
 
 /// The part of the network between an entry and a target.
@@ -220,9 +194,9 @@ impl Region {
             match port {
                 Port::Source => (),
                 port if port == entry => search.make(through, port, Limit::Entry),
-                Port::Left(node) => {
+                Port::Left(node, number) => {
                     let limit = Limit::Cause(Cause::Visit(tokens.names[node].clone()));
-                    if renewed == Some(node) {
+                    if number > 0 || renewed == Some(node) {
                         search.make(visits[node], port, limit);
                     } else {
                         search.arc(Port::Reached(node), port, visits[node].into(), limit);
@@ -289,19 +263,16 @@ impl Search {
         if passage.is_after_limit {
             self.make(1, reached, Limit::Cause(Cause::Limit));
         }
-        let counted = tokens.counted(node, visits);
-        for &arrival in &passage.from {
-            if matches!(arrival, Arrival::Join(source) if Some(source) != counted) {
-                continue;
-            }
-            match before(tokens, arrival) {
-                Port::Source => {
-                    let source = arrival.source();
-                    let cause = Cause::Visit(tokens.names[source].clone());
-                    self.make(visits[source], reached, Limit::Cause(cause));
+        for feed in &passage.feeds {
+            let fewest = feed.joined.iter().min_by_key(|it| visits[**it]);
+            let (capacity, limit) = match (fewest, feed.from) {
+                (Some(fewest), Port::Left(source, _)) if visits[*fewest] < visits[source] => {
+                    let cause = Cause::Visit(tokens.names[*fewest].clone());
+                    (visits[*fewest].into(), Limit::Cause(cause))
                 }
-                port => self.arc(port, reached, UNLIMITED, Limit::Nothing),
-            }
+                _ => (UNLIMITED, Limit::Nothing),
+            };
+            self.arc(feed.from, reached, capacity, limit);
         }
     }
 

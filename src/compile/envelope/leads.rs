@@ -109,7 +109,8 @@ impl<'a> Leads<'a> {
         joined.map(|(_, to)| self.arriving(from, to)).or_else(|| self.to(from, to))
     }
 
-    fn to(&self, from: &NodeName, to: &Target) -> Option<Lead> {
+    /// A plain way.
+    pub(super) fn to(&self, from: &NodeName, to: &Target) -> Option<Lead> {
         let by = Arrival::Visit(self.number(from));
         Some(Lead { to: self.number(to.node()?), by, is_dispatched: false })
     }
