@@ -3,24 +3,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use std::{fs, path::Path, sync::Arc};
+#[path = "support/ran.rs"]
+mod ran;
+
+use std::{fs, sync::Arc};
 
 use graphrun::{
-    checkpoint::{Checkpointer, RunInfo},
     compile::compile,
-    diagnostic::SourceFile,
-    engine::{Engine, RunEnd, Stop},
-    event::{EventSink, Status},
+    engine::Engine,
+    event::Status,
     graph::{Command, Goto, GraphBuilder, Hop, NodeContext, NodeError, Target, node_fn},
     id::NodeName,
-    nodes::{Services, factory, registry},
-    state::Update,
     storage::MemoryStorage,
-    workflow::parse,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
+
+use self::ran::run;
 
 #[test]
 fn every_test_that_the_page_names_is_there() {
@@ -43,48 +43,6 @@ fn every_test_that_the_page_names_is_there() {
     let tables = page.split("\n## ").filter(|it| it.contains("shown by"));
     let rows = tables.flat_map(str::lines).filter(|it| it.starts_with("| ")).count();
     assert_eq!((rows, named >= 25), (named + 2, true), "every row but the headings names a test");
-}
-
-struct Ran {
-    end: RunEnd,
-    /// The nodes of each step: `a b | c`.
-    steps: String,
-}
-
-impl Ran {
-    fn field(&self, name: &str) -> Value {
-        self.end.state.get(name).cloned().unwrap_or_default()
-    }
-}
-
-async fn run(workflow: &str, input: Value) -> Ran {
-    let text = format!("graphrun: 1\nname: case\n{workflow}");
-    let file = Arc::new(SourceFile { name: "case.yaml".into(), text });
-    let (workflow, _) =
-        parse(file, Path::new("."), &registry()).unwrap_or_else(|findings| panic!("{findings}"));
-    let factory = factory(Services::offline(), registry());
-    let (graph, _) =
-        compile(workflow.into_graph(&factory)).unwrap_or_else(|findings| panic!("{findings}"));
-    let storage = Arc::new(MemoryStorage::default());
-    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
-    let info = RunInfo::new("case");
-    let update = Update::of(&input).unwrap();
-    let end =
-        engine.start(info.clone(), update, EventSink::default(), &Stop::default()).await.unwrap();
-    let mut steps: Vec<(u64, Vec<String>)> = Vec::new();
-    for record in storage.records(&info.id).await.unwrap() {
-        let (step, node) = (record.task.step.0, record.node.to_string());
-        match steps.last_mut() {
-            Some((last, nodes)) if *last == step => nodes.push(node),
-            _ => steps.push((step, vec![node])),
-        }
-    }
-    let sorted = steps.into_iter().map(|(_, mut nodes)| {
-        nodes.sort();
-        nodes.join(" ")
-    });
-    let steps = sorted.collect::<Vec<_>>().join(" | ");
-    Ran { end, steps }
 }
 
 #[tokio::test]

@@ -2,70 +2,13 @@
 //!
 //! The workflows compute with `set`, so that nothing but the engine decides what happens.
 
-use std::{path::Path, sync::Arc};
+#[path = "support/ran.rs"]
+mod ran;
 
-use graphrun::{
-    checkpoint::{Checkpointer, Outcome, RunInfo},
-    compile::compile,
-    diagnostic::SourceFile,
-    engine::{Engine, RunEnd, Stop},
-    event::{EventSink, Status},
-    nodes::{Services, factory, registry},
-    state::Update,
-    storage::MemoryStorage,
-    workflow::parse,
-};
+use graphrun::event::Status;
 use serde_json::{Value, json};
 
-/// A run that ended, and the nodes of its steps: `a b | c`; what was skipped is in brackets.
-struct Ran {
-    end: RunEnd,
-    steps: String,
-}
-
-impl Ran {
-    fn field(&self, name: &str) -> Value {
-        self.end.state.get(name).cloned().unwrap_or_default()
-    }
-}
-
-async fn run(workflow: &str, input: Value) -> Ran {
-    let text = format!("graphrun: 1\nname: case\n{workflow}");
-    let file = Arc::new(SourceFile { name: "case.yaml".into(), text });
-    let registry = registry();
-    let (workflow, warnings) =
-        parse(file, Path::new("tests/workflow"), &registry).unwrap_or_else(|it| panic!("{it}"));
-    assert!(warnings.is_empty(), "{warnings}");
-    let factory = factory(Services::offline(), registry);
-    let (graph, warnings) =
-        compile(workflow.into_graph(&factory)).unwrap_or_else(|it| panic!("{it}"));
-    assert!(warnings.is_empty(), "{warnings}");
-
-    let storage = Arc::new(MemoryStorage::default());
-    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
-    let info = RunInfo::new("case");
-    let update = Update::of(&input).unwrap();
-    let end =
-        engine.start(info.clone(), update, EventSink::default(), &Stop::default()).await.unwrap();
-    let mut steps: Vec<(u64, Vec<String>)> = Vec::new();
-    for record in storage.records(&info.id).await.unwrap() {
-        let step = record.task.step.0;
-        let node = match record.outcome {
-            Outcome::Skipped { .. } => format!("({})", record.node),
-            _ => record.node.to_string(),
-        };
-        match steps.last_mut() {
-            Some((last, nodes)) if *last == step => nodes.push(node),
-            _ => steps.push((step, vec![node])),
-        }
-    }
-    let sorted = steps.into_iter().map(|(_, mut nodes)| {
-        nodes.sort();
-        nodes.join(" ")
-    });
-    let steps = sorted.collect::<Vec<_>>().join(" | ");
-    Ran { end, steps }
-}
+use self::ran::run;
 
 #[tokio::test]
 async fn the_branches_of_a_parallel_go_on_by_themselves_and_come_together_once() {

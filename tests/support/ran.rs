@@ -1,0 +1,68 @@
+//! Workflows that are run as they stand in a test.
+
+use std::{path::Path, sync::Arc};
+
+use graphrun::{
+    checkpoint::{Checkpointer, Outcome, RunInfo},
+    compile::compile,
+    diagnostic::SourceFile,
+    engine::{Engine, RunEnd, Stop},
+    event::EventSink,
+    nodes::{Services, factory, registry},
+    state::Update,
+    storage::MemoryStorage,
+    workflow::parse,
+};
+use serde_json::Value;
+
+/// A run that ended, and the nodes of its steps: `a b | c`; what was skipped is in brackets.
+pub(crate) struct Ran {
+    pub(crate) end: RunEnd,
+    pub(crate) steps: String,
+}
+
+impl Ran {
+    /// A field of the state at the end; null where there is none.
+    pub(crate) fn field(&self, name: &str) -> Value {
+        self.end.state.get(name).cloned().unwrap_or_default()
+    }
+}
+
+/// Runs a workflow, less its first two lines, of which there is nothing to warn.
+pub(crate) async fn run(workflow: &str, input: Value) -> Ran {
+    let text = format!("graphrun: 1\nname: case\n{workflow}");
+    let file = Arc::new(SourceFile { name: "case.yaml".into(), text });
+    let registry = registry();
+    let (workflow, warnings) =
+        parse(file, Path::new("tests/workflow"), &registry).unwrap_or_else(|it| panic!("{it}"));
+    assert!(warnings.is_empty(), "{warnings}");
+    let factory = factory(Services::offline(), registry);
+    let (graph, warnings) =
+        compile(workflow.into_graph(&factory)).unwrap_or_else(|it| panic!("{it}"));
+    assert!(warnings.is_empty(), "{warnings}");
+
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let info = RunInfo::new("case");
+    let update = Update::of(&input).unwrap();
+    let end =
+        engine.start(info.clone(), update, EventSink::default(), &Stop::default()).await.unwrap();
+    let mut steps: Vec<(u64, Vec<String>)> = Vec::new();
+    for record in storage.records(&info.id).await.unwrap() {
+        let step = record.task.step.0;
+        let node = match record.outcome {
+            Outcome::Skipped { .. } => format!("({})", record.node),
+            _ => record.node.to_string(),
+        };
+        match steps.last_mut() {
+            Some((last, nodes)) if *last == step => nodes.push(node),
+            _ => steps.push((step, vec![node])),
+        }
+    }
+    let sorted = steps.into_iter().map(|(_, mut nodes)| {
+        nodes.sort();
+        nodes.join(" ")
+    });
+    let steps = sorted.collect::<Vec<_>>().join(" | ");
+    Ran { end, steps }
+}
