@@ -128,15 +128,24 @@ impl Database {
     /// Fails when it cannot be used, or is not there.
     pub(super) fn open_for(&self, run: &str) -> Result<Arc<dyn Checkpointer>, CliError> {
         self.open()?.ok_or_else(|| {
-            let place = match &self.location {
-                Location::Memory => "runs in memory end with their process".to_owned(),
-                Location::Sqlite(path) => format!("there is no database `{}`", path.display()),
-                #[cfg(feature = "postgres")]
-                Location::Postgres(url) => format!("nothing has been saved in {url:?} yet"),
-            };
+            let place = self.absence();
             CliError::new(Exit::NotResumable, format!("there is no run `{run}`: {place}"))
                 .with_help("run this where the run was started, or name its database with `--db`")
         })
+    }
+
+    /// Why there is no run, as far as somebody named the place: another may have been meant.
+    pub(super) fn named_absence(&self) -> Option<String> {
+        (self.location != Self::default().location).then(|| self.absence())
+    }
+
+    fn absence(&self) -> String {
+        match &self.location {
+            Location::Memory => "runs in memory end with their process".to_owned(),
+            Location::Sqlite(path) => format!("there is no database `{}`", path.display()),
+            #[cfg(feature = "postgres")]
+            Location::Postgres(url) => format!("nothing has been saved in {url:?} yet"),
+        }
     }
 
     /// The command with which a later process goes on with a run; none if nothing is left of it.

@@ -170,6 +170,11 @@ fn looking_at_runs_makes_no_database() {
     let place = Place::new();
     let ended = place.run(["runs", "list"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "no runs yet\n"));
+    assert_eq!(ended.stderr, "");
+    // Whoever names a place may have meant another.
+    let named = place.run(["runs", "list", "--db", "sqlite:run.db"]);
+    assert_eq!((named.code, named.stdout.as_str()), (0, "no runs yet\n"));
+    assert_eq!(named.stderr, "there is no database `run.db`\n");
     assert!(place.is_empty());
 }
 

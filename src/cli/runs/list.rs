@@ -52,16 +52,17 @@ struct Line {
 /// Lists the runs of the database; none if there is no database.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs list", &[Output::Text, Output::Json])?;
-    let runs = match globals.database()?.open()? {
-        Some(checkpointer) => {
-            let before = match &args.before {
-                Some(run) => Some(place_of(checkpointer.as_ref(), run).await?),
-                None => None,
-            };
-            // One more tells whether there are more.
-            checkpointer.page(before.as_ref(), args.limit as usize + 1).await?
-        }
-        None => Vec::new(),
+    let database = globals.database()?;
+    let runs = if let Some(checkpointer) = database.open()? {
+        let before = match &args.before {
+            Some(run) => Some(place_of(checkpointer.as_ref(), run).await?),
+            None => None,
+        };
+        // One more tells whether there are more.
+        checkpointer.page(before.as_ref(), args.limit as usize + 1).await?
+    } else {
+        database.named_absence().iter().for_each(|it| say(it));
+        Vec::new()
     };
     let lines = runs.into_iter().map(|it| it.map_or_else(|error| damaged(&error), Line::from));
     let mut lines: Vec<Line> = lines.collect();

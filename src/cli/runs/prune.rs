@@ -37,8 +37,9 @@ pub(super) struct Args {
 /// Removes old runs that nobody has, and makes the database as small as what is left.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs prune", &[Output::Text])?;
-    let Some(checkpointer) = globals.database()?.open()? else {
-        say("no runs yet");
+    let database = globals.database()?;
+    let Some(checkpointer) = database.open()? else {
+        say(&database.named_absence().unwrap_or_else(|| "no runs yet".to_owned()));
         return Ok(Exit::Done);
     };
     let now = Timestamp::now();
