@@ -1,10 +1,10 @@
 //! The cases of workflows: what is wrong with them is found before the first one runs, and they
 //! run on the real engine without touching the world.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use graphrun::{
-    cases::{Explored, Problem, Ran, Suite, explore},
+    cases::{Effort, Explored, Problem, Ran, Suite, explore},
     id::NodeName,
     nodes::registry,
     workflow::LoadError,
@@ -185,7 +185,7 @@ async fn what_no_case_takes_is_told_by_edge_route_failure_bound_and_condition() 
 fn explored(path: &str, states_max: usize) -> Explored {
     let (definition, compiled) =
         graphrun::cases::load(Path::new(path), &registry()).unwrap_or_else(|it| panic!("{it:?}"));
-    explore(&definition, &compiled, states_max)
+    explore(&definition, &compiled, Effort { states_max, time_max: None }, |_| ())
 }
 
 #[test]
@@ -241,5 +241,38 @@ fn a_failure_that_nobody_expected_is_told_though_something_catches_it() {
 fn a_search_that_was_given_up_says_so_and_claims_nothing_of_the_rest() {
     let explored = explored("tests/cases/explore/sound.yaml", 3);
     assert_eq!((explored.states, explored.is_whole), (3, false));
+    assert!(explored.open > 0 && !explored.not_come_to.is_empty(), "{explored:?}");
     assert_eq!(explored.unreached, []);
+}
+
+/// Twelve nodes side by side, each with three outcomes: half a million at once.
+const WIDE: &str = "tests/cases/explore/wide.yaml";
+
+#[test]
+fn nodes_behind_a_step_with_very_many_outcomes_are_come_to() {
+    let explored = explored(WIDE, 2_000);
+    assert_eq!((explored.states, explored.is_whole), (2_000, false));
+    assert_eq!(explored.not_come_to, [], "after {} steps", explored.steps);
+}
+
+#[test]
+fn a_search_ends_when_its_time_is_over() {
+    let (definition, compiled) = graphrun::cases::load(Path::new(WIDE), &registry()).unwrap();
+    let effort = Effort { states_max: usize::MAX, time_max: Some(Duration::ZERO) };
+    let mut told = 0;
+    let explored = explore(&definition, &compiled, effort, |_| told += 1);
+    assert_eq!((explored.steps, explored.is_whole, told), (1, false, 0));
+    assert!(explored.not_come_to.iter().any(|it| it.as_str() == "a0"), "{explored:?}");
+}
+
+#[test]
+fn what_was_told_on_the_way_is_what_was_found_in_the_end() {
+    let (definition, compiled) =
+        graphrun::cases::load(Path::new("tests/cases/explore/sound.yaml"), &registry()).unwrap();
+    let effort = Effort { states_max: 10_000, time_max: None };
+    let mut told = Vec::new();
+    let explored = explore(&definition, &compiled, effort, |it| told.push((it.states, it.steps)));
+    assert!(told.is_sorted());
+    assert_eq!(told.last(), Some(&(explored.states, explored.steps)));
+    assert_eq!((explored.open, explored.not_come_to), (0, vec![]));
 }

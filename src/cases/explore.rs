@@ -2,16 +2,20 @@
 //!
 //! The rules of a run are pure, so a run can be cloned at every step and sent each way. States
 //! that differ in nothing that decides are one, so that loops end; the search is breadth first,
-//! so that the first way found to a place is a shortest one.
+//! so that the first way found to a place is a shortest one. Tasks that run side by side have many
+//! outcomes together; where those are too many, each outcome is tried once before all of them are
+//! combined, so that what comes later is looked at, too.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
-
-use serde_json::json;
+use std::{
+    collections::{BTreeSet, HashSet, VecDeque},
+    time::{Duration, Instant},
+};
 
 use super::{
     Suite,
     coverage::used_up,
     outcomes::{Outcome, Outcomes},
+    relevant::Relevant,
 };
 use crate::{
     checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, TaskRecord},
@@ -21,24 +25,38 @@ use crate::{
         use_up,
     },
     event::{Spent, Status},
-    graph::{Edge, Graph, Hop, Input, Limits, Target, Touches, Via},
-    id::{ChannelName, NodeName, RunId},
-    workflow::{
-        NodeKind, Workflow,
-        case_file::{Computed, computed, sights},
-    },
+    graph::{Graph, Hop, Input, Limits, Target, Via},
+    id::{NodeName, RunId},
+    workflow::Workflow,
 };
 
 /// The id of every run.
 const RUN: &str = "explored";
+/// So many combined outcomes of the tasks of a step are tried at a time.
+const TOGETHER_MAX: usize = 1_000;
+
+/// How much is tried before the search is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// The states that are looked at.
+    pub states_max: usize,
+    /// The time it takes; `None` if it may take any.
+    pub time_max: Option<Duration>,
+}
 
 /// What was found by trying everything.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
     /// How many different states were looked at.
     pub states: usize,
-    /// Whether these are all; if not, there were more than were asked for.
+    /// How many steps were taken from them.
+    pub steps: usize,
+    /// Whether these are all; if not, the search was given up.
     pub is_whole: bool,
+    /// Of the states, those of which not every step was taken.
+    pub open: usize,
+    /// The nodes that no run had come to when the search was given up; more time may reach them.
+    pub not_come_to: Vec<NodeName>,
     /// The runs that fail although no route asks for it, each in a shortest way.
     pub stuck: Vec<Stuck>,
     /// The nodes that no outcome leads to; told only if all states were looked at.
@@ -69,6 +87,8 @@ struct Open {
     machine: Machine,
     tasks: Vec<Task>,
     at: usize,
+    /// Which outcomes its tasks have in the next step to be taken; none if there was none yet.
+    next: Option<Vec<usize>>,
 }
 
 #[derive(Debug)]
@@ -81,31 +101,33 @@ struct Search<'a> {
     seen: HashSet<blake3::Hash>,
     waypoints: Vec<Waypoint>,
     open: VecDeque<Open>,
+    /// Those of which only some steps were taken; they wait until all others are done.
+    begun: VecDeque<Open>,
     ran: BTreeSet<NodeName>,
     reasons: BTreeSet<String>,
     explored: Explored,
     states_max: usize,
-}
-
-/// What of a state decides where a run goes.
-#[derive(Debug)]
-struct Relevant {
-    channels: BTreeSet<ChannelName>,
-    visits: BTreeSet<NodeName>,
+    until: Option<Instant>,
 }
 
 impl Suite {
     /// Tries every outcome of every node, see [`explore`].
-    pub fn explore(&self, states_max: usize) -> Explored {
-        explore(&self.definition, &self.compiled(), states_max)
+    pub fn explore(&self, effort: Effort) -> Explored {
+        explore(&self.definition, &self.compiled(), effort, |_| ())
     }
 }
 
-/// Tries every outcome of every node of a workflow, in every order that its bounds allow.
+/// Tries every outcome of every node of a workflow, in every order that its bounds allow; tells how
+/// far it has come from time to time.
 ///
 /// Limits of the run are lifted; that one of them is reached is tried after every step instead,
 /// where the workflow says what happens then.
-pub fn explore(definition: &Workflow, graph: &CompiledGraph, states_max: usize) -> Explored {
+pub fn explore(
+    definition: &Workflow,
+    graph: &CompiledGraph,
+    effort: Effort,
+    mut watch: impl FnMut(&Explored),
+) -> Explored {
     let limits = Limits { exhausted: graph.graph().limits.exhausted.clone(), ..unlimited() };
     let mut search = Search {
         graph,
@@ -116,14 +138,21 @@ pub fn explore(definition: &Workflow, graph: &CompiledGraph, states_max: usize) 
         seen: HashSet::new(),
         waypoints: Vec::new(),
         open: VecDeque::new(),
+        begun: VecDeque::new(),
         ran: BTreeSet::new(),
         reasons: BTreeSet::new(),
         explored: Explored { is_whole: true, ..Explored::default() },
-        states_max,
+        states_max: effort.states_max,
+        until: effort.time_max.and_then(|it| Instant::now().checked_add(it)),
     };
     search.start();
-    while let Some(open) = search.open.pop_front() {
-        search.step(&open);
+    while let Some(open) = search.open.pop_front().or_else(|| search.begun.pop_front()) {
+        search.step(open);
+        if search.is_over() {
+            break;
+        }
+        search.explored.states = search.waypoints.len();
+        watch(&search.explored);
     }
     search.finish()
 }
@@ -146,28 +175,59 @@ impl Search<'_> {
         }
     }
 
-    /// Sends a run every way that its step can go.
-    fn step(&mut self, open: &Open) {
+    /// Sends a run the ways that its step can go: all of them, or as many as are tried at a time.
+    fn step(&mut self, mut open: Open) {
         let mut choices: Vec<Vec<Outcome>> = Vec::new();
         for task in &open.tasks {
             self.ran.insert(task.node.clone());
             choices.push(self.outcomes.of(&self.run, task));
         }
-        // Which outcome each task has, counted like the digits of a number.
-        let mut chosen = vec![0; choices.len()];
         if choices.iter().any(Vec::is_empty) {
             return;
         }
-        loop {
-            self.go(open, &choices, &chosen);
-            let next = (0..chosen.len()).find(|&at| chosen[at] + 1 < choices[at].len());
-            let (Some(at), true) = (next, self.explored.is_whole) else { return };
+        let lengths: Vec<usize> = choices.iter().map(Vec::len).collect();
+        let all = lengths.iter().fold(1, |all: usize, it| all.saturating_mul(*it));
+        let mut chosen = match open.next.take() {
+            Some(chosen) => chosen,
+            None if all <= TOGETHER_MAX => vec![0; lengths.len()],
+            None => return self.sample(open, &choices, &lengths),
+        };
+        for _ in 0..TOGETHER_MAX {
+            self.go(&open, &choices, &chosen);
+            // Which outcome each task has is counted like the digits of a number.
+            let next = (0..chosen.len()).find(|&at| chosen[at] + 1 < lengths[at]);
+            let Some(at) = next else { return };
             chosen[at] += 1;
             chosen[..at].fill(0);
+            if self.is_over() {
+                break;
+            }
         }
+        open.next = Some(chosen);
+        self.begun.push_back(open);
+    }
+
+    /// Lets every task have each of its outcomes once, and leaves the rest for later.
+    fn sample(&mut self, mut open: Open, choices: &[Vec<Outcome>], lengths: &[usize]) {
+        for turn in 0..lengths.iter().copied().max().unwrap_or(0) {
+            let chosen: Vec<usize> = lengths.iter().map(|it| turn % it).collect();
+            self.go(&open, choices, &chosen);
+            if self.is_over() {
+                break;
+            }
+        }
+        open.next = Some(vec![0; lengths.len()]);
+        self.begun.push_back(open);
+    }
+
+    /// Whether the search is given up.
+    fn is_over(&mut self) -> bool {
+        self.explored.is_whole &= self.until.is_none_or(|it| Instant::now() < it);
+        !self.explored.is_whole
     }
 
     fn go(&mut self, open: &Open, choices: &[Vec<Outcome>], chosen: &[usize]) {
+        self.explored.steps += 1;
         let mut machine = open.machine.clone();
         let before = machine.position().clone();
         let mut actions = Vec::new();
@@ -269,7 +329,7 @@ impl Search<'_> {
         }
         let at = self.waypoints.len();
         self.waypoints.push(Waypoint { before, step });
-        self.open.push_back(Open { machine, tasks, at });
+        self.open.push_back(Open { machine, tasks, at, next: None });
         Some(at)
     }
 
@@ -328,77 +388,16 @@ impl Search<'_> {
     fn finish(self) -> Explored {
         let mut explored = self.explored;
         explored.states = self.waypoints.len();
+        explored.open = self.open.len() + self.begun.len();
         explored.gaps.extend(self.outcomes.gaps);
+        let nodes = self.graph.graph().nodes.keys();
+        let missed = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
         if explored.is_whole {
-            let nodes = self.graph.graph().nodes.keys();
-            explored.unreached = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
+            explored.unreached = missed;
+        } else {
+            explored.not_come_to = missed;
         }
         explored
-    }
-}
-
-impl Relevant {
-    /// What conditions look at, and what is computed with.
-    fn of(definition: &Workflow, graph: &Graph) -> Self {
-        let mut channels: BTreeSet<ChannelName> =
-            sights(definition, graph).into_iter().map(|it| it.channel).collect();
-        let mut counted: BTreeSet<NodeName> = BTreeSet::new();
-        for edge in &graph.edges {
-            if let Edge::Route { route, .. } = edge {
-                counted.extend(route.sights().into_iter().flat_map(|it| it.visits));
-            }
-        }
-        let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref()?.sights());
-        counted.extend(conditions.flat_map(|it| it.visits));
-        for Computed { from, .. } in computed(definition, graph) {
-            channels.extend(from.fields.into_iter().map(|it| it.channel));
-            counted.extend(from.visits);
-        }
-        for (name, spec) in &graph.nodes {
-            // What is computed is noted above; what is shown to people does not decide, nor does what
-            // a route reads twice.
-            let is_known = matches!(
-                definition.nodes.get(name).map(|it| &it.kind),
-                Some(
-                    NodeKind::Set(_)
-                        | NodeKind::Enter(_)
-                        | NodeKind::Leave(_)
-                        | NodeKind::Ask(_)
-                        | NodeKind::Map(_)
-                )
-            );
-            if is_known || spec.node.touches() != Touches::Nothing {
-                continue;
-            }
-            let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();
-            let read = spec.node.contract().reads;
-            let read: Vec<ChannelName> =
-                read.map_or_else(all, |it| it.into_iter().map(|it| it.channel).collect());
-            channels.extend(read);
-        }
-        let bounded = |name: &NodeName| graph.nodes[name].policies.max_visits.is_some();
-        let visits =
-            graph.nodes.keys().filter(|it| bounded(it) || counted.contains(*it)).cloned().collect();
-        Self { channels, visits }
-    }
-
-    /// The same for two runs that go on in the same way.
-    fn key(&self, machine: &Machine) -> blake3::Hash {
-        let position = machine.position();
-        let frontier: Vec<_> = position.frontier.iter().map(|it| (&it.node, &it.input)).collect();
-        let visits: BTreeMap<_, _> =
-            position.visits.iter().filter(|(name, _)| self.visits.contains(*name)).collect();
-        let channels: BTreeMap<_, _> = self
-            .channels
-            .iter()
-            .filter_map(|it| Some((it, machine.state().get(it.as_str())?)))
-            .collect();
-        let deferred: Vec<_> = position.deferred.keys().collect();
-        let key =
-            json!(
-                [frontier, position.joins, deferred, visits, channels, position.limit.is_some(),]
-            );
-        blake3::hash(key.to_string().as_bytes())
     }
 }
 

@@ -7,6 +7,7 @@
 mod coverage;
 mod explore;
 mod outcomes;
+mod relevant;
 mod run;
 mod script;
 mod verdict;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::{
     coverage::{Coverage, Part, PartKind},
-    explore::{Explored, Stuck, explore},
+    explore::{Effort, Explored, Stuck, explore},
     run::Ran,
     verdict::{Problem, step_text},
 };

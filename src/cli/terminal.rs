@@ -104,6 +104,12 @@ pub(super) fn say(text: &str) {
     drop(writeln!(stderr, "{text}").and_then(|()| stderr.flush()));
 }
 
+/// Writes a line to the terminal behind stderr, in the place of the last one.
+pub(super) fn say_over(text: &str) {
+    let terminal = console::Term::stderr();
+    drop(terminal.clear_line().and_then(|()| terminal.write_str(text)));
+}
+
 /// The columns of the terminal behind stderr.
 pub(super) fn columns() -> usize {
     console::Term::stderr()

@@ -4,7 +4,10 @@ mod files;
 mod found;
 mod report;
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use tokio::runtime;
 
@@ -15,13 +18,15 @@ use self::{
 use super::{
     error::CliError,
     exit::Exit,
-    globals::{Globals, Output},
+    globals::{Globals, Output, Progress},
     json::to_json,
     prepare::refuse,
-    terminal::print_result,
+    terminal::{print_result, say_over},
+    values::parse_duration,
+    words::count,
 };
 use crate::{
-    cases::{self, Suite, explore},
+    cases::{self, Effort, Explored, Suite, explore},
     compile::CompiledGraph,
     nodes::registry,
     workflow::{LoadError, Workflow},
@@ -51,10 +56,18 @@ pub(super) struct Args {
     /// How many states are looked at before giving up
     #[arg(long, value_name = "STATES", default_value_t = STATES_MAX, requires = "explore")]
     explore_max: usize,
+    /// How long a workflow is tried before giving up
+    #[arg(long, value_name = "DURATION", default_value = TIME_MAX, requires = "explore",
+          value_parser = parse_duration)]
+    explore_time: Duration,
 }
 
 /// The states that are looked at where nothing else is asked for: some seconds.
 const STATES_MAX: usize = 100_000;
+/// How long they are looked at.
+const TIME_MAX: &str = "1m";
+/// The time between two words about how far it has come.
+const TOLD_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs the cases that are kept beside workflows, and tries what none of them does: no models, no
 /// sandbox, nobody to ask.
@@ -76,7 +89,18 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Err(no_case(args));
     }
     for (path, definition, compiled) in &loaded.to_explore {
-        let explored = explore(definition, compiled, args.explore_max);
+        let effort = Effort { states_max: args.explore_max, time_max: Some(args.explore_time) };
+        let mut told = Instant::now();
+        let is_shown = globals.progress == Progress::Tree;
+        let explored = explore(definition, compiled, effort, |so_far| {
+            if is_shown && told.elapsed() >= TOLD_EVERY {
+                told = Instant::now();
+                say_over(&how_far(so_far));
+            }
+        });
+        if is_shown {
+            say_over("");
+        }
         report.explored.push((path.clone(), explored));
     }
     let text = match globals.output {
@@ -88,6 +112,12 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     print_result(&text).map_err(CliError::write)?;
     let enough = args.coverage_min.is_none_or(|it| report.covers(usize::from(it)));
     Ok(if report.is_fine() && enough { Exit::Done } else { Exit::Failed })
+}
+
+/// `exploring: 1,200 states, 40,000 steps`
+fn how_far(explored: &Explored) -> String {
+    let (states, steps) = (explored.states as u64, explored.steps as u64);
+    format!("exploring: {}, {}", count(states, "state"), count(steps, "step"))
 }
 
 /// What was asked for, read and checked.

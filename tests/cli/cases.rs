@@ -184,7 +184,24 @@ fn everything_is_tried_without_any_case() {
     "#);
     let object = place.run(["test", "--explore", "stuck.yaml", "--output", "json"]).json();
     let explored = &object["explored"][0];
-    assert_eq!(keys(explored), ["workflow", "states", "is_whole", "stuck", "unreached", "gaps"]);
+    assert_eq!(
+        keys(explored),
+        [
+            "workflow",
+            "states",
+            "steps",
+            "is_whole",
+            "open",
+            "not_come_to",
+            "stuck",
+            "unreached",
+            "gaps"
+        ]
+    );
     assert_eq!(explored["unreached"], json!(["mend"]));
     assert_eq!(explored["stuck"][0]["way"][0][0]["node"], "judge");
+    let ended = place.run(["test", "--explore", "--explore-max", "1", "stuck.yaml"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    assert!(ended.stdout.contains("raise `--explore-max` or `--explore-time`"), "{ended}");
+    assert!(ended.stdout.contains("  not come to  share\n"), "{ended}");
 }

@@ -29,7 +29,7 @@ pub(super) fn coverage_to_json((workflow, coverage): &(PathBuf, Coverage)) -> Va
 
 /// What trying everything has found, as a program reads it.
 pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Value {
-    let Explored { states, is_whole, stuck, unreached, gaps } = explored;
+    let Explored { states, steps, is_whole, open, not_come_to, stuck, unreached, gaps } = explored;
     let step = |step: &Vec<(_, String)>| -> Vec<Value> {
         step.iter().map(|(node, outcome)| json!({"node": node, "outcome": outcome})).collect()
     };
@@ -40,7 +40,10 @@ pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Va
     json!({
         "workflow": workflow.display().to_string(),
         "states": states,
+        "steps": steps,
         "is_whole": is_whole,
+        "open": open,
+        "not_come_to": not_come_to,
         "stuck": stuck,
         "unreached": unreached,
         "gaps": gaps,
@@ -78,7 +81,9 @@ pub(super) fn draw_explored(
     let all = if explored.is_whole {
         "all there are".to_owned()
     } else {
-        paint.loud("and there are more: raise `--explore-max`")
+        let open = count(explored.open as u64, "state");
+        let more = format!("and there are more; {open} not done with");
+        paint.loud(&format!("{more}: raise `--explore-max` or `--explore-time`"))
     };
     text.extend(["explored ", &name, ": ", &states, ", ", &all, "\n"]);
     for stuck in &explored.stuck {
@@ -86,6 +91,9 @@ pub(super) fn draw_explored(
     }
     for node in &explored.unreached {
         text.extend(["  ", &paint.bad("never reached"), "  ", node.as_str(), "\n"]);
+    }
+    for node in &explored.not_come_to {
+        text.extend(["  ", &paint.loud("not come to"), "  ", node.as_str(), "\n"]);
     }
     for gap in &explored.gaps {
         text.extend(["  ", &paint.loud("not tried"), "  ", &clean(gap), "\n"]);

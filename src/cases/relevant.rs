@@ -1,0 +1,87 @@
+//! What of a state decides where a run goes, so that states that differ in nothing else are one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use crate::{
+    engine::superstep::Machine,
+    graph::{Edge, Graph, Touches},
+    id::{ChannelName, NodeName},
+    workflow::{
+        NodeKind, Workflow,
+        case_file::{Computed, computed, sights},
+    },
+};
+
+/// What of a state decides where a run goes.
+#[derive(Debug)]
+pub(super) struct Relevant {
+    channels: BTreeSet<ChannelName>,
+    visits: BTreeSet<NodeName>,
+}
+
+impl Relevant {
+    /// What conditions look at, and what is computed with.
+    pub(super) fn of(definition: &Workflow, graph: &Graph) -> Self {
+        let mut channels: BTreeSet<ChannelName> =
+            sights(definition, graph).into_iter().map(|it| it.channel).collect();
+        let mut counted: BTreeSet<NodeName> = BTreeSet::new();
+        for edge in &graph.edges {
+            if let Edge::Route { route, .. } = edge {
+                counted.extend(route.sights().into_iter().flat_map(|it| it.visits));
+            }
+        }
+        let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref()?.sights());
+        counted.extend(conditions.flat_map(|it| it.visits));
+        for Computed { from, .. } in computed(definition, graph) {
+            channels.extend(from.fields.into_iter().map(|it| it.channel));
+            counted.extend(from.visits);
+        }
+        for (name, spec) in &graph.nodes {
+            // What is computed is noted above; what is shown to people does not decide, nor does what
+            // a route reads twice.
+            let is_known = matches!(
+                definition.nodes.get(name).map(|it| &it.kind),
+                Some(
+                    NodeKind::Set(_)
+                        | NodeKind::Enter(_)
+                        | NodeKind::Leave(_)
+                        | NodeKind::Ask(_)
+                        | NodeKind::Map(_)
+                )
+            );
+            if is_known || spec.node.touches() != Touches::Nothing {
+                continue;
+            }
+            let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();
+            let read = spec.node.contract().reads;
+            let read: Vec<ChannelName> =
+                read.map_or_else(all, |it| it.into_iter().map(|it| it.channel).collect());
+            channels.extend(read);
+        }
+        let bounded = |name: &NodeName| graph.nodes[name].policies.max_visits.is_some();
+        let visits =
+            graph.nodes.keys().filter(|it| bounded(it) || counted.contains(*it)).cloned().collect();
+        Self { channels, visits }
+    }
+
+    /// The same for two runs that go on in the same way.
+    pub(super) fn key(&self, machine: &Machine) -> blake3::Hash {
+        let position = machine.position();
+        let frontier: Vec<_> = position.frontier.iter().map(|it| (&it.node, &it.input)).collect();
+        let visits: BTreeMap<_, _> =
+            position.visits.iter().filter(|(name, _)| self.visits.contains(*name)).collect();
+        let channels: BTreeMap<_, _> = self
+            .channels
+            .iter()
+            .filter_map(|it| Some((it, machine.state().get(it.as_str())?)))
+            .collect();
+        let deferred: Vec<_> = position.deferred.keys().collect();
+        let key =
+            json!(
+                [frontier, position.joins, deferred, visits, channels, position.limit.is_some(),]
+            );
+        blake3::hash(key.to_string().as_bytes())
+    }
+}
