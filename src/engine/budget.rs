@@ -40,12 +40,24 @@ fn of(limits: &Limits) -> UsedUp {
 
 /// The first limit that counts and is reached, in words.
 pub(super) fn reached(limits: &Limits, used_up: Option<UsedUp>, used: &Used) -> Option<String> {
-    let (now, spent) = (of(limits), &used.spent);
-    let counts =
-        |differs: fn(&UsedUp, &UsedUp) -> bool| used_up.is_none_or(|it| differs(&it, &now));
-    if used.steps >= limits.steps && counts(|a, b| a.steps != b.steps) {
+    let steps_count = used_up.is_none_or(|it| it.steps != limits.steps);
+    if used.steps >= limits.steps && steps_count {
         return Some(format!("the limit of {} steps is reached", limits.steps));
     }
+    if let Some(reached) = spent_up(limits, used_up, &used.spent) {
+        return Some(reached);
+    }
+    let time =
+        limits.time.filter(|_| time_left(limits, used_up, used.worked_ms) == Some(Duration::ZERO));
+    let worked = Duration::from_millis(used.worked_ms);
+    time.map(|time| format!("the limit of {time:?} is reached: {worked:?} were worked"))
+}
+
+/// The first limit of what models take that counts and is reached, in words.
+pub(super) fn spent_up(limits: &Limits, used_up: Option<UsedUp>, spent: &Spent) -> Option<String> {
+    let now = of(limits);
+    let counts =
+        |differs: fn(&UsedUp, &UsedUp) -> bool| used_up.is_none_or(|it| differs(&it, &now));
     if let Some(tokens) = limits.tokens.filter(|&it| spent.tokens() >= it)
         && counts(|a, b| a.tokens != b.tokens)
     {
@@ -60,10 +72,7 @@ pub(super) fn reached(limits: &Limits, used_up: Option<UsedUp>, used: &Used) -> 
     {
         return Some(format!("the limit of {usd:.2} USD is reached: {cost:.2} are spent"));
     }
-    let time =
-        limits.time.filter(|_| time_left(limits, used_up, used.worked_ms) == Some(Duration::ZERO));
-    let worked = Duration::from_millis(used.worked_ms);
-    time.map(|time| format!("the limit of {time:?} is reached: {worked:?} were worked"))
+    None
 }
 
 /// What is left of the time of a run that has a limit of time which counts.

@@ -1,6 +1,7 @@
 //! The loop of a run: do what the rules say, tell them what happened; again.
 
 mod people;
+mod purse;
 mod queue;
 mod rest;
 mod time;
@@ -15,8 +16,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use self::queue::Queue;
 pub(super) use self::rest::accept_at_rest;
+use self::{purse::Purse, queue::Queue};
 use super::{
     Engine, RunEnd, RunError, Stop,
     lease::Lease,
@@ -53,10 +54,12 @@ pub(super) struct Driver<'a> {
     tasks: JoinSet<Option<superstep::Event>>,
     /// Drops them all.
     dropped: CancellationToken,
-    /// Cuts them off when the time of the run is over.
+    /// Cuts them off when a limit of the run is reached.
     cut: CancellationToken,
     /// When that is, by running tasks; nothing if it has no end.
     ends: BTreeMap<TaskId, Instant>,
+    /// What they spend on models.
+    purse: Purse,
     queue: Queue,
     words: Words,
     /// The nodes that wait until what they have noted down is saved.
@@ -145,6 +148,7 @@ impl<'a> Driver<'a> {
             cut: dropped.child_token(),
             dropped,
             ends: BTreeMap::new(),
+            purse: Purse::default(),
             queue: Queue::default(),
             words: mpsc::channel(WORDS_CAPACITY),
             noted: Vec::new(),
@@ -168,6 +172,10 @@ impl<'a> Driver<'a> {
         let mut rest = self.perform(first).await?;
         while rest.is_none() {
             self.start_queued().await;
+            if self.is_spent_up() {
+                rest = self.run_out().await?;
+                continue;
+            }
             rest = match self.next_signal().await {
                 Signal::Task(event) => self.take_all(*event).await?,
                 Signal::Word(word) => {
@@ -183,7 +191,7 @@ impl<'a> Driver<'a> {
                 }
                 Signal::Now => self.stop_at_once().await?,
                 Signal::Late => self.expire().await?,
-                Signal::OutOfTime => self.run_out_of_time().await?,
+                Signal::OutOfTime => self.run_out().await?,
                 Signal::Lost => return Err(self.lost().await),
             };
         }
@@ -271,6 +279,7 @@ impl<'a> Driver<'a> {
         }
         if !matches!(event, superstep::Event::Woke { .. }) {
             self.ends.remove(&event.task());
+            self.purse.ended(event.task());
             self.queue.ended(self.machine.node_of(event.task()));
         }
         self.listen().await?;
@@ -281,7 +290,7 @@ impl<'a> Driver<'a> {
     async fn start_queued(&mut self) {
         while self.queue.running() < self.engine.limits.concurrency.max(1) {
             // The signal of a stop comes by and by; from now on nothing starts.
-            if self.stop.drain.is_cancelled() {
+            if self.stop.drain.is_cancelled() || self.purse.is_closed() {
                 break;
             }
             let Some(task) = self.queue.next(self.machine.graph()) else { break };
@@ -300,18 +309,20 @@ impl<'a> Driver<'a> {
                     max_visits: spec.policies.max_visits,
                 })
                 .await;
-            let (work, watch) = task::attempt(self.surroundings(), task, spec);
+            let cut = self.cut.child_token();
+            self.purse.began(task.id, cut.clone());
+            let (work, watch) = task::attempt(self.surroundings(cut), task, spec);
             self.tasks.spawn(watch.over(AbortOnDropHandle::new(tokio::spawn(work))));
             self.queue.began();
         }
     }
 
-    fn surroundings(&self) -> Surroundings {
+    fn surroundings(&self, cut: CancellationToken) -> Surroundings {
         Surroundings {
             run: self.run.clone(),
             words: self.words.0.clone(),
             now: self.stop.now.clone(),
-            cut: self.cut.clone(),
+            cut,
             dropped: self.dropped.clone(),
             clock: self.engine.clock.clone(),
         }
@@ -383,6 +394,7 @@ impl<'a> Driver<'a> {
             }
         }
         self.entry.commit = Some(commit);
+        self.purse.reopen();
         Ok(())
     }
 

@@ -143,6 +143,8 @@ pub(crate) enum Said {
     Report(Report),
     /// To be saved.
     Memo(Memo),
+    /// That it is about to spend something; told if it may.
+    Spending(oneshot::Sender<()>),
 }
 
 impl Input {
@@ -196,6 +198,18 @@ impl NodeContext {
     pub async fn report(&self, report: Report) {
         self.reporter.report(report).await;
     }
+
+    /// Waits until the run may spend something on models, to be called before each call of one. It
+    /// may at once, unless what is [reported](Report::ModelCalled) of all its tasks has reached a
+    /// limit of tokens or cost: then the task is cut off here, and begins again once the run has
+    /// more. What is to survive that is a [memo](NodeContext::memo).
+    ///
+    /// # Cancel safety
+    ///
+    /// It may be dropped at any time.
+    pub async fn within_budget(&self) {
+        self.reporter.within_budget().await;
+    }
 }
 
 impl Speaker {
@@ -233,6 +247,17 @@ impl Reporter {
         drop(attempt.say(Said::Memo(memo)).await);
         let lost = |_| NodeError::transient(format!("the run has ended before `{name}` was saved"));
         is_saved.await.map_err(lost)
+    }
+
+    async fn within_budget(&self) {
+        self.beat();
+        let Some(attempt) = &self.attempt else { return };
+        let (may, is_told) = oneshot::channel();
+        drop(attempt.say(Said::Spending(may)).await);
+        if is_told.await.is_err() {
+            // Nobody is to go on here: it is about to be cut off.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Says that its node is still at work.

@@ -103,6 +103,7 @@ impl ChatModel for Watched<'_> {
         if let Ok(Some(reply)) = self.ctx.recall_memo::<ChatReply>(&name) {
             return Ok(reply);
         }
+        self.ctx.within_budget().await;
         let started = Instant::now();
         let replied = self.model.chat(request).await;
         let (model, usage) = match &replied {

@@ -1,5 +1,6 @@
 //! What a run makes of failure: retries that survive a restart, timeouts, panics, and what is kept.
 
+mod budget;
 mod memos;
 mod panics;
 mod retries;

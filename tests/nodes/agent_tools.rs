@@ -13,6 +13,7 @@ use graphrun::{
     event::{Event, Report, Status},
     llm::{
         ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, ToolCall, ToolChoice,
+        Usage,
     },
     nodes::{ModelSource, Services, registry},
     tool::{ToolContext, ToolError, tool_fn},
@@ -411,4 +412,21 @@ async fn calls_of_a_round_are_made_side_by_side_and_long_results_are_cut() {
     let told = told(&asked[1]);
     assert!(told[0].ends_with("ä… (10000 more characters)"), "{:?}", &told[0][..40]);
     assert_eq!(told[0].chars().filter(|it| *it == 'ä').count(), 60_000);
+}
+
+#[tokio::test]
+async fn a_model_asks_no_more_once_the_tokens_of_the_run_are_used_up() {
+    let usage = Usage { input_tokens: 10, calls: 1, ..Usage::default() };
+    let round = |number: u32| {
+        let call = call("", "math.add", &format!(r#"{{"numbers": [{number}]}}"#));
+        Ok(ChatReply { tool_calls: vec![call], usage, ..ChatReply::default() })
+    };
+    let model = Scripted::new((1..9).map(round));
+    let added = Added::default();
+    let text = Adder::default().text().replace("start: a\n", "start: a\nlimits: { tokens: 25 }\n");
+    let ended = run_with(&text, json!({}), model.services(), added.registry()).await;
+    assert_eq!(ended.end.status, Status::Limit, "{}", ended.reason());
+    assert_eq!(ended.reason(), "the limit of 25 tokens is reached: 30 are used");
+    assert_eq!((model.asked().len(), added.keys().len()), (3, 3));
+    assert!(ended.told().contains("task.cut_off"));
 }

@@ -39,7 +39,7 @@ impl Driver<'_> {
     }
 
     /// Cuts off what is at work, and ends the step with what had finished.
-    pub(super) async fn run_out_of_time(&mut self) -> Result<Option<Rest>, RunError> {
+    pub(super) async fn run_out(&mut self) -> Result<Option<Rest>, RunError> {
         let step = self.machine.position().step;
         self.queue.clear();
         self.cut.cancel();
@@ -50,12 +50,13 @@ impl Driver<'_> {
         }
         self.cut = self.dropped.child_token();
         self.ends.clear();
+        self.purse.reopen();
         // One that was to begin has a place of its node, and nobody else has.
         self.queue.give_back();
         let mut actions = Vec::new();
         // All that was open may have finished in this moment.
         if self.machine.position().step == step && rest.is_none() {
-            actions = self.machine.out_of_time();
+            actions = self.machine.out_of_budget();
         }
         Ok(self.perform(actions).await?.or(rest))
     }

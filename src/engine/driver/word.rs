@@ -17,7 +17,14 @@ impl Driver<'_> {
         let Word { task, attempt, said } = word;
         match said {
             Said::Report(report) => {
+                if let Report::ModelCalled { spent, .. } = &report {
+                    self.purse.spend(task, spent);
+                }
                 self.tell_report(task, report).await;
+                Ok(())
+            }
+            Said::Spending(may) => {
+                self.may_spend(task, may);
                 Ok(())
             }
             Said::Memo(memo) => self.note_down(task, attempt, memo).await,

@@ -1,11 +1,11 @@
-//! The end of the time of a run, which does not wait for the end of a step.
+//! The end of the time or the money of a run, which does not wait for the end of a step.
 
 use std::time::Duration;
 
 use super::{Action, Machine, Phase, budget, settle::record};
 use crate::{
     checkpoint::{Outcome, TaskRecord},
-    event::Status,
+    event::{Spent, Status},
     id::TaskId,
 };
 
@@ -17,11 +17,18 @@ impl Machine {
         budget::time_left(&self.terms.limits, self.position.used_up, worked_ms)
     }
 
-    /// Ends the step where it is: what ran was cut off, and the time of the run is over.
+    /// Whether the run may spend more on models, when its running attempts have spent this.
+    pub fn may_spend(&self, running: &Spent) -> bool {
+        let mut spent = self.spent();
+        spent.add(running);
+        budget::spent_up(&self.terms.limits, self.position.used_up, &spent).is_none()
+    }
+
+    /// Ends the step where it is: what ran was cut off, and a limit of the run is reached.
     ///
     /// The run rests as `limit`, or goes where `limits.exhausted` says with what has finished. Where a
     /// task has failed for good it rests as failed, as it would have done.
-    pub fn out_of_time(&mut self) -> Vec<Action> {
+    pub fn out_of_budget(&mut self) -> Vec<Action> {
         if self.tasks.iter().any(|it| matches!(it.phase, Phase::Failed(_))) {
             return vec![self.rest_open()];
         }

@@ -1,0 +1,161 @@
+//! Tokens and money: once a limit is reached no call of a model begins, also in the middle of a step,
+//! and what was paid for is kept.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{Checkpointer, Outcome},
+    engine::Engine,
+    event::{Report, Spent, Status},
+    graph::{GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Target, node_fn},
+    llm::Usage,
+};
+use tokio::time::{Instant, sleep};
+
+use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
+
+/// The calls of models that were made.
+type Calls = Arc<Mutex<Vec<String>>>;
+
+/// A node that makes so many calls, one after the other, of a second and a hundred tokens each.
+fn spends(calls: u32, made: &Calls) -> impl Node + use<> {
+    let made = Arc::clone(made);
+    node_fn(move |_: Nothing, ctx: NodeContext| {
+        let made = Arc::clone(&made);
+        async move {
+            for call in 1..=calls {
+                let call = format!("{} {call}", ctx.node);
+                let answer = async {
+                    ctx.within_budget().await;
+                    sleep(Duration::from_secs(1)).await;
+                    made.lock().unwrap().push(call.clone());
+                    let usage = Usage { input_tokens: 100, calls: 1, ..Usage::default() };
+                    let spent = Spent { usage, cost_usd: Some(0.25) };
+                    ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+                    Ok::<_, NodeError>(call.clone())
+                };
+                ctx.memo(&call, answer).await?;
+            }
+            noted(ctx.node.to_string())
+        }
+    })
+}
+
+fn waits(seconds: u64) -> impl Node {
+    node_fn(move |_: Nothing, ctx: NodeContext| async move {
+        sleep(Duration::from_secs(seconds)).await;
+        noted(ctx.node.to_string())
+    })
+}
+
+fn tokens(tokens: u64) -> Limits {
+    Limits { tokens: Some(tokens), ..Limits::default() }
+}
+
+fn made(calls: &Calls) -> Vec<String> {
+    calls.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_once_the_tokens_are_used_up_no_call_begins_and_none_is_paid_for_twice() {
+    for limits in [tokens(250), Limits { usd: Some(0.7), ..Limits::default() }] {
+        let (calls, saved) = (Calls::default(), Saved::new());
+        let graph = GraphBuilder::new::<Team>("one").node("agent", spends(5, &calls));
+        let graph = compiled(graph.entry("agent").then("agent", "end"));
+        let engine = |limits: &Limits| saved.engine(&graph).with_limits(limits.clone());
+        let end = saved.start(&engine(&limits)).await;
+        let reason = match limits.tokens {
+            Some(_) => "the limit of 250 tokens is reached: 300 are used",
+            None => "the limit of 0.70 USD is reached: 0.75 are spent",
+        };
+        assert_eq!((end.status, end.reason.as_deref()), (Status::Limit, Some(reason)));
+        assert_eq!(made(&calls), ["agent 1", "agent 2", "agent 3"]);
+
+        let again = saved.resume(&engine(&limits)).await.unwrap();
+        assert_eq!((again.status, again.reason), (Status::Limit, end.reason));
+        assert_eq!(made(&calls).len(), 3, "nothing more is there to be spent");
+
+        let done = saved.resume(&engine(&tokens(10_000))).await.unwrap();
+        assert_eq!((done.status, notes(&done.state)), (Status::Done, vec!["agent".to_owned()]));
+        assert_eq!(made(&calls), ["agent 1", "agent 2", "agent 3", "agent 4", "agent 5"]);
+        assert_eq!(done.position.spent.tokens(), 500);
+    }
+}
+
+/// Two that spend and one that does not, side by side, and what comes after them.
+fn three(calls: &Calls) -> GraphBuilder {
+    GraphBuilder::new::<Team>("three")
+        .node("left", spends(4, calls))
+        .node("right", spends(1, calls))
+        .node("slow", waits(60))
+        .node("last", notes_its_way())
+        .entry("left")
+        .entry("right")
+        .entry("slow")
+        .join(["left", "right", "slow"], "last")
+        .then("last", "end")
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_what_is_under_way_when_the_tokens_are_used_up_ends_and_is_kept() {
+    let (calls, saved) = (Calls::default(), Saved::new());
+    let graph = compiled(three(&calls));
+    let engine = |limit| saved.engine(&graph).with_limits(tokens(limit));
+    let start = Instant::now();
+    let end = saved.start(&engine(300)).await;
+    assert_eq!((end.status, start.elapsed().as_secs()), (Status::Limit, 60));
+    let mut first = made(&calls);
+    first.sort();
+    assert_eq!(first, ["left 1", "left 2", "right 1"], "what all of them spend is counted");
+    let records = saved.storage.records(saved.run()).await.unwrap();
+    let ended = records.iter().filter(|it| !matches!(it.outcome, Outcome::Noted { .. }));
+    let mut ended: Vec<_> =
+        ended.map(|it| (it.node.as_str(), it.outcome == Outcome::CutOff)).collect();
+    ended.sort_unstable();
+    assert_eq!(ended, [("left", true), ("right", false), ("slow", false)]);
+
+    let done = saved.resume(&engine(1_000)).await.unwrap();
+    assert_eq!((done.status, start.elapsed().as_secs()), (Status::Done, 62));
+    assert_eq!(notes(&done.state), ["left", "right", "slow", "last"]);
+    assert_eq!(made(&calls)[3..], ["left 3", "left 4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_a_run_whose_tokens_are_used_up_in_mid_step_goes_where_its_limits_say() {
+    let (calls, saved) = (Calls::default(), Saved::new());
+    let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(300) };
+    let graph = three(&calls).limits(limits);
+    // What is done about it may spend more.
+    let graph = graph.node("flush", spends(2, &calls)).then("flush", "end");
+    let graph = compiled(graph);
+    let end = saved.start(&saved.engine(&graph)).await;
+    assert_eq!((end.status, end.reason), (Status::Done, None));
+    assert_eq!(notes(&end.state), ["right", "slow", "flush"]);
+    assert_eq!(made(&calls)[3..], ["flush 1", "flush 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_who_has_not_begun_when_the_tokens_are_used_up_does_not_begin() {
+    let (calls, saved) = (Calls::default(), Saved::new());
+    let graph = GraphBuilder::new::<Team>("queue")
+        .node_with("first", spends(3, &calls), Policies::default())
+        .node("second", spends(1, &calls))
+        .entry("first")
+        .entry("second")
+        .then("first", "end")
+        .then("second", "end");
+    let graph = compiled(graph);
+    let engine = |limit| {
+        let limits = Limits { concurrency: 1, ..tokens(limit) };
+        let engine: Engine = saved.engine(&graph).with_limits(limits);
+        engine
+    };
+    let end = saved.start(&engine(200)).await;
+    assert_eq!((end.status, made(&calls).len()), (Status::Limit, 2));
+    let done = saved.resume(&engine(1_000)).await.unwrap();
+    assert_eq!(done.status, Status::Done);
+    assert_eq!(made(&calls), ["first 1", "first 2", "first 3", "second 1"]);
+}
