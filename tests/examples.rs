@@ -3,6 +3,9 @@
 use serde_json::json;
 
 #[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[path = "../examples/agent_tool.rs"]
+mod agent_tool;
+#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
 #[path = "../examples/custom_node.rs"]
 mod custom_node;
 #[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
@@ -21,6 +24,12 @@ mod typed_routing;
 #[tokio::test]
 async fn hello_greets() {
     assert_eq!(hello::run().await.unwrap(), "Hello, world!");
+}
+
+#[tokio::test]
+async fn agent_tool_looks_before_it_answers() {
+    let answer = agent_tool::run("Have you a bowler, or a fez?").await.unwrap();
+    assert_eq!(answer, "We have three bowlers, and no fez.");
 }
 
 #[tokio::test]

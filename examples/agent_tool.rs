@@ -1,0 +1,72 @@
+//! An agent that calls a function of one's own before it answers.
+//!
+//! `cargo run --example agent_tool`. The model is a recording; with `graphrun::llm::from_env` in its
+//! place it is asked.
+
+use std::{error::Error, path::Path, sync::Arc};
+
+use graphrun::{
+    compile::compile,
+    engine::Engine,
+    llm::{ChatModel, ModelError, Replay},
+    nodes::{ModelSource, Services, factory, registry},
+    storage::MemoryStorage,
+    tool::{ToolContext, ToolError, tool_fn},
+    workflow,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the tool takes: a model is shown this as a JSON Schema, with the comments.
+#[derive(Deserialize, JsonSchema)]
+struct Article {
+    /// The kind of hat, such as `bowler`.
+    article: String,
+}
+
+/// What it gives.
+#[derive(Serialize, JsonSchema)]
+struct Stock {
+    pieces: u32,
+}
+
+/// An error is told to the model, which may mend its call or say so.
+async fn count(input: Article, _: ToolContext) -> Result<Stock, ToolError> {
+    match input.article.as_str() {
+        "bowler" => Ok(Stock { pieces: 3 }),
+        "boater" => Ok(Stock { pieces: 0 }),
+        other => Err(ToolError::permanent(format!("there is no `{other}`"))),
+    }
+}
+
+/// One model for every agent.
+#[derive(Debug)]
+struct Recorded(Arc<Replay>);
+
+impl ModelSource for Recorded {
+    fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
+    }
+}
+
+/// Asks the clerk.
+pub async fn run(question: &str) -> Result<String, Box<dyn Error>> {
+    let tool = tool_fn("stock.count", "Counts the hats of a kind that are in stock.", count);
+    let registry = registry().tool(Arc::new(tool));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let models = Arc::new(Recorded(Arc::new(Replay::load(folder.join("agent_tool.jsonl"))?)));
+    let services = Services { models, ..Services::offline() };
+
+    let (workflow, _) = workflow::load(&folder.join("agent_tool.yaml"), &registry)?;
+    let (graph, _) = compile(workflow.into_graph(&factory(services, registry)))?;
+    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let end = engine.run(&serde_json::json!({ "question": question })).await?;
+    let answer = end.state.get("answer").and_then(|it| it.as_str());
+    Ok(answer.unwrap_or_default().to_owned())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    println!("{}", run("Have you a bowler, or a fez?").await?);
+    Ok(())
+}
