@@ -70,7 +70,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     }
     loop {
         // Looked at before the events are read: what brought the run to rest is among them then.
-        let summary = checkpointer.find(reading.run.as_str()).await?;
+        let stands = reading.look().await?;
         while let Some(events) = reading.next().await? {
             let lines = events.iter().map(|it| drawn(it, globals, &caption));
             let lines: String = lines.collect::<Result<_, _>>()?;
@@ -78,10 +78,10 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
                 return Ok(Exit::Done);
             }
         }
-        if !args.follow || summary.status != Status::Running {
+        if !args.follow || stands == Stands::AtRest {
             return Ok(Exit::Done);
         }
-        if is_left(&summary) {
+        if stands == Stands::Left {
             let gone = format!("the process that had run {} in hand is gone", caption.name);
             let resume = caption.resume.iter().map(|it| format!("; go on with: {it}"));
             say(&resume.fold(gone, |text, it| text + &it));
@@ -91,7 +91,31 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     }
 }
 
+/// How a run stands that is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stands {
+    AtWork,
+    AtRest,
+    /// The process that had it in hand is gone.
+    Left,
+}
+
 impl Reading<'_> {
+    /// How the run stands. A process that is gone may have brought it to rest in its last moment, so
+    /// that is asked once more when it is known to be gone.
+    async fn look(&self) -> Result<Stands, CliError> {
+        for _ in 0..2 {
+            let summary = self.checkpointer.find(self.run.as_str()).await?;
+            if summary.status != Status::Running {
+                return Ok(Stands::AtRest);
+            }
+            if !is_left(&summary) {
+                return Ok(Stands::AtWork);
+            }
+        }
+        Ok(Stands::Left)
+    }
+
     /// The events of the next entries; none where nothing has come to be since.
     async fn next(&mut self) -> Result<Option<Vec<Stamped>>, CliError> {
         let entries = self.checkpointer.journal(&self.run, self.number, ENTRIES_AT_ONCE).await?;
