@@ -44,6 +44,13 @@ fn a_question_about_files_is_answered_with_what_is_in_them() {
     args.extend(["--output", "json"].map(str::to_owned));
     check_answer(&place.run(args));
     let events = events(&place);
+    let saved = noted(&events);
+    let kinds = saved[..4].iter().map(|it| it.contains("\"model/")).collect::<Vec<_>>();
+    assert_eq!(
+        kinds,
+        [true, false, false, true],
+        "calls are saved before they are made: {saved:?}"
+    );
     let called = events.iter().filter(|it| it["report"]["kind"] == "tool_called");
     let called: Vec<&Value> = called.map(|it| &it["report"]).collect();
     let tools: Vec<&str> = called.iter().map(|it| it["tool"].as_str().unwrap()).collect();
