@@ -231,9 +231,6 @@ impl<'a> Search<'a> {
         let passage = &self.tokens.passages[node];
         // A run starts with its first nodes even if they may never be visited.
         let a_round = u64::from(max_visits).max(u64::from(passage.is_first));
-        // While it lets others go first, items that do not may use up its bound; it still runs.
-        let is_late = policies.defer.is_some() && self.tokens.is_dispatched(node);
-        let a_round = a_round.saturating_add(is_late.into());
         let is_first_free = !passage.is_begun_anew;
         let rounds = rounds(is_first_free, &bought);
         let after_limit = passage.is_after_limit;

@@ -195,6 +195,55 @@ fn what_is_deferred_is_part_of_the_position_and_counts_as_one_visit() {
     assert_eq!(node, &name("a"), "the first way that led to it is the one it sees");
 }
 
+/// Items do not wait, and are not to use up the bound of a node that does.
+#[test]
+fn a_node_that_waits_for_its_turn_has_a_visit_left_whatever_items_are_sent_to_it() {
+    for max_visits in [1, 2] {
+        let late = Policies {
+            max_visits: Some(max_visits),
+            exhausted: Some(Target::Node(name("late"))),
+            ..deferred()
+        };
+        let graph = compiled(
+            GraphBuilder::new::<Team>("defer")
+                .node("plan", Decided)
+                .node("send", Decided)
+                .node("slow1", Decided)
+                .node("slow2", Decided)
+                .node_with("report", Decided, late)
+                .node_with("late", Decided, deferred())
+                .entry("plan")
+                .then("plan", "report")
+                .then("plan", "send")
+                .then("plan", "slow1")
+                .then("slow1", "slow2")
+                .then("slow2", "end")
+                .may_go("send", ["report"])
+                .then("report", "end")
+                .then("late", "end"),
+        );
+        let (state, rest) = Hand::start(&graph).run(
+            |_| 0,
+            |task| {
+                let item = Hop::Dispatch(Dispatch { node: name("report"), input: json!(1) });
+                let goto = match task.node.as_str() {
+                    "send" => Goto::Instead(vec![item]),
+                    _ => Goto::default(),
+                };
+                Ok(Command { goto, ..noting(task) })
+            },
+        );
+        let first = if max_visits == 1 { "late" } else { "report(1)" };
+        let mut ran = notes(&state);
+        assert_eq!(ran.pop().as_deref(), Some("report"));
+        ran.sort();
+        let mut expected = [first, "plan", "send", "slow1", "slow2"];
+        expected.sort_unstable();
+        assert_eq!(ran, expected);
+        assert_eq!(rest, (Status::Done, None));
+    }
+}
+
 #[test]
 fn a_limit_or_a_failure_drops_what_is_deferred() {
     let graph = compiled(

@@ -203,6 +203,29 @@ impl Next<'_> {
                 self.reached.insert(name, via);
             }
         }
+        self.leave_room();
+    }
+
+    /// Turns away items that would use up the bound of a node which waits for its turn: items do
+    /// not wait, and it has been promised a visit.
+    fn leave_room(&mut self) {
+        let mut others_come = false;
+        for (dispatch, via) in std::mem::take(&mut self.sent) {
+            let name = dispatch.node.clone();
+            let promised = u32::from(self.position.deferred.contains_key(&name));
+            match self.within_bound_but(promised, name, via) {
+                Some((name, via)) if name == dispatch.node => self.sent.push((dispatch, via)),
+                Some((instead, via)) => {
+                    others_come = true;
+                    self.reached.entry(instead).or_insert(via);
+                }
+                None => (),
+            }
+        }
+        if others_come {
+            // These may have to wait in their turn. It ends as there are fewer items each time.
+            self.defer();
+        }
     }
 
     fn policies(&self, name: &NodeName) -> &Policies {
@@ -239,10 +262,21 @@ impl Next<'_> {
     /// Follows `exhausted` until a node is found that may still run.
     ///
     /// Ends because `compile` refuses graphs whose `exhausted` ways lead in a circle.
-    fn within_bound(&mut self, mut name: NodeName, mut via: Via) -> Option<(NodeName, Via)> {
+    fn within_bound(&mut self, name: NodeName, via: Via) -> Option<(NodeName, Via)> {
+        self.within_bound_but(0, name, via)
+    }
+
+    /// As `within_bound`, where so many visits of the node are promised already.
+    fn within_bound_but(
+        &mut self,
+        mut promised: u32,
+        mut name: NodeName,
+        mut via: Via,
+    ) -> Option<(NodeName, Via)> {
         loop {
             let policies = self.policies(&name);
             let visits = self.position.visits.get(&name).copied().unwrap_or(0);
+            let visits = visits.saturating_add(std::mem::take(&mut promised));
             let took = self.position.took.get(&name);
             if let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) {
                 via = Via::Exhausted { node: name.clone(), max_visits };
