@@ -37,7 +37,7 @@ pub enum RunError {
         run: RunId,
         /// Every difference; those that break the run come first.
         differences: Vec<Difference>,
-        /// What a [migration](Engine::migrate) would have to be told, as far as that can be guessed.
+        /// What a [migration](super::Engine::migrate) would have to be told, as far as that can be guessed.
         remedies: Vec<Remedy>,
     },
     /// The run has parts without a counterpart in the workflow that it is to be carried over to.
