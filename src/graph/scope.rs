@@ -5,6 +5,8 @@
 //! it, under names with its own before them, so that everything that holds of a graph holds of it:
 //! what is checked, saved, resumed, drawn and counted.
 
+mod within;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;

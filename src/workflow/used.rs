@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostic, SourceFile},
-    graph::{Catch, Defer, Edge, Policies, Scope, Target},
+    graph::{Defer, Edge, Policies, Scope, Target},
     id::{ChannelName, NodeName, SCOPE_DEPTH_MAX},
     state::{Channel, Schema},
 };
@@ -200,7 +200,7 @@ impl Workflow {
         self.schema = Schema::new(both).expect("names with dots are those of one used workflow");
 
         for edge in &mut self.edges {
-            leave_from(edge, name, &scope.end());
+            scope.follow(edge);
         }
         self.nodes.insert(scope.end(), end);
         for first in &used.entry {
@@ -208,76 +208,15 @@ impl Workflow {
             self.edges.push(Edge::Then { from: name.clone(), to, place: None });
         }
         for (inner, mut definition) in used.nodes {
-            definition.policies = policies_within(&scope, definition.policies, &outside);
+            definition.policies = scope.policies(definition.policies, &outside);
             definition.scopes.push(scope.clone());
             self.nodes.insert(scope.node_name(&inner), definition);
         }
-        self.edges.extend(used.edges.into_iter().map(|it| edge_within(&scope, it)));
+        self.edges.extend(used.edges.into_iter().map(|it| scope.edge(it)));
         self.inbox.extend(used.inbox.iter().map(|it| scope.channel_name(it)));
         for (group, members) in used.groups {
             let members = members.iter().map(|it| scope.node_name(it)).collect();
             self.groups.insert(scope.node_name(&group), members);
         }
-    }
-}
-
-/// What follows the node that uses a workflow follows its end.
-fn leave_from(edge: &mut Edge, name: &NodeName, end: &NodeName) {
-    match edge {
-        Edge::Then { from, .. } | Edge::Route { from, .. } | Edge::May { from, .. } => {
-            if from == name {
-                from.clone_from(end);
-            }
-        }
-        Edge::Join { from, .. } => {
-            for from in from.iter_mut().filter(|it| *it == name) {
-                from.clone_from(end);
-            }
-        }
-    }
-}
-
-fn edge_within(scope: &Scope, edge: Edge) -> Edge {
-    match edge {
-        Edge::Then { from, to, place } => {
-            Edge::Then { from: scope.node_name(&from), to: scope.target(&to), place }
-        }
-        Edge::Join { from, to, place } => {
-            let from = from.iter().map(|it| scope.node_name(it)).collect();
-            Edge::Join { from, to: scope.node_name(&to), place }
-        }
-        Edge::Route { from, route, place } => {
-            Edge::Route { from: scope.node_name(&from), route: scope.route(route), place }
-        }
-        Edge::May { from, to } => {
-            let to = to.iter().map(|it| scope.target(it)).collect();
-            Edge::May { from: scope.node_name(&from), to }
-        }
-    }
-}
-
-/// The policies of a node within; what it does not catch itself is caught outside.
-fn policies_within(scope: &Scope, policies: Policies, outside: &[Catch]) -> Policies {
-    let Policies { exhausted, resets, clears, mut catch, defer, .. } = policies;
-    for it in &mut catch {
-        it.to = scope.target(&it.to);
-    }
-    for it in outside {
-        if !catch.iter().any(|inner| inner.kind == it.kind || inner.kind.is_none()) {
-            catch.push(it.clone());
-        }
-    }
-    catch.sort_by_key(|it| it.kind.is_none());
-    let bounded = policies.max_visits.is_some() || policies.limits.is_some();
-    Policies {
-        exhausted: bounded.then(|| scope.target(&exhausted.unwrap_or(Target::Fail))),
-        resets: resets.iter().map(|it| scope.node_name(it)).collect(),
-        clears: clears.iter().map(|it| scope.channel_name(it)).collect(),
-        catch,
-        defer: defer.map(|it| match it {
-            Defer::Siblings => Defer::Siblings,
-            Defer::Scope(inner) => Defer::Scope(scope.node_name(&inner)),
-        }),
-        ..policies
     }
 }
