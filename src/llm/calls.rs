@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::chat::{ChatReply, ChatRequest, Finish};
+use super::chat::{ChatReply, ChatRequest};
 #[cfg(feature = "openai")]
 use super::structured::tool_schema;
 use super::tools::{ToolCall, ToolSpec};
@@ -115,7 +115,7 @@ fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
 pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> ChatReply {
     let offered = Offered::of(&request.tools);
     let mut calls = std::mem::take(&mut reply.tool_calls);
-    if reply.finish == Finish::Other("failed_generation".to_owned()) {
+    if reply.finish.is_failed_generation() {
         calls.extend(failed_call(&reply.text, &offered));
     }
     // A model that was given a form of answer may call it like a tool.
@@ -136,7 +136,7 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> ChatReply {
             tool.name.clone_into(&mut call.name);
         }
     }
-    if !calls.is_empty() && reply.finish == Finish::Other("failed_generation".to_owned()) {
+    if !calls.is_empty() && reply.finish.is_failed_generation() {
         reply.text = String::new();
     }
     reply.tool_calls = calls;
@@ -153,7 +153,7 @@ fn failed_call(text: &str, offered: &Offered<'_>) -> Option<ToolCall> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::OutputSchema;
+    use crate::llm::{Finish, OutputSchema};
 
     fn tool(name: &str) -> ToolSpec {
         ToolSpec { name: name.into(), description: "…".into(), schema: json!({"type": "object"}) }
@@ -223,7 +223,7 @@ mod tests {
     fn a_call_that_the_provider_has_rejected_is_a_call() {
         let rejected = |text: &str| ChatReply {
             text: text.into(),
-            finish: Finish::Other("failed_generation".into()),
+            finish: Finish::failed_generation(),
             ..ChatReply::default()
         };
         let call = r#"{"name": "now", "arguments": {"zone": 3}}"#;

@@ -178,3 +178,17 @@ pub enum Finish {
     /// Something only this provider says, kept as it was.
     Other(String),
 }
+
+impl Finish {
+    /// What a provider says that has checked the model's output itself and rejects it.
+    const FAILED_GENERATION: &str = "failed_generation";
+
+    pub(super) fn failed_generation() -> Self {
+        Self::Other(Self::FAILED_GENERATION.to_owned())
+    }
+
+    /// Whether the provider rejects what the model wrote, which is then the text of the reply.
+    pub fn is_failed_generation(&self) -> bool {
+        matches!(self, Self::Other(word) if word == Self::FAILED_GENERATION)
+    }
+}

@@ -39,7 +39,7 @@ impl Failure<'_> {
             return Ok(ChatReply {
                 usage: Usage::estimate(0, text.chars().count()),
                 text,
-                finish: Finish::Other("failed_generation".to_owned()),
+                finish: Finish::failed_generation(),
                 ..ChatReply::default()
             });
         }

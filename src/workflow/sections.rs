@@ -141,9 +141,7 @@ impl Lowering<'_> {
         let mut tools = Vec::new();
         for word in self.report.words(yaml, "`tools`") {
             if tools.contains(&word.text) {
-                let message = format!("`tools` names `{}` twice", word.text);
-                let place = self.report.place(&word.range);
-                self.report.push(Diagnostic::error("GR002", message).at(place, "again"));
+                self.report.named_twice(&word, "`tools`");
             } else if let Some(tool) = self.find_tool(&word) {
                 self.check_offered(tool.as_ref(), &word);
                 tools.push(word.text);

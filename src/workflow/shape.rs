@@ -285,14 +285,18 @@ impl Report {
         for word in words {
             match self.channel(&word, schema) {
                 Some(channel) if channels.contains(&channel) => {
-                    let message = format!("{what} names `{channel}` twice");
-                    let finding = Diagnostic::error("GR002", message);
-                    self.push(finding.at(self.place(&word.range), "again"));
+                    self.named_twice(&word, what);
                 }
                 channel => channels.extend(channel),
             }
         }
         channels
+    }
+
+    /// Reports a name that a list has already.
+    pub(super) fn named_twice(&mut self, word: &Word, what: &str) {
+        let finding = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
+        self.push(finding.at(self.place(&word.range), "again"));
     }
 
     pub(super) fn node_name(&mut self, word: &Word) -> Option<NodeName> {

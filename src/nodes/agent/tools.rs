@@ -13,10 +13,7 @@ use tokio::sync::Mutex;
 use crate::{
     event::Report,
     graph::NodeContext,
-    llm::{
-        ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, ToolCall, ToolChoice,
-        ToolSpec,
-    },
+    llm::{ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec},
     nodes::{
         call::{Calls, Watched},
         checked::Checked,
@@ -193,7 +190,7 @@ impl ChatModel for WithTools<'_> {
         loop {
             let may_call = exchange.rounds < self.rounds_max && !exchange.is_stuck;
             let reply = self.model.chat(&exchange.request(request, may_call)).await?;
-            let is_broken = reply.finish == Finish::Other("failed_generation".to_owned());
+            let is_broken = reply.finish.is_failed_generation();
             if reply.tool_calls.is_empty() && !(is_broken && may_call) {
                 return Ok(reply);
             }
