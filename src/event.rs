@@ -163,7 +163,7 @@ pub enum Event {
         /// What the part is called.
         name: String,
     },
-    /// An attempt was cut off, since the time of the run was over. It does not count as failed.
+    /// An attempt was cut off, since a limit of the run was reached. It does not count as failed.
     #[serde(rename = "task.cut_off")]
     TaskCutOff {
         /// The task.

@@ -70,7 +70,7 @@ pub enum Outcome {
         /// When that wait is over, whichever process waits.
         wake: Timestamp,
     },
-    /// An attempt was cut off, since the time of the run was over. That is no failure: whoever goes on
+    /// An attempt was cut off, since a limit of the run was reached. That is no failure: whoever goes on
     /// begins the same attempt anew.
     CutOff,
     /// It has noted down the result of a part of its work, and goes on. The time and what models took

@@ -88,7 +88,7 @@ enum Phase {
     Sleeping { wake: Timestamp, wait_ms: u64 },
     /// It waits for a person.
     Waiting(Question),
-    /// It was cut off, since the time of the run is over.
+    /// It was cut off, since a limit of the run is reached.
     CutOff,
     /// It failed, and nothing caught it.
     Failed(String),

@@ -30,14 +30,14 @@ const LET_GO: Duration = Duration::from_secs(1);
 /// What nodes return.
 type Returned = Result<Command, NodeError>;
 
-/// What every attempt of a run is given.
+/// What an attempt of a run is given.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
     pub(super) run: RunId,
     pub(super) words: mpsc::Sender<Word>,
     /// Tells nodes that the run is to stop at once.
     pub(super) now: CancellationToken,
-    /// Cuts off every attempt, since the time of the run is over.
+    /// Cuts off the attempt, since a limit of the run is reached.
     pub(super) cut: CancellationToken,
     /// Ends every watch; what was not finished by then has not been done.
     pub(super) dropped: CancellationToken,

@@ -87,7 +87,7 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             format!("{node} attempt {attempt} failed: {error}; tries again in {wait}")
         }
         Event::TaskCutOff { node, ms, .. } => {
-            format!("{node} was cut off after {}: the time of the run is over", duration(*ms))
+            format!("{node} was cut off after {}: a limit of the run is reached", duration(*ms))
         }
         Event::TaskFinished { node, ms, to, spent: took, .. } => {
             let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();

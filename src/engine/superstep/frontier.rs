@@ -117,7 +117,7 @@ impl Next<'_> {
             Outcome::Caught { hops, failure } => {
                 (hops, Via::Caught { node: record.node.clone(), failure: failure.clone() })
             }
-            // The time of the run is over: it stays to be run, unless the run goes elsewhere.
+            // A limit of the run is reached: it stays to be run, unless the run goes elsewhere.
             Outcome::CutOff => return self.kept.push(activation.clone()),
             _ => unreachable!("a step is committed when every record of it is final"),
         };

@@ -36,7 +36,7 @@ pub enum Event {
         /// The attempt.
         attempt: Attempt,
     },
-    /// Its node was cut off, since the time of the run is over.
+    /// Its node was cut off, since a limit of the run is reached.
     CutOff {
         /// The task.
         task: TaskId,
