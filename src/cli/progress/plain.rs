@@ -188,4 +188,19 @@ mod tests {
         assert!(lines.iter().all(|it| !it.contains('\n')));
         insta::assert_snapshot!(lines.join("\n"));
     }
+
+    /// It may be the time of the run, its tokens or its money.
+    #[test]
+    fn who_is_cut_off_is_told_that_a_limit_is_reached() {
+        let mut stamped = sample::events().remove(0);
+        let (step, node) = (crate::id::Step(1), NodeName::parse("sse").unwrap());
+        let task = crate::id::TaskId { step, index: 0 };
+        let spent = crate::event::Spent::default();
+        stamped.event = Event::TaskCutOff { task, node, attempt: 1, ms: 2_000, spent };
+        let line = line(&stamped, &sample::caption());
+        assert!(
+            line.ends_with("sse was cut off after 2.0 s: a limit of the run is reached"),
+            "{line}"
+        );
+    }
 }
