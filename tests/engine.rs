@@ -33,7 +33,7 @@ use support::{
     disturbed::Disturbed,
     team::{Noted, Nothing, compiled, name, noted},
 };
-use tokio::time::sleep;
+use tokio::{sync::Semaphore, time::sleep};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Team {
@@ -161,6 +161,77 @@ async fn parallel_nodes_are_in_one_super_step_whatever_their_latency() {
         records.iter().map(|it| (it.task.step.0, it.node.as_str())).collect();
     steps.sort_unstable();
     assert_eq!(steps, [(1, "ba"), (2, "qc"), (2, "ta"), (3, "sse")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_wakes_no_other_thread() {
+    const STEPS: u64 = 2_000;
+    let again = Policies {
+        max_visits: Some(u32::MAX),
+        exhausted: Some(Target::End),
+        ..Policies::default()
+    };
+    let at_once = node_fn(|_: Nothing, _| async { Ok::<_, NodeError>(json!({})) });
+    let graph = GraphBuilder::new::<Team>("loop")
+        .node_with("again", at_once, again)
+        .entry("again")
+        .then("again", "again")
+        .limits(Limits { steps: STEPS, ..Limits::default() });
+    let engine = engine(compiled(graph));
+    // Whoever is woken goes to sleep again.
+    let slept = || {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        (0..metrics.num_workers()).map(|it| metrics.worker_park_count(it)).sum::<u64>()
+    };
+    // On a thread of those that run nodes.
+    let run = tokio::spawn(async move {
+        let before = slept();
+        let end = engine.run(&()).await.unwrap();
+        assert_eq!(end.position.step.0, STEPS);
+        slept() - before
+    });
+    let slept = run.await.unwrap();
+    assert!(slept < STEPS / 10, "{slept} times in {STEPS} steps");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_shares_a_task_with_a_run_is_not_kept_waiting() {
+    const WORDS: usize = 1_000;
+    let (say, mut hear) = tokio::sync::mpsc::channel(1);
+    let said = Arc::new(Semaphore::new(0));
+    let until_said = {
+        let said = Arc::clone(&said);
+        node_fn(move |_: Nothing, ctx: NodeContext| {
+            let said = Arc::clone(&said);
+            async move {
+                drop(said.acquire().await);
+                noted(ctx.node.as_str())
+            }
+        })
+    };
+    let engine = engine(compiled(
+        GraphBuilder::new::<Team>("waits")
+            .node("waits", until_said)
+            .entry("waits")
+            .then("waits", "end"),
+    ));
+    tokio::spawn(async move {
+        for word in 0..WORDS {
+            say.send(word).await.unwrap();
+        }
+    });
+    let others = async {
+        let mut heard = 0;
+        while hear.recv().await.is_some() {
+            heard += 1;
+        }
+        said.add_permits(1);
+        heard
+    };
+    // The run comes first whenever this task is polled.
+    let both = futures_util::future::join(engine.run(&()), others);
+    let (end, heard) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+    assert_eq!((end.unwrap().status, heard), (Status::Done, WORDS));
 }
 
 #[tokio::test(start_paused = true)]

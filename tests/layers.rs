@@ -38,7 +38,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("miette", &["cli"]),
     ("toml_edit", &["cli"]),
     ("seccompiler", &["sandbox"]),
-    ("spawn(", &["engine/driver.rs", "engine/lease.rs", "sandbox", "storage", "cli"]),
+    ("spawn(", &["engine/driver/tasks.rs", "engine/lease.rs", "sandbox", "storage", "cli"]),
     ("println!", &["cli"]),
     ("env::var", &["cli", "llm"]),
 ];

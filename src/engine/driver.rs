@@ -4,20 +4,21 @@ mod people;
 mod purse;
 mod queue;
 mod rest;
+mod tasks;
 mod time;
+mod turn;
 mod word;
 
 use std::collections::BTreeMap;
 
 use tokio::{
     sync::{mpsc, oneshot},
-    task::JoinSet,
     time::{Instant, sleep_until},
 };
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::sync::CancellationToken;
 
 pub(super) use self::rest::accept_at_rest;
-use self::{purse::Purse, queue::Queue};
+use self::{purse::Purse, queue::Queue, tasks::Tasks};
 use super::{
     Engine, RunEnd, RunError, Stop,
     lease::Lease,
@@ -49,9 +50,7 @@ pub(super) struct Driver<'a> {
     /// What is true and not saved yet; nothing follows from it before it is.
     entry: Entry,
     stop: &'a Stop,
-    /// The watches over tasks at work, and waits for next attempts; nothing comes of those that
-    /// are dropped.
-    tasks: JoinSet<Option<superstep::Event>>,
+    tasks: Tasks,
     /// Drops them all.
     dropped: CancellationToken,
     /// Cuts them off when a limit of the run is reached.
@@ -144,7 +143,7 @@ impl<'a> Driver<'a> {
             log,
             entry: Entry::default(),
             stop,
-            tasks: JoinSet::new(),
+            tasks: Tasks::default(),
             cut: dropped.child_token(),
             dropped,
             ends: BTreeMap::new(),
@@ -202,8 +201,7 @@ impl<'a> Driver<'a> {
     async fn stop_at_once(&mut self) -> Result<Option<Rest>, RunError> {
         let mut rest = None;
         self.dropped.cancel();
-        while let Some(ended) = self.tasks.join_next().await {
-            let Ok(Some(event)) = ended else { continue };
+        while let Some(event) = self.tasks.next().await {
             rest = self.take(event).await?.or(rest);
         }
         Ok(rest.or_else(|| Some(interrupted())))
@@ -212,7 +210,7 @@ impl<'a> Driver<'a> {
     /// Drops the running tasks; what they have done since is lost.
     async fn drop_tasks(&mut self) {
         self.dropped.cancel();
-        while self.tasks.join_next().await.is_some() {}
+        while self.tasks.next().await.is_some() {}
     }
 
     /// Drops the running tasks: what they do is for nobody any more.
@@ -251,7 +249,7 @@ impl<'a> Driver<'a> {
                 Action::Run(_) => (),
                 Action::Sleep { task, wake, wait_ms } => {
                     let wait = self.wait(task, wake, wait_ms);
-                    self.tasks.spawn(wait);
+                    self.tasks.add(wait);
                 }
                 Action::Rest { status, reason } => rest = Some((status, reason)),
             }
@@ -263,7 +261,7 @@ impl<'a> Driver<'a> {
     async fn take_all(&mut self, first: superstep::Event) -> Result<Option<Rest>, RunError> {
         let mut rest = self.take(first).await?;
         for _ in 1..TOGETHER_MAX {
-            let Some(Ok(Some(event))) = self.tasks.try_join_next() else { break };
+            let Some(event) = self.tasks.next_now() else { break };
             rest = self.take(event).await?.or(rest);
         }
         if rest.is_none() {
@@ -312,7 +310,7 @@ impl<'a> Driver<'a> {
             let cut = self.cut.child_token();
             self.purse.began(task.id, cut.clone());
             let (work, watch) = task::attempt(self.surroundings(cut), task, spec);
-            self.tasks.spawn(watch.over(AbortOnDropHandle::new(tokio::spawn(work))));
+            self.tasks.begin(work, watch);
             self.queue.began();
         }
     }
@@ -329,24 +327,21 @@ impl<'a> Driver<'a> {
     }
 
     async fn next_signal(&mut self) -> Signal {
-        loop {
-            let end = self.ends.values().min().copied();
+        let end = self.ends.values().min().copied();
+        turn::ending_with(async {
             tokio::select! {
                 biased;
-                () = self.lease.lost() => return Signal::Lost,
-                () = self.stop.now.cancelled() => return Signal::Now,
-                () = self.stop.drain.cancelled(), if self.deadline.is_none() => return Signal::Drain,
-                () = until(self.deadline), if self.deadline.is_some() => return Signal::Now,
-                () = until(end), if end.is_some() => return Signal::OutOfTime,
-                () = until(self.alarm), if self.alarm.is_some() => return Signal::Late,
-                Some(word) = self.words.1.recv() => return Signal::Word(word),
-                Some(ended) = self.tasks.join_next() => match ended {
-                    Ok(Some(event)) => return Signal::Task(Box::new(event)),
-                    Ok(None) => (),
-                    Err(error) => assert!(error.is_cancelled(), "a watch does not panic"),
-                },
+                () = self.lease.lost() => Signal::Lost,
+                () = self.stop.now.cancelled() => Signal::Now,
+                () = self.stop.drain.cancelled(), if self.deadline.is_none() => Signal::Drain,
+                () = until(self.deadline), if self.deadline.is_some() => Signal::Now,
+                () = until(end), if end.is_some() => Signal::OutOfTime,
+                () = until(self.alarm), if self.alarm.is_some() => Signal::Late,
+                Some(word) = self.words.1.recv() => Signal::Word(word),
+                Some(event) = self.tasks.next() => Signal::Task(Box::new(event)),
             }
-        }
+        })
+        .await
     }
 
     /// When a stop was asked for and nothing runs any more, the run is interrupted.

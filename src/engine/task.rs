@@ -27,8 +27,8 @@ use crate::{
 /// of it; it is left behind, and its result is nobody's.
 const LET_GO: Duration = Duration::from_secs(1);
 
-/// What nodes return.
-type Returned = Result<Command, NodeError>;
+/// What a node returned, and when.
+pub(super) type Returned = (Result<Command, NodeError>, Instant);
 
 /// What an attempt of a run is given.
 #[derive(Clone, Debug)]
@@ -97,7 +97,11 @@ pub(super) fn attempt(
         reporter,
     };
     // Within a future of ours, so that a node that panics before it makes its own is caught, too.
-    (async move { run_node(&spec, ctx).await }, watch)
+    let work = async move {
+        let result = run_node(&spec, ctx).await;
+        (result, Instant::now())
+    };
+    (work, watch)
 }
 
 impl Watch {
@@ -108,12 +112,12 @@ impl Watch {
     /// Dropped, it drops the work at its current await point. Nothing is recorded, so a resumed
     /// run starts the task again.
     pub(super) async fn over(self, mut work: AbortOnDropHandle<Returned>) -> Option<Event> {
-        let result = tokio::select! {
+        let (result, ended) = tokio::select! {
             // What is finished has been done, even if it comes with the word that nobody waits.
             biased;
             ended = &mut work => match ended {
-                Ok(result) => result,
-                Err(error) => Err(panicked(error)?.into()),
+                Ok(returned) => returned,
+                Err(error) => (Err(panicked(error)?.into()), Instant::now()),
             },
             () = self.dropped.cancelled() => {
                 self.give_up(work).await;
@@ -121,7 +125,7 @@ impl Watch {
             }
             () = self.cut.cancelled() => {
                 self.give_up(work).await;
-                return Some(Event::CutOff { task: self.task, attempt: self.took() });
+                return Some(Event::CutOff { task: self.task, attempt: self.took(Instant::now()) });
             }
             message = self.timed_out() => {
                 let message = match self.give_up(work).await {
@@ -129,10 +133,10 @@ impl Watch {
                     None => message,
                 };
                 let failure = Failure::new(ErrorKind::Timeout, message);
-                Err(Failure { transient: true, ..failure }.into())
+                (Err(Failure { transient: true, ..failure }.into()), Instant::now())
             }
         };
-        let (task, attempt) = (self.task, self.took());
+        let (task, attempt) = (self.task, self.took(ended));
         Some(match result {
             Ok(command) => Event::Finished { task, command, attempt },
             Err(NodeError::Ask(question)) => Event::Asked { task, question: *question, attempt },
@@ -140,9 +144,15 @@ impl Watch {
         })
     }
 
-    /// The attempt, as it ends now.
-    fn took(&self) -> Attempt {
-        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    /// Whether a timeout may end it.
+    pub(super) fn keeps_time(&self) -> bool {
+        self.total.is_some() || self.idle.is_some()
+    }
+
+    /// The attempt, which ended then.
+    fn took(&self, ended: Instant) -> Attempt {
+        let ms = ended.saturating_duration_since(self.started).as_millis();
+        let ms = u64::try_from(ms).unwrap_or(u64::MAX);
         let spent = self.reporter.spent();
         Attempt { number: self.number, ms, spent, ended: self.clock.now() }
     }

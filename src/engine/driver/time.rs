@@ -44,8 +44,7 @@ impl Driver<'_> {
         self.queue.clear();
         self.cut.cancel();
         let mut rest = None;
-        while let Some(ended) = self.tasks.join_next().await {
-            let Ok(Some(event)) = ended else { continue };
+        while let Some(event) = self.tasks.next().await {
             rest = self.take(event).await?.or(rest);
         }
         self.cut = self.dropped.child_token();
