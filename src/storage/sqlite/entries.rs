@@ -39,15 +39,16 @@ impl Run {
         Ok((head, row.link))
     }
 
-    /// Adds an entry.
+    /// Adds an entry to what the run is, by how it stands.
     pub(super) fn append(
         &self,
         database: &Connection,
+        stand: Stand,
         (codec, open_steps): (&mut Codec, &mut OpenSteps),
         hold: &Hold,
         entry: &Entry,
     ) -> Result<(), Fault> {
-        let Stand { head, committed, link, lease } = self.stand(database)?;
+        let Stand { head, committed, link, lease } = stand;
         check_fence(lease.holder().as_ref(), hold.fence)?;
         let has_open = head.number > committed;
         let known = if has_open { open_steps.take(&self.id, link) } else { Some(BTreeSet::new()) };

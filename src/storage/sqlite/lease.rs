@@ -30,7 +30,7 @@ pub(super) struct Lease {
 const TTL_MAX_MS: i64 = 100 * 365 * 86_400_000;
 
 impl Lease {
-    /// Reads the lease out of the last four columns of a head.
+    /// Reads the lease out of the last four columns of how a run stands.
     pub(super) fn read(run: &str, row: &Row<'_>) -> Result<Self, Fault> {
         let (fence, until) = (row.get(7)?, row.get(9)?);
         let json = row.get::<_, Option<String>>(8)?;

@@ -1,8 +1,10 @@
 //! Runs in a SQLite database, which survive the process and the power.
 //!
-//! `open` decides what a file may be, `migrate` brings it to our format, `run` and `entries` are the SQL, `fault` the errors; the form
-//! of what is written is that of `storage/journal`. Here a call of the trait becomes one transaction.
+//! `open` decides what a file may be, `migrate` brings it to our format, `database` makes the transactions, `run` and `entries` are
+//! the SQL, `fault` the errors; the form of what is written is that of `storage/journal`. Here a call of the trait becomes one
+//! transaction.
 
+mod database;
 mod entries;
 mod fault;
 mod inbox;
@@ -14,27 +16,18 @@ mod reserve;
 mod results;
 mod run;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, config::DbConfig};
+use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
 
 use self::{
-    fault::{Fault, is_failed_write},
+    database::{Database, verify},
+    fault::Fault,
     run::Run,
 };
-use super::{
-    journal::{self, Codec},
-    open_steps::OpenSteps,
-    rules::rests,
-};
+use super::journal::{self, Codec};
 use crate::{
     checkpoint::{
         CheckpointError, Checkpointer, Claim, Entry, Hold, Listed, Logged, Message, Position,
@@ -61,21 +54,6 @@ enum Threads {
     Others,
     /// On the thread of whoever asks.
     Same,
-}
-
-struct Database {
-    path: PathBuf,
-    tools: Mutex<Tools>,
-    open_steps: Mutex<OpenSteps>,
-}
-
-/// What a transaction works with.
-struct Tools {
-    connection: Connection,
-    codec: Codec,
-    /// A write failed. What the kernel keeps of a file after that is not what is on the disk, so
-    /// that a second try may succeed and save nothing.
-    failed: bool,
 }
 
 impl SqliteStorage {
@@ -123,18 +101,14 @@ impl SqliteStorage {
     ///
     /// Fails with [`CheckpointError::Unusable`] when the file is damaged.
     pub async fn verify(&self) -> Result<(), CheckpointError> {
-        self.read(format!("check {}", self.database.path.display()), |database, _| verify(database))
-            .await
+        self.read(format!("check {}", self.database.path().display()), |database, _| {
+            verify(database)
+        })
+        .await
     }
 
     fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
-        let codec = Codec::new().map_err(|error| CheckpointError::Storage {
-            action: format!("open {}", path.display()),
-            source: error.into(),
-        })?;
-        let tools = Mutex::new(Tools { connection, codec, failed: false });
-        let open_steps = Mutex::default();
-        let database = Arc::new(Database { path: path.to_owned(), tools, open_steps });
+        let database = Arc::new(Database::new(path, connection)?);
         Ok(Self { database, threads: Threads::Others })
     }
 
@@ -150,19 +124,13 @@ impl SqliteStorage {
         self.transact(TransactionBehavior::Immediate, action, work).await
     }
 
-    /// Writes what keeps a run from being lost; if the disk is full, with the room that was kept
-    /// for that.
+    /// Writes what keeps a run from being lost.
     async fn write_at_need<T: Send + 'static>(
         &self,
         action: String,
-        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Clone + Send + 'static,
+        work: impl Fn(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        match self.write(action.clone(), work.clone()).await {
-            Err(CheckpointError::Full { .. }) if reserve::give_up(&self.database.path) => {
-                self.write(action, work).await
-            }
-            result => result,
-        }
+        self.ask(move |database| database.write_at_need(action, work)).await
     }
 
     /// Reads one snapshot, without keeping a writer waiting.
@@ -180,47 +148,25 @@ impl SqliteStorage {
         action: String,
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        let database = Arc::clone(&self.database);
-        let work = move || database.transact(behavior, action, work);
-        match self.threads {
-            Threads::Same => work(),
-            Threads::Others => tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-                let action = "finish a transaction".to_owned();
-                Err(CheckpointError::Storage { action, source: error.into() })
-            }),
-        }
+        self.ask(move |database| database.transact(behavior, action, work)).await
     }
-}
 
-impl Database {
-    fn transact<T>(
+    /// Asks the database where transactions are done.
+    async fn ask<T: Send + 'static>(
         &self,
-        behavior: TransactionBehavior,
-        action: String,
-        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault>,
+        work: impl FnOnce(&Database) -> Result<T, CheckpointError> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        // A panic while the lock was held rolled its transaction back; there is nothing to fear.
-        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        let Tools { connection, codec, failed } = &mut *tools;
-        let is_write = matches!(behavior, TransactionBehavior::Immediate);
-        let work = || -> Result<T, Fault> {
-            if *failed && is_write {
-                return Err(Fault::Failed);
+        match self.threads {
+            Threads::Same => work(&self.database),
+            Threads::Others => {
+                let database = Arc::clone(&self.database);
+                let asked = tokio::task::spawn_blocking(move || work(&database));
+                asked.await.unwrap_or_else(|error| {
+                    let action = "finish a transaction".to_owned();
+                    Err(CheckpointError::Storage { action, source: error.into() })
+                })
             }
-            let transaction = connection.transaction_with_behavior(behavior)?;
-            let made = work(&transaction, codec)?;
-            transaction.commit()?;
-            Ok(made)
-        };
-        let done = work();
-        let is_failure = |it: &Fault| matches!(it, Fault::Sqlite(error) if is_failed_write(error));
-        if is_write && done.as_ref().is_err_and(is_failure) {
-            *failed = true;
-            // Whoever opens it next reads what is there; until then nothing is tidied up.
-            let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-            drop(connection.set_db_config(no_tidying, true));
         }
-        done.map_err(|fault| fault.explain(&self.path, action))
     }
 }
 
@@ -243,7 +189,7 @@ impl Checkpointer for SqliteStorage {
             Ok(hold)
         })
         .await
-        .inspect(|_| reserve::keep(&self.database.path))
+        .inspect(|_| reserve::keep(self.database.path()))
     }
 
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
@@ -252,7 +198,7 @@ impl Checkpointer for SqliteStorage {
             Run::find(database, &run)?.acquire(database, &claim)
         })
         .await
-        .inspect(|_| reserve::keep(&self.database.path))
+        .inspect(|_| reserve::keep(self.database.path()))
     }
 
     async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
@@ -272,18 +218,11 @@ impl Checkpointer for SqliteStorage {
     }
 
     async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
-        let (hold, entry, here) = (hold.clone(), entry.clone(), Arc::clone(&self.database));
-        let (action, is_last) = (entry.action(&hold.run), rests(&entry));
-        let work = move |database: &Connection, codec: &mut Codec| {
-            let mut open_steps = here.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
-            let run = Run::find(database, &hold.run)?;
-            run.append(database, (codec, &mut open_steps), &hold, &entry)
-        };
-        if is_last {
-            self.write_at_need(action, work).await
-        } else {
-            self.write(action, work).await
+        if self.threads == Threads::Same {
+            return self.database.append(hold, entry);
         }
+        let (hold, entry) = (hold.clone(), entry.clone());
+        self.ask(move |database| database.append(&hold, &entry)).await
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
@@ -344,16 +283,7 @@ impl Checkpointer for SqliteStorage {
 
     async fn compact(&self) -> Result<(), CheckpointError> {
         let database = Arc::clone(&self.database);
-        let action = format!("make {} smaller", self.database.path.display());
-        let task = tokio::task::spawn_blocking(move || {
-            let tools = database.tools.lock().unwrap_or_else(PoisonError::into_inner);
-            // It is no transaction among others: it needs the file for itself.
-            let done = tools.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
-            match done {
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
-                done => done.map_err(|it| Fault::from(it).explain(&database.path, action)),
-            }
-        });
+        let task = tokio::task::spawn_blocking(move || database.compact());
         task.await.unwrap_or_else(|error| {
             let action = "make the database smaller".to_owned();
             Err(CheckpointError::Storage { action, source: error.into() })
@@ -421,22 +351,9 @@ impl Checkpointer for SqliteStorage {
     }
 }
 
-/// Checks that tables and indexes agree, and that no row belongs to a run that is not there.
-fn verify(database: &Connection) -> Result<(), Fault> {
-    let found: String = database.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-    if found != "ok" {
-        return Err(Fault::Damaged(found));
-    }
-    let orphan = |row: &rusqlite::Row<'_>| row.get::<_, String>("table");
-    match database.query_row("PRAGMA foreign_key_check", [], orphan).optional()? {
-        Some(table) => Err(Fault::Damaged(format!("`{table}` has a row without a run"))),
-        None => Ok(()),
-    }
-}
-
 impl fmt::Debug for SqliteStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SqliteStorage({})", self.database.path.display())
+        write!(f, "SqliteStorage({})", self.database.path().display())
     }
 }
 

@@ -129,10 +129,6 @@ mod tests {
         KeptResult { update, at: Timestamp::from_second(second).unwrap() }
     }
 
-    fn with_connection<T>(storage: &SqliteStorage, work: impl FnOnce(&Connection) -> T) -> T {
-        work(&storage.database.tools.lock().unwrap().connection)
-    }
-
     /// The results that are left of some that were kept in another order than that of their names.
     async fn left(bounds: Bounds) -> Vec<i64> {
         let folder = TempDir::new().unwrap();
@@ -140,7 +136,7 @@ mod tests {
         for name in [3, 1, 4, 2, 5] {
             storage.keep(&key(name), &result("0123456789", name)).await.unwrap();
         }
-        with_connection(&storage, |it| forget_oldest(it, &bounds).unwrap());
+        storage.database.with_connection(|it| forget_oldest(it, &bounds).unwrap());
         let mut left = Vec::new();
         for name in 1..=5 {
             if storage.find(&key(name)).await.unwrap().is_some() {
@@ -173,7 +169,7 @@ mod tests {
             "UPDATE results SET kept = kept + 1",
         ] {
             storage.keep(&key(1), &result("one", 1)).await.unwrap();
-            with_connection(&storage, |it| it.execute_batch(change).unwrap());
+            storage.database.with_connection(|it| it.execute_batch(change).unwrap());
             let error = storage.find(&key(1)).await.unwrap_err();
             assert_eq!(error.to_string(), "could not read a kept result", "{change}");
         }
@@ -186,7 +182,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
         storage.keep(&key(1), &result("one", 1)).await.unwrap();
-        with_connection(&storage, |it| {
+        storage.database.with_connection(|it| {
             it.execute("UPDATE results SET key = ?", [key(2).as_bytes()]).unwrap();
         });
         storage.find(&key(2)).await.unwrap_err();

@@ -35,11 +35,41 @@ pub(super) struct Stand {
     pub(super) lease: Lease,
 }
 
+/// The columns that say how a run stands.
+macro_rules! stand {
+    () => {
+        "number, committed, step, seq, link, standing, checksum,
+         fence, owner, until, lease_checksum"
+    };
+}
+
 impl Run {
     /// The run with this very id.
     pub(super) fn find(database: &Connection, id: &RunId) -> Result<Self, Fault> {
         let found = Self::select(database, "WHERE id = ?", [id.as_str()])?;
         found.into_iter().next().ok_or_else(|| unknown(id.as_str()))
+    }
+
+    /// The run with this very id, and how it stands.
+    pub(super) fn find_standing(database: &Connection, id: &RunId) -> Result<(Self, Stand), Fault> {
+        // Not as a join: SQLite would plan that anew for each id.
+        let sql = concat!(
+            "SELECT ",
+            stand!(),
+            ", run FROM heads WHERE run = (SELECT key FROM runs WHERE id = ?)"
+        );
+        let mut found = collect(database, sql, [id.as_str()], |row| {
+            let run = Self { key: row.get(11)?, id: id.clone() };
+            let stand = run.read_stand(row)?;
+            Ok((run, stand))
+        })?;
+        if let Some(found) = found.pop() {
+            return Ok(found);
+        }
+        // One of the two is missing; each says so.
+        let run = Self::find(database, id)?;
+        let stand = run.stand(database)?;
+        Ok((run, stand))
     }
 
     /// The run with this id, this name, or an id that alone begins like this.
@@ -142,28 +172,30 @@ impl Run {
 
     /// How it stands.
     pub(super) fn stand(&self, database: &Connection) -> Result<Stand, Fault> {
+        let sql = concat!("SELECT ", stand!(), " FROM heads WHERE run = ?");
+        self.one(database, sql, "the status", |row| self.read_stand(row))
+    }
+
+    /// Reads how it stands out of a row that begins with that.
+    fn read_stand(&self, row: &Row<'_>) -> Result<Stand, Fault> {
         let id = self.id.as_str();
-        let sql = "SELECT number, committed, step, seq, link, standing, checksum,
-                       fence, owner, until, lease_checksum FROM heads WHERE run = ?";
-        self.one(database, sql, "the status", |row| {
-            let damage = |how: &'static str| broken(id, "the status", how);
-            let standing: String = row.get(5)?;
-            let head = Head {
-                number: row.get(0)?,
-                step: Step(row.get(2)?),
-                seq: row.get(3)?,
-                standing: serde_json::from_str(&standing)
-                    .map_err(|error| broken(id, "the status", error))?,
-            };
-            let committed = row.get(1)?;
-            let link = bytes(row, 4)?;
-            let sum = of_head(id, &head, committed, link, &standing);
-            if sum != bytes(row, 6)? {
-                return Err(damage("its checksum does not fit"));
-            }
-            let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
-            Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
-        })
+        let damage = |how: &'static str| broken(id, "the status", how);
+        let standing: String = row.get(5)?;
+        let head = Head {
+            number: row.get(0)?,
+            step: Step(row.get(2)?),
+            seq: row.get(3)?,
+            standing: serde_json::from_str(&standing)
+                .map_err(|error| broken(id, "the status", error))?,
+        };
+        let committed = row.get(1)?;
+        let link = bytes(row, 4)?;
+        let sum = of_head(id, &head, committed, link, &standing);
+        if sum != bytes(row, 6)? {
+            return Err(damage("its checksum does not fit"));
+        }
+        let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
+        Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
     }
 
     /// Writes how it stands for the first time.

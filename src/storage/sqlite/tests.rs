@@ -44,16 +44,12 @@ fn noise(length: usize) -> String {
     bytes.into_iter().map(|it| char::from(b' ' + it % 64)).collect()
 }
 
-fn with_connection<T>(storage: &SqliteStorage, work: impl FnOnce(&Connection) -> T) -> T {
-    work(&storage.database.tools.lock().unwrap().connection)
-}
-
 #[tokio::test]
 async fn on_a_full_disk_a_step_is_saved_not_at_all_and_later_as_a_whole() {
     let folder = TempDir::new().unwrap();
     let (storage, hold) = storage_with_a_run(&folder).await;
     let limit_pages = |pages: u32| {
-        with_connection(&storage, |it| {
+        storage.database.with_connection(|it| {
             it.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
         });
     };
@@ -73,7 +69,7 @@ async fn on_a_full_disk_a_step_is_saved_not_at_all_and_later_as_a_whole() {
 async fn a_database_that_stays_locked_is_an_error_that_says_so() {
     let folder = TempDir::new().unwrap();
     let (storage, hold) = storage_with_a_run(&folder).await;
-    with_connection(&storage, |it| it.busy_timeout(Duration::ZERO).unwrap());
+    storage.database.with_connection(|it| it.busy_timeout(Duration::ZERO).unwrap());
     let other = Connection::open(folder.path().join("runs.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = storage.append(&hold, &commit(1, "x")).await.unwrap_err();
@@ -110,7 +106,9 @@ async fn a_connection_is_set_up_to_keep_what_it_commits() {
         let pragma = |name: &str| -> String {
             let storage = storage.as_ref().unwrap();
             let text = format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}");
-            with_connection(storage, |it| it.query_row(&text, [], |row| row.get(0)).unwrap())
+            storage
+                .database
+                .with_connection(|it| it.query_row(&text, [], |row| row.get(0)).unwrap())
         };
         assert_eq!(pragma("journal_mode"), "wal");
         assert_eq!(pragma("synchronous"), "2", "FULL");
@@ -122,6 +120,6 @@ async fn a_connection_is_set_up_to_keep_what_it_commits() {
         let timeout = |it: &Connection| {
             it.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, u32>(0)).unwrap()
         };
-        assert_eq!(with_connection(storage.as_ref().unwrap(), timeout), 5000);
+        assert_eq!(storage.as_ref().unwrap().database.with_connection(timeout), 5000);
     }
 }
