@@ -15,9 +15,13 @@ impl Body {
     /// Copies these parts.
     pub(crate) fn new(changes: Option<&[u8]>, meta: &[u8], data: &[u8]) -> Self {
         let first = changes.unwrap_or_default();
-        let bytes = [first, meta, data].concat().into();
-        let meta = first.len()..first.len() + meta.len();
-        Self { bytes, has_changes: changes.is_some(), meta }
+        let bytes = [first, meta, data].concat();
+        Self::of(bytes, changes.is_some(), first.len()..first.len() + meta.len())
+    }
+
+    /// Takes the parts one after the other, with the meta in this place.
+    pub(super) fn of(bytes: Vec<u8>, has_changes: bool, meta: Range<usize>) -> Self {
+        Self { bytes: bytes.into(), has_changes, meta }
     }
 
     /// What the step changed, if the entry commits one.

@@ -2,9 +2,11 @@
 
 use std::{fmt, io, sync::LazyLock};
 
+use serde::Serialize;
 use zstd::{
     bulk::{Compressor, Decompressor},
     dict::{DecoderDictionary, EncoderDictionary},
+    zstd_safe::compress_bound,
 };
 
 /// What the parts of a row mostly look like, so that they shrink to what is new in them.
@@ -14,11 +16,19 @@ static DICTIONARY: &[u8] = include_bytes!("dictionary.json");
 
 static ENCODER: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, LEVEL));
+static REPETITIONS: LazyLock<EncoderDictionary<'static>> =
+    LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, LEVEL_OF_REPETITIONS));
 static DECODER: LazyLock<DecoderDictionary<'static>> =
     LazyLock::new(|| DecoderDictionary::copy(DICTIONARY));
 
 /// The fastest: most of what is to be gained is gained by the dictionary.
 const LEVEL: i32 = 1;
+
+/// A level that shortens repetitions only. To give frequent bytes short codes takes most of the time.
+const LEVEL_OF_REPETITIONS: i32 = -1;
+
+/// What form there is to an entry of this length is mostly known to the dictionary.
+const KNOWN_MAX: usize = 2048;
 
 /// Shorter ones stay as they are.
 const LENGTH_MIN: usize = 48;
@@ -26,6 +36,15 @@ const LENGTH_MIN: usize = 48;
 /// The first byte says which form the rest has.
 const PLAIN: u8 = b'p';
 const SMALL: u8 = b'z';
+
+/// What is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// What is alike in most entries.
+    Form,
+    /// Whatever users have.
+    Values,
+}
 
 /// Before what was made smaller stands its length, in four bytes.
 const HEAD: usize = 5;
@@ -39,32 +58,72 @@ const GAIN_BYTES: usize = 256;
 /// Makes bytes smaller, and makes them again what they were.
 pub(crate) struct Codec {
     compressor: Compressor<'static>,
+    of_repetitions: Compressor<'static>,
     decompressor: Decompressor<'static>,
     /// What was unpacked last.
     unpacked: Vec<u8>,
+    /// What was packed last: as it was, and smaller.
+    json: Vec<u8>,
+    small: Vec<u8>,
 }
 
 impl Codec {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             compressor: Compressor::with_prepared_dictionary(&ENCODER)?,
+            of_repetitions: Compressor::with_prepared_dictionary(&REPETITIONS)?,
             decompressor: Decompressor::with_prepared_dictionary(&DECODER)?,
             unpacked: Vec::new(),
+            json: Vec::new(),
+            small: Vec::new(),
         })
     }
 
-    /// Packs bytes; the result is never longer by more than one.
-    pub(super) fn pack(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    /// Packs a value, as JSON, behind what is there.
+    pub(super) fn pack(
+        &mut self,
+        content: Content,
+        value: &impl Serialize,
+        packed: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let mut json = std::mem::take(&mut self.json);
+        json.clear();
+        let done = serde_json::to_writer(&mut json, value).map_err(io::Error::from);
+        let done = done.and_then(|()| self.pack_bytes(content, &json, packed));
+        self.json = json;
+        done
+    }
+
+    /// Packs bytes behind what is there, which makes them longer by one at most.
+    fn pack_bytes(
+        &mut self,
+        content: Content,
+        bytes: &[u8],
+        packed: &mut Vec<u8>,
+    ) -> io::Result<()> {
         if bytes.len() >= LENGTH_MIN
             && let Ok(length) = u32::try_from(bytes.len())
         {
-            let small = self.compressor.compress(bytes)?;
             let gain_min = (bytes.len() / GAIN_PART).min(GAIN_BYTES);
-            if small.len() + HEAD < bytes.len() - gain_min {
-                return Ok([&[SMALL][..], &length.to_le_bytes(), &small].concat());
+            let is_known = content == Content::Form && bytes.len() <= KNOWN_MAX;
+            let compressor = if is_known || gain_by_codes(bytes) < gain_min {
+                &mut self.of_repetitions
+            } else {
+                &mut self.compressor
+            };
+            self.small.clear();
+            self.small.reserve(compress_bound(bytes.len()));
+            compressor.compress_to_buffer(bytes, &mut self.small)?;
+            if self.small.len() + HEAD < bytes.len() - gain_min {
+                packed.push(SMALL);
+                packed.extend(length.to_le_bytes());
+                packed.extend(&self.small);
+                return Ok(());
             }
         }
-        Ok([&[PLAIN], bytes].concat())
+        packed.push(PLAIN);
+        packed.extend(bytes);
+        Ok(())
     }
 
     /// Unpacks what was packed.
@@ -84,6 +143,27 @@ impl Codec {
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
+}
+
+/// At most so many bytes are gained by short codes for frequent bytes.
+///
+/// By how often two bytes are equal, which gives their collision entropy. That is never above Shannon's,
+/// below which no code of single bytes comes: <https://en.wikipedia.org/wiki/R%C3%A9nyi_entropy>.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is an estimate, and between zero and the length"
+)]
+fn gain_by_codes(bytes: &[u8]) -> usize {
+    let mut counts = [0_u64; 256];
+    for byte in bytes {
+        counts[usize::from(*byte)] += 1;
+    }
+    let length = bytes.len() as f64;
+    let equal = counts.iter().map(|it| it * it.saturating_sub(1)).sum::<u64>() as f64;
+    let bits = (length * (length - 1.0) / equal.max(1.0)).log2().clamp(0.0, 8.0);
+    (length * (1.0 - bits / 8.0)) as usize
 }
 
 impl fmt::Debug for Codec {
@@ -111,11 +191,35 @@ mod tests {
             (noise(1_000, 93), PLAIN),
             (noise(1_000, 64), SMALL),
             (noise(3_000, 93), SMALL),
+            (noise(1_000, 200), PLAIN),
+            (noise(1_000, 200).repeat(2), SMALL),
             (b"again and ".repeat(9), SMALL),
         ] {
-            let packed = codec.pack(&bytes).unwrap();
+            let mut packed = Vec::new();
+            codec.pack_bytes(Content::Values, &bytes, &mut packed).unwrap();
             assert_eq!(packed[0], tag, "{}", String::from_utf8_lossy(&bytes));
             assert_eq!(codec.unpack(&packed).unwrap(), bytes);
         }
+    }
+    #[test]
+    fn what_the_dictionary_knows_is_mostly_left_out() {
+        let mut codec = Codec::new().unwrap();
+        let known = &DICTIONARY[..800];
+        for content in [Content::Form, Content::Values] {
+            let mut packed = b"before".to_vec();
+            codec.pack_bytes(content, known, &mut packed).unwrap();
+            assert!(packed.len() < 100, "{content:?}: {} bytes", packed.len());
+            assert_eq!(codec.unpack(packed.strip_prefix(b"before").unwrap()).unwrap(), known);
+        }
+    }
+
+    #[test]
+    fn frequent_bytes_gain_and_even_ones_do_not() {
+        assert_eq!(gain_by_codes(&[]), 0);
+        assert_eq!(gain_by_codes(&[7; 100]), 100);
+        let all: Vec<u8> = (0..=255).cycle().take(2_560).collect();
+        assert!(gain_by_codes(&all) < 10, "{}", gain_by_codes(&all));
+        let text = include_bytes!("codec.rs");
+        assert!(gain_by_codes(text) > text.len() / 4, "{}", gain_by_codes(text));
     }
 }

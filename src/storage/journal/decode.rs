@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         };
         let position = self.meta(codec, &self.rows[end])?.position;
         let position = position.ok_or_else(|| self.damaged(&self.rows[end], Damage::Missing))?;
-        Ok((position, self.values(codec, &self.rows[..=end])?))
+        Ok((position.into_owned(), self.values(codec, &self.rows[..=end])?))
     }
 
     /// What the rows after a number say.
@@ -176,7 +176,8 @@ impl<'a> Reader<'a> {
                         let kind = values.kind(codec, row, &how)?;
                         Ok(Change { channel, kind })
                     });
-                    Some(Commit { position, changes: made.collect::<Result<_, _>>()? })
+                    let changes = made.collect::<Result<_, _>>()?;
+                    Some(Commit { position: position.into_owned(), changes })
                 }
                 (None, None) => None,
                 _ => return Err(self.damaged(row, Damage::Missing)),
@@ -185,11 +186,11 @@ impl<'a> Reader<'a> {
             let events = (first..).zip(meta.events).map(|(seq, it)| Stamped {
                 v: it.v,
                 seq,
-                ts: it.ts,
+                ts: it.ts.into_owned(),
                 run: self.run.clone(),
-                event: it.event,
+                event: it.event.into_owned(),
             });
-            let (migration, standing) = (meta.migration, meta.standing);
+            let (migration, standing) = (meta.migration, meta.standing.map(Cow::into_owned));
             let entry = Entry { records, commit, migration, standing, events: events.collect() };
             logged.push(Logged { number: row.number, link: row.link, entry });
         }
@@ -313,7 +314,7 @@ impl<'a> Reader<'a> {
         &self,
         codec: &mut Codec,
         row: &Row,
-    ) -> Result<(Meta, Vec<TaskRecord>), CheckpointError> {
+    ) -> Result<(Meta<'static>, Vec<TaskRecord>), CheckpointError> {
         let mut meta = self.meta(codec, row)?;
         let mut records = std::mem::take(&mut meta.records);
         let mut values: Option<std::vec::IntoIter<Value>> = None;
@@ -331,7 +332,7 @@ impl<'a> Reader<'a> {
         Ok((meta, records))
     }
 
-    fn meta(&self, codec: &mut Codec, row: &Row) -> Result<Meta, CheckpointError> {
+    fn meta(&self, codec: &mut Codec, row: &Row) -> Result<Meta<'static>, CheckpointError> {
         self.read(codec, row, row.body.meta())
     }
 

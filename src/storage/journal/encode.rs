@@ -1,13 +1,14 @@
 //! From an entry to its row.
 
-use std::{borrow::Cow, slice};
+use std::{borrow::Cow, io, slice};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, Told};
+use super::{Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, Told, codec::Content};
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Link, Migration, Outcome, RunInfo, TaskRecord},
+    event::Stamped,
     id::{ChannelName, RunId, TaskId},
     state::{Change, ChangeKind, Update},
     storage::rules::Head,
@@ -20,10 +21,10 @@ pub(crate) fn info(info: &RunInfo) -> Result<Vec<u8>, CheckpointError> {
 
 /// Makes the row of an entry: `head` is how the run stands with it, `open` what was saved since the
 /// last commit.
-pub(crate) fn encode(
+pub(crate) fn encode<'a>(
     codec: &mut Codec,
     run: &RunId,
-    entry: &Entry,
+    entry: &'a Entry,
     (head, before): (&Head, Link),
     open: &Reader<'_>,
 ) -> Result<Row, CheckpointError> {
@@ -31,8 +32,11 @@ pub(crate) fn encode(
     // Nothing refers to them before their step is committed.
     let mut written = if entry.commit.is_some() { open.written(codec)? } else { Vec::new() };
     let records = entry.records.iter().map(|it| without_values(it, &mut data, &mut written));
-    let mut meta =
-        Meta { records: records.collect(), standing: entry.standing.clone(), ..Meta::default() };
+    let mut meta = Meta {
+        records: records.collect(),
+        standing: entry.standing.as_ref().map(Cow::Borrowed),
+        ..Meta::default()
+    };
     if let Some(migration) = &entry.migration {
         // The step that takes these in refers to none of them, so that no entry before the last
         // step is ever needed to read those after it.
@@ -47,7 +51,7 @@ pub(crate) fn encode(
     }
     let mut changes = None;
     if let Some(Commit { position, changes: made }) = &entry.commit {
-        meta.position = Some(position.clone());
+        meta.position = Some(Cow::Borrowed(position));
         written.sort_by_key(|it| it.task);
         let mut told = Changes::new();
         for change in made {
@@ -55,21 +59,35 @@ pub(crate) fn encode(
         }
         changes = Some(told);
     }
-    let events = entry.events.iter();
-    meta.events =
-        events.map(|it| Told { v: it.v, ts: it.ts.clone(), event: it.event.clone() }).collect();
+    let told = |it: &'a Stamped| {
+        let (ts, event) = (Cow::Borrowed(it.ts.as_str()), Cow::Borrowed(&it.event));
+        Told { v: it.v, ts, event }
+    };
+    meta.events = entry.events.iter().map(told).collect();
 
-    let failed = |error| unwritable(run, error);
-    let changes = changes.map(|it| serde_json::to_vec(&it)).transpose().map_err(failed)?;
-    let meta = serde_json::to_vec(&meta).map_err(failed)?;
-    let data = serde_json::to_vec(&data).map_err(failed)?;
-    let mut pack = |bytes: &[u8]| codec.pack(bytes).map_err(|error| unpackable(run, error));
-    let changes = changes.map(|it| pack(&it)).transpose()?;
-    let body = Body::new(changes.as_deref(), &pack(&meta)?, &pack(&data)?);
+    let body = pack(codec, changes.as_ref(), &meta, &data);
+    let body = body.map_err(|error| unpackable(run, error))?;
     let (number, step, seq) = (head.number, head.step, head.seq);
     let mut row = Row { number, step, seq, body, link: before };
     row.link = row.link_after(before);
     Ok(row)
+}
+
+fn pack(
+    codec: &mut Codec,
+    changes: Option<&Changes>,
+    meta: &Meta<'_>,
+    data: &[Datum<'_>],
+) -> io::Result<Body> {
+    let mut bytes = Vec::new();
+    if let Some(changes) = changes {
+        codec.pack(Content::Form, changes, &mut bytes)?;
+    }
+    let begin = bytes.len();
+    codec.pack(Content::Form, meta, &mut bytes)?;
+    let end = bytes.len();
+    codec.pack(Content::Values, &data, &mut bytes)?;
+    Ok(Body::of(bytes, changes.is_some(), begin..end))
 }
 
 /// A value that a task wrote, and its place.
@@ -175,6 +193,6 @@ fn unwritable(run: &RunId, error: serde_json::Error) -> CheckpointError {
     CheckpointError::Storage { action: format!("write run `{run}` as JSON"), source: error.into() }
 }
 
-fn unpackable(run: &RunId, error: std::io::Error) -> CheckpointError {
+fn unpackable(run: &RunId, error: io::Error) -> CheckpointError {
     CheckpointError::Storage { action: format!("pack run `{run}`"), source: error.into() }
 }

@@ -14,6 +14,8 @@ mod encode;
 mod linked;
 mod parts;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
@@ -67,28 +69,28 @@ type Part = (u64, usize, bool);
 
 /// What is in `meta`. Its names and those within are part of the format.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Meta {
+struct Meta<'a> {
     /// With null in place of the values that were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     records: Vec<TaskRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    position: Option<Position>,
+    position: Option<Cow<'a, Position>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    standing: Option<Standing>,
+    standing: Option<Cow<'a, Standing>>,
     /// With null in place of the values that its records wrote. Those are the first of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     migration: Option<Box<Migration>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    events: Vec<Told>,
+    events: Vec<Told<'a>>,
 }
 
 /// An event, less what follows from its place.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct Told<'a> {
     v: u32,
-    ts: String,
+    ts: Cow<'a, str>,
     #[serde(flatten)]
-    event: Event,
+    event: Cow<'a, Event>,
 }
 
 impl How {
