@@ -46,6 +46,9 @@ pub(super) enum Content {
     Values,
 }
 
+/// What is kept of the room for packing: few entries need more, and one that does must not cost it for ever.
+const ROOM_MAX: usize = 1 << 20;
+
 /// Before what was made smaller stands its length, in four bytes.
 const HEAD: usize = 5;
 
@@ -62,7 +65,7 @@ pub(crate) struct Codec {
     decompressor: Decompressor<'static>,
     /// What was unpacked last.
     unpacked: Vec<u8>,
-    /// What was packed last: as it was, and smaller.
+    /// Room for what is packed: as it was, and smaller.
     json: Vec<u8>,
     small: Vec<u8>,
 }
@@ -87,10 +90,13 @@ impl Codec {
         packed: &mut Vec<u8>,
     ) -> io::Result<()> {
         let mut json = std::mem::take(&mut self.json);
-        json.clear();
         let done = serde_json::to_writer(&mut json, value).map_err(io::Error::from);
         let done = done.and_then(|()| self.pack_bytes(content, &json, packed));
+        json.clear();
+        json.shrink_to(ROOM_MAX);
         self.json = json;
+        self.small.clear();
+        self.small.shrink_to(ROOM_MAX);
         done
     }
 
@@ -211,6 +217,15 @@ mod tests {
             assert!(packed.len() < 100, "{content:?}: {} bytes", packed.len());
             assert_eq!(codec.unpack(packed.strip_prefix(b"before").unwrap()).unwrap(), known);
         }
+    }
+
+    #[test]
+    fn the_room_for_a_large_value_is_given_back() {
+        let (mut codec, mut packed) = (Codec::new().unwrap(), Vec::new());
+        let text = "large ".repeat(ROOM_MAX);
+        codec.pack(Content::Values, &text, &mut packed).unwrap();
+        assert!(codec.json.capacity() <= ROOM_MAX && codec.small.capacity() <= ROOM_MAX);
+        assert_eq!(codec.unpack(&packed).unwrap(), serde_json::to_vec(&text).unwrap());
     }
 
     #[test]
