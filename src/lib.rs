@@ -50,6 +50,7 @@
 
 pub mod id;
 
+pub mod data_limit;
 pub mod diagnostic;
 pub mod fault;
 

@@ -7,7 +7,7 @@ use std::{
 
 /// The modules of the crate, lowest first. Those of one row do not import each other.
 const LAYERS: &[&[&str]] = &[
-    &["id", "diagnostic", "fault"],
+    &["id", "data_limit", "diagnostic", "fault"],
     &["state"],
     &["llm", "sandbox", "team", "tool"],
     &["event"],
