@@ -8,7 +8,7 @@ use crate::program::{Ended, Place};
 
 const QUESTION: &str = "question=Under which licence is it?";
 
-/// `execute` of the workflow that the README shows.
+/// `execute` of `graphs/codebase_qa.yaml`.
 fn execute() -> Vec<String> {
     let at = |path: &str| format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
     let (graph, replay) =
