@@ -120,9 +120,9 @@ fn every_right_example_is_another_and_has_no_findings() {
 
 #[test]
 fn the_pages_are_those_of_the_table_and_their_list_is_up_to_date() {
-    let mut list = "# The codes of findings\n\n\
-        Each is explained on its page; `graphrun explain GR010` prints the same text. A code never \
-        changes its meaning.\n\n| code | what is wrong |\n|---|---|\n"
+    let mut list = "# Diagnostic codes\n\n\
+        Each code has a page; `graphrun explain GR010` prints the same text. A code never changes \
+        its meaning.\n\n| code | problem |\n|---|---|\n"
         .to_owned();
     for code in CODES {
         let (name, title) = (code.as_str(), code.title());
