@@ -30,12 +30,11 @@ const STREAM_BYTES_MAX: usize = 1 << 20;
 /// Arguments: the names of what goes in and comes out, then the command. Nothing of the state is
 /// among them. The streams lie in `/tmp` meanwhile, so that the command finds its own files only.
 const SCRIPT: &str = r#"
-input=$1 output=$2 errors=$3 missing=$4
-shift 4
+input=$1 output=$2 errors=$3
+shift 3
 [[ -d /env/bin ]] && PATH=/env/bin:$PATH
 exec 8</dev/null
 if [[ -e $input ]]; then exec 8<"$input"; rm -- "$input"; fi
-if ! type -P -- "$1" >/dev/null; then : >"$missing"; exit 127; fi
 "$@" <&8 >/tmp/.stdout 2>/tmp/.stderr 8<&-
 status=$?
 head -c 1048577 /tmp/.stdout >"$output"
@@ -64,8 +63,8 @@ impl Run {
         Self { definition, services, bench: OnceCell::new() }
     }
 
-    /// The job, and the names under which its streams and the word that there is no such program
-    /// come out. They cannot be guessed, so that no file of the command's is taken for them.
+    /// The job, and the names under which its streams come out. They cannot be guessed, so that no file
+    /// of the command's is taken for them.
     fn job(&self, view: &ExpressionView<'_>, bench: &Bench) -> Result<(Job, Names), NodeError> {
         let names = Names::new();
         let mut files = match &self.definition.files {
@@ -85,18 +84,21 @@ impl Run {
             Ok((name.clone(), text))
         };
         let wrapper = ["bash", "-c", SCRIPT, "run"].map(str::to_owned);
-        let Names { input, output, errors, missing } = names.clone();
+        let Names { input, output, errors } = names.clone();
         let job = Job {
             argv: wrapper
                 .into_iter()
-                .chain([input, output, errors, missing])
+                .chain([input, output, errors])
                 .chain(self.definition.argv.iter().cloned())
                 .collect(),
             files,
             env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
             read_only: bench.mounts(),
             limits: self.definition.sandbox.limits(),
-            collect: vec![names.output.clone(), names.errors.clone(), names.missing.clone()],
+            collect: vec![names.output.clone(), names.errors.clone()],
+            // Looked for before any code of the command runs, so that no command can make it seem absent.
+            required: self.definition.argv.first().cloned().into_iter().collect(),
+            ..Job::default()
         };
         Ok((job, names))
     }
@@ -108,13 +110,6 @@ impl Run {
     /// What came of a command that was not stopped.
     fn ended(&self, mut finished: Finished, names: &Names) -> Result<Ended, Failure> {
         let program = self.program();
-        if finished.collected.contains_key(&names.missing) {
-            let message = format!(
-                "there is no program `{program}` inside the sandbox (only those below /usr; \
-                 packages of Python are run by `python -m`)"
-            );
-            return Err(Failure::new(ErrorKind::Sandbox, message));
-        }
         let code = match finished.outcome {
             Outcome::Passed => 0,
             Outcome::Failed(code) => code,
@@ -182,6 +177,13 @@ impl Node for Run {
                 let message = format!("the files were not accepted: {refused}");
                 return Err(Failure::new(ErrorKind::Command, message).into());
             }
+            Err(SandboxError::ProgramNotFound { program }) => {
+                let message = format!(
+                    "there is no program `{program}` inside the sandbox (only those below /usr; \
+                     packages of Python are run by `python -m`)"
+                );
+                return Err(Failure::new(ErrorKind::Sandbox, message).into());
+            }
             Err(error) => return Err(unusable(&error)),
         };
         let ended = self.ended(finished, &names)?;
@@ -237,7 +239,6 @@ struct Names {
     input: String,
     output: String,
     errors: String,
-    missing: String,
 }
 
 impl Names {
@@ -248,7 +249,6 @@ impl Names {
             input: name("stdin"),
             output: name("stdout"),
             errors: name("stderr"),
-            missing: name("missing"),
         }
     }
 }

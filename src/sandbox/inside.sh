@@ -1,26 +1,37 @@
 # Runs inside the sandbox, under its limits and its filter, as the parent of the program.
-# Arguments: the number of declared files, their names, then the program with its arguments.
-# Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar).
+# Arguments: the number of required programs, their names, the number of declared files, their names, then the program with
+# its arguments.
+# Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar);
+# with a channel also 6 the secret of the program and 7 the records of the program.
 set -eu
 umask 077
 
 # Whatever else the host process had open must not reach the program.
 for path in /proc/self/fd/*; do
   fd=${path##*/}
-  if ((fd > 5)); then exec {fd}>&-; fi
+  if ((fd > 7)); then exec {fd}>&-; fi
 done
 
+count=$1
+required=("${@:2:count}")
+shift $((count + 1))
 count=$1
 names=("${@:2:count}")
 shift $((count + 1))
 
 tar --extract --file=- --directory=/box --touch --no-same-owner <&4
 exec 4<&-
-if ! type -P -- "$1" >/dev/null; then
-  printf missing >&3
-  exit 1
-fi
+# The host reads this descriptor only until the program may start, so nothing that the program does is taken for it.
+require() {
+  if ! PATH=$2 type -P -- "$1" >/dev/null; then
+    printf 'missing %s\n' "$1" >&3
+    exit 1
+  fi
+}
+require "$1" "$PATH"
+for program in "${required[@]}"; do require "$program" "/env/bin:$PATH"; done
 printf unpacked >&3
+exec 3>&-
 
 # Without the word the host is gone, or has changed its mind: the files may be cut short and nobody would stop us. The
 # word comes after everything before it was read, so what is printed from here on is the program's.
@@ -28,8 +39,12 @@ read -r word
 [[ $word == go ]]
 
 set +e
-exec 6>&2 2>/dev/null # The shell's own "Killed" is not the program's output.
-"$@" </dev/null 2>&6 3>&- 5>&- 6>&-
+exec 8>&2 2>/dev/null # The shell's own "Killed" is not the program's output.
+if [[ -e /proc/self/fd/7 ]]; then
+  "$@" <&6 3>&7 2>&8 5>&- 6>&- 7>&- 8>&-
+else
+  "$@" </dev/null 2>&8 5>&- 8>&-
+fi
 status=$?
 
 # Daemons end with the program; nothing changes the files while they are brought out.

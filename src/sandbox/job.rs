@@ -23,6 +23,22 @@ pub struct Job {
     pub limits: Limits,
     /// Files of the work folder that are brought out afterwards, if they are regular files.
     pub collect: Vec<String>,
+    /// Files that appear below `/graphrun`, read-only: nothing inside can change, replace or hide them.
+    pub fixed: Vec<FixedFile>,
+    /// Further programs without which the job does not start.
+    pub required: Vec<String>,
+    /// A channel from the program to the host. The program reads this secret from its standard input, to the end, and
+    /// writes records to descriptor 3. Other processes inside can also write there, so records need a proof of the secret.
+    pub channel: Option<Vec<u8>>,
+}
+
+/// A file that nothing inside the sandbox can change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FixedFile {
+    /// Path below `/graphrun`; the rules of [`check_path`](super::check_path) hold.
+    pub path: String,
+    /// The content.
+    pub content: Vec<u8>,
 }
 
 /// A folder of the host that appears, read-only, inside the sandbox.
@@ -91,6 +107,8 @@ pub struct Finished {
     pub output: String,
     /// The declared files that exist and are regular, by path. Above 8 MiB in total none is kept.
     pub collected: BTreeMap<String, Vec<u8>>,
+    /// What was written to the channel, if the job has one. Empty if it was more than 8 MiB.
+    pub records: Vec<u8>,
     /// Time from the start of the program to its end.
     pub wall: Duration,
 }
@@ -121,7 +139,7 @@ impl Job {
         if self.argv.first().is_none_or(String::is_empty) {
             return Err(JobError::NoProgram);
         }
-        if self.argv.iter().chain(self.env.values()).any(|text| text.contains('\0')) {
+        if self.argv.iter().chain(&self.required).chain(self.env.values()).any(|text| text.contains('\0')) {
             return Err(JobError::NulByte);
         }
         if let Some(name) = self.env.keys().find(|name| !is_harmless_variable(name)) {
@@ -131,6 +149,9 @@ impl Job {
             return Err(JobError::Mount { inside: mount.inside.clone() });
         }
         for path in &self.collect {
+            check_path(path).map_err(|source| JobError::Collect { path: path.clone(), source })?;
+        }
+        for FixedFile { path, .. } in &self.fixed {
             check_path(path).map_err(|source| JobError::Collect { path: path.clone(), source })?;
         }
         Ok(check_files(&self.files)?)
@@ -150,8 +171,10 @@ impl Mount {
 }
 
 /// Folders that the sandbox makes itself; a job's mount may not lie in, on or above them.
-const SYSTEM_FOLDERS: [&str; 12] =
-    ["bin", "box", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"];
+const SYSTEM_FOLDERS: [&str; 13] = [
+    "bin", "box", "dev", "etc", "graphrun", "lib", "lib32", "lib64", "libx32", "proc", "sbin",
+    "tmp", "usr",
+];
 
 /// Variables that a loader, shell or runtime obeys before the program's first line, by prefix.
 const DANGEROUS_PREFIXES: [&str; 10] =
@@ -225,6 +248,7 @@ mod tests {
             "/opt//x",
             "/proc/self",
             "/opt/",
+            "/graphrun/boot",
         ] {
             let mount = Mount { host: "/srv".into(), inside: inside.into() };
             let job = Job { read_only: vec![mount], ..job() };

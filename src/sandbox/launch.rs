@@ -2,7 +2,8 @@
 
 use std::{
     ffi::OsString,
-    io::{self, PipeReader, PipeWriter, Write as _},
+    fs::File,
+    io::{self, PipeReader, PipeWriter, Seek as _, Write as _},
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -10,6 +11,7 @@ use std::{
 };
 
 use command_fds::{CommandFdExt as _, FdMapping};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::{
     archive,
@@ -25,6 +27,8 @@ const INSIDE: &str = include_str!("inside.sh");
 const REPORT: i32 = 3;
 const FILES: i32 = 4;
 const COLLECTED: i32 = 5;
+const SECRET: i32 = 6;
+const RECORDS: i32 = 7;
 /// Descriptors for bubblewrap itself start here.
 const FIRST_FREE: i32 = 10;
 
@@ -65,6 +69,8 @@ pub(super) struct Launched {
     pub(super) go: PipeWriter,
     /// The declared files. Only the script inside can write to it, so its end is the end of the script.
     pub(super) collected: PipeReader,
+    /// The records of a program with a channel. Everything inside can write to it.
+    pub(super) records: Option<PipeReader>,
 }
 
 impl Launch {
@@ -90,6 +96,7 @@ impl Launch {
         descriptors.pass_as(REPORT, report_inside);
         descriptors.pass_as(FILES, files_inside);
         descriptors.pass_as(COLLECTED, collected_inside);
+        let records = descriptors.pass_channel(self.job.channel.as_deref())?;
 
         let mut command = Command::new(&self.launcher.bwrap);
         command
@@ -108,7 +115,7 @@ impl Launch {
         command.fd_mappings(descriptors.mappings).map_err(io::Error::other)?;
         let child = command.spawn()?;
         // `command`, dropped here, held the inside's ends of the pipes.
-        Ok(Launched { child, output, report, files, go, collected })
+        Ok(Launched { child, output, report, files, go, collected, records })
     }
 
     fn arguments(&self, descriptors: &mut Descriptors) -> io::Result<Vec<OsString>> {
@@ -145,6 +152,11 @@ impl Launch {
             let number = descriptors.pass_bytes(content.as_bytes())?.to_string();
             arguments.add(&["--perms", "0444", "--file", &number, path]);
         }
+        for file in &self.job.fixed {
+            let number = descriptors.pass_bytes(&file.content)?.to_string();
+            let path = format!("/graphrun/{}", file.path);
+            arguments.add(&["--perms", "0444", "--file", &number, &path]);
+        }
         for mount in &self.job.read_only {
             let (host, inside) =
                 (mount.host.clone().into_os_string(), mount.inside.clone().into_os_string());
@@ -166,8 +178,11 @@ impl Launch {
         arguments.add(&["--", "/usr/bin/prlimit"]);
         arguments.0.extend(resource_limits(limits).map(OsString::from));
         arguments.add(&["--", "/usr/bin/bash", "--norc", "--noprofile", "-c", INSIDE, "inside"]);
-        arguments.add(&[&self.job.collect.len().to_string()]);
-        arguments.0.extend(self.job.collect.iter().chain(&self.job.argv).map(OsString::from));
+        for names in [&self.job.required, &self.job.collect] {
+            arguments.add(&[&names.len().to_string()]);
+            arguments.0.extend(names.iter().map(OsString::from));
+        }
+        arguments.0.extend(self.job.argv.iter().map(OsString::from));
         Ok(arguments.0)
     }
 }
@@ -225,14 +240,25 @@ impl Descriptors {
         self.mappings.push(FdMapping { parent_fd: descriptor.into(), child_fd });
     }
 
-    /// Passes a small content in a pipe and returns the number. A pipe holds 64 KiB before a writer waits; the largest
-    /// content is a filter of a tenth of that.
+    /// Passes a content as a file in memory and returns the number.
     fn pass_bytes(&mut self, content: &[u8]) -> io::Result<i32> {
-        let (reader, mut writer) = io::pipe()?;
-        writer.write_all(content)?;
+        let mut file = File::from(memfd_create(c"graphrun", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all(content)?;
+        file.rewind()?;
         let number =
             self.mappings.last().map_or(FIRST_FREE, |last| (last.child_fd + 1).max(FIRST_FREE));
-        self.pass_as(number, reader);
+        self.pass_as(number, file);
         Ok(number)
+    }
+
+    /// Passes the ends of a channel. The secret is in the pipe, whose other end is closed, before anything starts.
+    fn pass_channel(&mut self, secret: Option<&[u8]>) -> io::Result<Option<PipeReader>> {
+        let Some(secret) = secret else { return Ok(None) };
+        let (secret_inside, mut sender) = io::pipe()?;
+        sender.write_all(secret)?;
+        let (records, records_inside) = io::pipe()?;
+        self.pass_as(SECRET, secret_inside);
+        self.pass_as(RECORDS, records_inside);
+        Ok(Some(records))
     }
 }

@@ -28,7 +28,7 @@ mod supervisor;
 mod write;
 
 pub use error::{JobError, SandboxError};
-pub use job::{Finished, Job, Limits, Mount, Outcome, is_harmless_variable};
+pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_variable};
 pub use output::clean_output;
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;

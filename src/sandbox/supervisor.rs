@@ -37,13 +37,16 @@ const SETUP_TIME_MAX: Duration = Duration::from_secs(20);
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the end is looked for once it must be near.
 const END_INTERVAL: Duration = Duration::from_millis(1);
+/// Most bytes of records that are kept.
+const RECORDS_BYTES_MAX: usize = 8 << 20;
 /// Time the kernel has to end a killed sandbox before the monitor is killed as well.
 const DEATH_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Runs one job to its end. Blocks; the calling thread must not be one that could end before.
 pub(super) fn supervise(launch: &Launch, stop: &PipeReader) -> Result<Finished, SandboxError> {
-    let Launched { child, output, report, files, go, collected } = launch.start()?;
-    for descriptor in [output.as_fd(), report.as_fd(), files.as_fd(), collected.as_fd()] {
+    let Launched { child, output, report, files, go, collected, records } = launch.start()?;
+    let fixed = [output.as_fd(), report.as_fd(), files.as_fd(), collected.as_fd()];
+    for descriptor in fixed.into_iter().chain(records.as_ref().map(AsFd::as_fd)) {
         do_not_block(descriptor)?;
     }
     let mut supervisor = Supervisor {
@@ -51,11 +54,13 @@ pub(super) fn supervise(launch: &Launch, stop: &PipeReader) -> Result<Finished, 
         child,
         output: Stream::new(output),
         collected: Stream::new(collected),
+        records: records.map(Stream::new),
         shown: Output::default(),
         collected_bytes: Vec::new(),
+        records_bytes: Vec::new(),
         stop,
     };
-    supervisor.set_up(report, files, &launch.archive, &launch.job)?;
+    supervisor.set_up(report, files, &launch.archive)?;
     supervisor.watch(go, &launch.job)
 }
 
@@ -66,8 +71,10 @@ struct Supervisor<'a> {
     tree: ProcessTree,
     output: Stream,
     collected: Stream,
+    records: Option<Stream>,
     shown: Output,
     collected_bytes: Vec<u8>,
+    records_bytes: Vec<u8>,
     stop: &'a PipeReader,
 }
 
@@ -81,7 +88,6 @@ impl Supervisor<'_> {
         report: PipeReader,
         files: PipeWriter,
         archive: &[u8],
-        job: &Job,
     ) -> Result<(), SandboxError> {
         let deadline = Instant::now() + SETUP_TIME_MAX;
         let mut report = Stream::new(report);
@@ -91,7 +97,7 @@ impl Supervisor<'_> {
         let failure = loop {
             match word.as_slice() {
                 b"unpacked" => return Ok(()),
-                b"missing" => break SandboxError::ProgramNotFound { program: job.argv[0].clone() },
+                [b'm', .., b'\n'] => break SandboxError::ProgramNotFound { program: missing(&word) },
                 _ if report.is_at_end() => break SandboxError::Setup { detail: String::new() },
                 _ if Instant::now() >= deadline => {
                     break SandboxError::Setup { detail: "it took too long".to_owned() };
@@ -148,7 +154,12 @@ impl Supervisor<'_> {
             }
             let interval = if self.collected.is_at_end() { END_INTERVAL } else { WATCH_INTERVAL };
             let stopped = wait(
-                &[Some(self.stop.as_fd()), self.output.open(), self.collected.open()],
+                &[
+                    Some(self.stop.as_fd()),
+                    self.output.open(),
+                    self.collected.open(),
+                    self.records.as_ref().and_then(Stream::open),
+                ],
                 None,
                 interval,
             )?;
@@ -180,18 +191,24 @@ impl Supervisor<'_> {
             bytes if bytes.len() > COLLECT_BYTES_MAX => BTreeMap::new(),
             bytes => archive::unpack(&bytes, &job.collect),
         };
-        Ok(Finished { outcome, output: mem::take(&mut self.shown).into_text(), collected, wall })
+        let records = match mem::take(&mut self.records_bytes) {
+            bytes if bytes.len() > RECORDS_BYTES_MAX => Vec::new(),
+            bytes => bytes,
+        };
+        let output = mem::take(&mut self.shown).into_text();
+        Ok(Finished { outcome, output, collected, records, wall })
     }
 
     /// Reads what is there, at most a buffer of each. Says whether there was anything.
     fn read(&mut self) -> bool {
         let read_output = self.output.read(|bytes| self.shown.push(bytes));
         let read_collected = self.collected.read(|bytes| {
-            // One byte more than allowed is kept, to know that there were too many.
-            let room = (COLLECT_BYTES_MAX + 1).saturating_sub(self.collected_bytes.len());
-            self.collected_bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            keep(&mut self.collected_bytes, bytes, COLLECT_BYTES_MAX);
         });
-        read_output || read_collected
+        let read_records = self.records.as_mut().is_some_and(|records| {
+            records.read(|bytes| keep(&mut self.records_bytes, bytes, RECORDS_BYTES_MAX))
+        });
+        read_output || read_collected || read_records
     }
 
     /// Ends the sandbox and returns when nothing of it is left.
@@ -236,6 +253,18 @@ impl Drop for Supervisor<'_> {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Adds bytes up to a limit, and one more, which shows that there were too many.
+fn keep(kept: &mut Vec<u8>, bytes: &[u8], bytes_max: usize) {
+    let room = (bytes_max + 1).saturating_sub(kept.len());
+    kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+}
+
+/// The name of the program that the script inside did not find.
+fn missing(word: &[u8]) -> String {
+    let text = String::from_utf8_lossy(word);
+    text.trim_end().trim_start_matches("missing ").to_owned()
 }
 
 /// The reading end of a pipe whose other end is inside.
