@@ -5,8 +5,8 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use graphrun::sandbox::{
-    Limits, PytestError, PytestOutcome, PytestReport, PythonEnvironment, Sandbox, SourceFile,
-    run_pytest,
+    Allowed, Limits, PytestError, PytestOutcome, PytestReport, PythonEnvironment, Sandbox,
+    SourceFile, TestSettings, run_pytest,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -37,11 +37,19 @@ fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
         .collect()
 }
 
-async fn run_within(limits: Limits, project: &[(&str, &str)]) -> PytestReport {
+async fn run_with(
+    settings: &TestSettings,
+    limits: Limits,
+    project: &[(&str, &str)],
+) -> PytestReport {
     let sandbox = Sandbox::probe().unwrap();
-    run_pytest(&sandbox, &environment().await, &files(project), &limits, &CancellationToken::new())
-        .await
-        .unwrap()
+    let (environment, files) = (environment().await, files(project));
+    let cancel = CancellationToken::new();
+    run_pytest(&sandbox, &environment, &files, settings, &limits, &cancel).await.unwrap()
+}
+
+async fn run_within(limits: Limits, project: &[(&str, &str)]) -> PytestReport {
+    run_with(&TestSettings::default(), limits, project).await
 }
 
 async fn run(project: &[(&str, &str)]) -> PytestReport {
@@ -52,12 +60,17 @@ const CALCULATOR: &str = "def add(a, b):\n    return a + b\n";
 
 #[tokio::test]
 async fn a_project_that_works_passes() {
-    let report = run(&[
+    let allow = [Allowed::Skip].into();
+    let settings = TestSettings { allow, ..TestSettings::default() };
+    let project = [
         ("app/__init__.py", ""),
         ("app/calculator.py", CALCULATOR),
-        ("tests/test_app.py", "import pytest\nfrom app.calculator import add\n\n@pytest.mark.parametrize('a', [1, 2])\ndef test_add(a):\n    assert add(a, 1) == a + 1\n\n@pytest.mark.skip\ndef test_later():\n    assert False\n"),
-    ])
-    .await;
+        (
+            "tests/test_app.py",
+            "import pytest\nfrom app.calculator import add\n\n@pytest.mark.parametrize('a', [1, 2])\ndef test_add(a):\n    assert add(a, 1) == a + 1\n\n@pytest.mark.skip\ndef test_later():\n    assert False\n",
+        ),
+    ];
+    let report = run_with(&settings, Limits::default(), &project).await;
     assert_eq!(report.outcome, PytestOutcome::Passed, "{}", report.output);
     assert!(report.is_passed());
     assert_eq!((report.total, report.passed, report.failed, report.skipped), (3, 2, 0, 1));
@@ -156,9 +169,9 @@ async fn an_environment_without_pytest_is_no_failure_of_the_code() {
     let environment = PythonEnvironment::prepare(&[], &cache()).await.unwrap();
     let sandbox = Sandbox::probe().unwrap();
     let project = files(&[("test_a.py", "def test_a(): pass\n")]);
-    let result =
-        run_pytest(&sandbox, &environment, &project, &Limits::default(), &CancellationToken::new())
-            .await;
+    let (settings, limits) = (TestSettings::default(), Limits::default());
+    let cancel = CancellationToken::new();
+    let result = run_pytest(&sandbox, &environment, &project, &settings, &limits, &cancel).await;
     assert!(matches!(result, Err(PytestError::NotInstalled)), "{result:?}");
 }
 

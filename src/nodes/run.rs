@@ -245,11 +245,7 @@ impl Names {
     fn new() -> Self {
         let id = ulid::Ulid::new();
         let name = |what: &str| format!("{what}-{id}");
-        Self {
-            input: name("stdin"),
-            output: name("stdout"),
-            errors: name("stderr"),
-        }
+        Self { input: name("stdin"), output: name("stdout"), errors: name("stderr") }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `run_tests`: runs the tests of generated code in a sandbox, and believes only the runner.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -8,19 +8,19 @@ use tokio::sync::OnceCell;
 
 use super::{
     Services, expression_view,
-    sandboxed::{probe, python, unusable},
+    sandboxed::{Bench, unusable},
     write_files::source_files,
 };
 use crate::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
     sandbox::{
-        JobError, PytestError, PytestReport, PythonEnvironment, Sandbox, SandboxError, SourceFile,
-        run_pytest,
+        JobError, Proof, PytestError, PytestReport, SandboxError, SourceFile, TestCommand,
+        TestSettings, run_pytest, run_test_command,
     },
     state::Update,
-    team::{SseStatus, TestResult},
-    workflow::{RunTestsNode, Runner, TestOutput},
+    team::{SseStatus, TestProof, TestResult},
+    workflow::{RunTestsNode, TestOutput, TestRunner},
 };
 
 /// Runs the tests of an artifact.
@@ -29,26 +29,12 @@ pub(super) struct RunTests {
     definition: RunTestsNode,
     cache_dir: PathBuf,
     /// Made when it is first needed, and kept for the loop that comes back here.
-    ready: OnceCell<Arc<Ready>>,
-}
-
-/// A place where tests can run.
-#[derive(Debug)]
-struct Ready {
-    sandbox: Sandbox,
-    environment: PythonEnvironment,
+    bench: OnceCell<Bench>,
 }
 
 impl RunTests {
     pub(super) fn new(definition: RunTestsNode, services: Services) -> Self {
-        Self { definition, cache_dir: services.cache_dir, ready: OnceCell::new() }
-    }
-
-    async fn prepare(&self) -> Result<Arc<Ready>, NodeError> {
-        let sandbox = probe().await?;
-        let requirements = &self.definition.sandbox.requirements;
-        let environment = python(requirements, &self.cache_dir).await?;
-        Ok(Arc::new(Ready { sandbox, environment }))
+        Self { definition, cache_dir: services.cache_dir, bench: OnceCell::new() }
     }
 
     /// What is tested, and the number of the attempt.
@@ -63,12 +49,13 @@ impl RunTests {
     }
 
     async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
-        let ready = self.ready.get_or_try_init(|| self.prepare()).await?;
-        let limits = self.definition.sandbox.limits();
-        let Runner::Pytest = self.definition.runner;
-        let ran = run_pytest(&ready.sandbox, &ready.environment, files, &limits, &ctx.cancel).await;
+        let prepare = || Bench::prepare(&self.definition.sandbox, &self.cache_dir);
+        let bench = self.bench.get_or_try_init(prepare).await?;
+        let ran = match &self.definition.runner {
+            TestRunner::Pytest(settings) => self.run_pytest(ctx, bench, files, settings).await,
+            TestRunner::Command(command) => self.run_command(ctx, bench, files, command).await,
+        };
         match ran {
-            Ok(report) => Ok(result_of(&report)),
             // The model chose these names, so the model is told.
             Err(PytestError::Sandbox(SandboxError::Refused(JobError::Files(refused)))) => {
                 Ok(TestResult { failed_count: 1, total_tests: 1, ..TestResult::default() }
@@ -76,7 +63,47 @@ impl RunTests {
             }
             Err(PytestError::Sandbox(error)) => Err(unusable(&error)),
             Err(error) => Err(Failure::of(ErrorKind::Sandbox, &error).into()),
+            Ok(result) => Ok(result),
         }
+    }
+
+    async fn run_pytest(
+        &self,
+        ctx: &NodeContext,
+        bench: &Bench,
+        files: &[SourceFile],
+        settings: &TestSettings,
+    ) -> Result<TestResult, PytestError> {
+        let limits = self.definition.sandbox.limits();
+        let environment = bench.environment().ok_or(PytestError::NotInstalled)?;
+        let sandbox = &bench.sandbox;
+        let report =
+            run_pytest(sandbox, environment, files, settings, &limits, &ctx.cancel).await?;
+        Ok(result_of(&report))
+    }
+
+    async fn run_command(
+        &self,
+        ctx: &NodeContext,
+        bench: &Bench,
+        files: &[SourceFile],
+        command: &TestCommand,
+    ) -> Result<TestResult, PytestError> {
+        let (limits, mounts) = (self.definition.sandbox.limits(), bench.mounts());
+        let sandbox = &bench.sandbox;
+        let report =
+            run_test_command(sandbox, &mounts, command, files, &limits, &ctx.cancel).await?;
+        let counts = report.counts.unwrap_or_default();
+        Ok(TestResult {
+            passed: report.is_passed,
+            total_tests: counts.total(),
+            passed_count: counts.passed,
+            failed_count: counts.failed,
+            error_output: String::new(),
+            duration_seconds: report.wall.as_secs_f64(),
+            proof: TestProof::Unproven,
+        }
+        .with_output(&report.output))
     }
 }
 
@@ -86,7 +113,8 @@ impl Node for RunTests {
         let (artifact, attempt) = self.tested_and_attempt(&ctx)?;
         let files = source_files(&artifact["files"])?;
         let result = self.test(&ctx, &files).await?;
-        let message = format!("{} of {} tests passed", result.passed_count, result.total_tests);
+        let TestResult { passed_count, total_tests, proof, .. } = &result;
+        let message = format!("{passed_count} of {total_tests} tests passed ({})", name_of(*proof));
         ctx.report(Report::Note { message }).await;
 
         let status = if result.passed { SseStatus::Passed } else { SseStatus::NeedsReview };
@@ -121,7 +149,7 @@ impl Node for RunTests {
         let RunTestsNode { runner, sandbox, writes, .. } = &self.definition;
         let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
         json!({
-            "runner": runner.as_str(),
+            "runner": runner.identity(),
             "sandbox": sandbox.identity(),
             "writes": writes.collect::<Vec<Value>>(),
         })
@@ -150,6 +178,19 @@ fn result_of(report: &PytestReport) -> TestResult {
         failed_count: report.failed,
         error_output: String::new(),
         duration_seconds: report.wall.as_secs_f64(),
+        proof: match report.proof {
+            Proof::Unproven => TestProof::Unproven,
+            Proof::InProcess => TestProof::InProcess,
+            Proof::Isolated => TestProof::Isolated,
+        },
     }
     .with_output(&report.output)
+}
+
+fn name_of(proof: TestProof) -> &'static str {
+    match proof {
+        TestProof::Unproven => "unproven",
+        TestProof::InProcess => "in_process",
+        TestProof::Isolated => "isolated",
+    }
 }

@@ -30,19 +30,20 @@ impl Bench {
         Ok(Self { sandbox, environment })
     }
 
+    pub(super) fn environment(&self) -> Option<&PythonEnvironment> {
+        self.environment.as_ref()
+    }
+
     pub(super) fn mounts(&self) -> Vec<Mount> {
         self.environment.as_ref().map(|it| it.mounts().to_vec()).unwrap_or_default()
     }
 }
 
-pub(super) async fn probe() -> Result<Sandbox, NodeError> {
+async fn probe() -> Result<Sandbox, NodeError> {
     tokio::task::spawn_blocking(Sandbox::probe).await?.map_err(|it| unusable(&it))
 }
 
-pub(super) async fn python(
-    requirements: &[String],
-    cache_dir: &Path,
-) -> Result<PythonEnvironment, NodeError> {
+async fn python(requirements: &[String], cache_dir: &Path) -> Result<PythonEnvironment, NodeError> {
     PythonEnvironment::prepare(requirements, cache_dir)
         .await
         .map_err(|error| hinted(Failure::of(ErrorKind::Sandbox, &error), error.hint()))

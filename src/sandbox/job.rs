@@ -139,7 +139,13 @@ impl Job {
         if self.argv.first().is_none_or(String::is_empty) {
             return Err(JobError::NoProgram);
         }
-        if self.argv.iter().chain(&self.required).chain(self.env.values()).any(|text| text.contains('\0')) {
+        if self
+            .argv
+            .iter()
+            .chain(&self.required)
+            .chain(self.env.values())
+            .any(|text| text.contains('\0'))
+        {
             return Err(JobError::NulByte);
         }
         if let Some(name) = self.env.keys().find(|name| !is_harmless_variable(name)) {

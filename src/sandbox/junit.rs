@@ -5,55 +5,38 @@
 
 use roxmltree::{Document, ParsingOptions};
 
+use super::command_tests::TestCounts;
+
 /// Largest report that is read.
 const REPORT_BYTES_MAX: usize = 4 << 20;
 /// Most elements, attributes and texts that are read.
 const NODES_MAX: u32 = 200_000;
 
-/// How many tests ended how.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) passed: u32,
-    /// Failures and errors. What cannot be collected or torn down is an error.
-    pub(super) failed: u32,
-    /// Skipped ones, and those that are expected to fail.
-    pub(super) skipped: u32,
-}
-
-impl Counts {
-    /// Counts the test cases of a report; `None` if it is none.
-    pub(super) fn read(report: &[u8]) -> Option<Self> {
-        if report.len() > REPORT_BYTES_MAX {
-            return None;
-        }
-        let text = std::str::from_utf8(report).ok()?;
-        let options = ParsingOptions {
-            allow_dtd: false,
-            nodes_limit: NODES_MAX,
-            ..ParsingOptions::default()
+/// Counts the test cases of a report; `None` if it is none.
+pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
+    if report.len() > REPORT_BYTES_MAX {
+        return None;
+    }
+    let text = std::str::from_utf8(report).ok()?;
+    let options =
+        ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options).ok()?;
+    if !matches!(document.root_element().tag_name().name(), "testsuites" | "testsuite") {
+        return None;
+    }
+    let mut counts = TestCounts::default();
+    for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
+        let has = |name| case.children().any(|child| child.has_tag_name(name));
+        let count = if has("failure") || has("error") {
+            &mut counts.failed
+        } else if has("skipped") {
+            &mut counts.skipped
+        } else {
+            &mut counts.passed
         };
-        let document = Document::parse_with_options(text, options).ok()?;
-        if !matches!(document.root_element().tag_name().name(), "testsuites" | "testsuite") {
-            return None;
-        }
-        let mut counts = Self::default();
-        for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
-            let has = |name| case.children().any(|child| child.has_tag_name(name));
-            let count = if has("failure") || has("error") {
-                &mut counts.failed
-            } else if has("skipped") {
-                &mut counts.skipped
-            } else {
-                &mut counts.passed
-            };
-            *count += 1;
-        }
-        Some(counts)
+        *count += 1;
     }
-
-    pub(super) fn total(self) -> u32 {
-        self.passed + self.failed + self.skipped
-    }
+    Some(counts)
 }
 
 #[cfg(test)]
@@ -70,8 +53,8 @@ mod tests {
             <testcase name="e"><failure/><error/></testcase>
             <testcase name="f"><skipped/></testcase>
             </testsuite></testsuites>"#;
-        let counts = Counts::read(report).unwrap();
-        assert_eq!(counts, Counts { passed: 2, failed: 3, skipped: 1 });
+        let counts = read(report).unwrap();
+        assert_eq!(counts, TestCounts { passed: 2, failed: 3, skipped: 1 });
         assert_eq!(counts.total(), 6);
     }
 
@@ -90,7 +73,7 @@ mod tests {
             large.as_bytes(),
         ];
         for report in other {
-            assert_eq!(Counts::read(report), None);
+            assert_eq!(read(report), None);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! [`Job`]; [`PythonEnvironment`] and [`run_pytest`] are what a software team needs on top.
 
 mod archive;
+mod command_tests;
 mod delivered;
 mod error;
 mod filter;
@@ -25,14 +26,18 @@ mod python;
 mod python_error;
 mod source_file;
 mod supervisor;
+mod tap;
 mod write;
 
+pub use command_tests::{CommandReport, ReportForm, TestCommand, TestCounts, run_test_command};
 pub use error::{JobError, SandboxError};
 pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_variable};
 pub use output::clean_output;
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;
-pub use pytest::{PytestError, PytestOutcome, PytestReport, run_pytest};
+pub use pytest::{
+    Allowed, Proof, PytestError, PytestOutcome, PytestReport, TestSettings, run_pytest,
+};
 pub use python::{PythonEnvironment, default_cache_dir};
 pub use python_error::PythonError;
 pub use source_file::SourceFile;

@@ -97,7 +97,9 @@ impl Supervisor<'_> {
         let failure = loop {
             match word.as_slice() {
                 b"unpacked" => return Ok(()),
-                [b'm', .., b'\n'] => break SandboxError::ProgramNotFound { program: missing(&word) },
+                [b'm', .., b'\n'] => {
+                    break SandboxError::ProgramNotFound { program: missing(&word) };
+                }
                 _ if report.is_at_end() => break SandboxError::Setup { detail: String::new() },
                 _ if Instant::now() >= deadline => {
                     break SandboxError::Setup { detail: "it took too long".to_owned() };

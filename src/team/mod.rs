@@ -20,6 +20,6 @@ pub use state::{Decision, DecisionChoice, SseStatus, TeamState};
 pub use technical_spec::{
     ApiContract, DataField, DataModel, DecisionRecord, TechnicalSpec, Technology,
 };
-pub use test_result::TestResult;
+pub use test_result::{TestProof, TestResult};
 pub use test_suite::{TestCase, TestSuite, TestType};
 pub use user_story::{Priority, UserStory};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The result of one run of the tests, filled in by the runner only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestResult {
-    /// Whether the runner said so by its exit code.
+    /// Whether all tests passed, with the proof that the workflow requires.
     pub passed: bool,
     /// All tests that were found.
     pub total_tests: u32,
@@ -18,6 +18,22 @@ pub struct TestResult {
     pub error_output: String,
     /// How long the run took, in seconds.
     pub duration_seconds: f64,
+    /// What the result proves; results of earlier versions prove nothing.
+    #[serde(default)]
+    pub proof: TestProof,
+}
+
+/// What a result proves about the code under test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TestProof {
+    /// Nothing: the code under test can write the report itself.
+    #[default]
+    Unproven,
+    /// Tests and code share one process, which checks itself.
+    InProcess,
+    /// The tests are a person's and start the code as another program.
+    Isolated,
 }
 
 impl TestResult {

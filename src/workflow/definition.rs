@@ -157,7 +157,7 @@ pub struct RunTestsNode {
     /// The files to test.
     pub artifact: Expression,
     /// What runs them.
-    pub runner: Runner,
+    pub runner: TestRunner,
     /// The number of the attempt, for the report.
     pub attempt: Option<Expression>,
     /// Where they run.
@@ -166,10 +166,19 @@ pub struct RunTestsNode {
     pub writes: Vec<(ChannelName, TestOutput)>,
 }
 
-/// What runs tests.
+/// What runs tests, with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TestRunner {
+    /// Pytest, with a runner that checks itself.
+    Pytest(sandbox::TestSettings),
+    /// A command that writes a report.
+    Command(sandbox::TestCommand),
+}
+
+/// The name of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runner {
-    /// `python -m pytest`.
+    /// Pytest.
     Pytest,
 }
 
@@ -409,6 +418,28 @@ impl SandboxSettings {
             wall: self.time,
             memory_bytes: self.memory_bytes,
             ..sandbox::Limits::default()
+        }
+    }
+}
+
+impl TestRunner {
+    /// What tells the results of two runners apart.
+    pub(crate) fn identity(&self) -> Value {
+        match self {
+            Self::Pytest(sandbox::TestSettings { fixed, proof, allow }) => {
+                let hash = |it: &sandbox::FixedFile| {
+                    json!([it.path, blake3::hash(&it.content).to_hex().as_str()])
+                };
+                json!({
+                    "runner": Runner::Pytest.as_str(),
+                    "fixed": fixed.iter().map(hash).collect::<Vec<Value>>(),
+                    "proof": proof.as_str(),
+                    "allow": allow.iter().map(|it| it.as_str()).collect::<Vec<&str>>(),
+                })
+            }
+            Self::Command(sandbox::TestCommand { argv, report, report_path }) => {
+                json!({"command": argv, "report": report.as_str(), "report_path": report_path})
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ mod cases;
 mod definition;
 mod expression;
 mod fan;
+mod fixed_files;
 mod flow;
 mod format;
 mod heads;
@@ -45,7 +46,7 @@ pub use self::{
     definition::{
         AgentNode, AskNode, Caching, Defaults, EnterNode, LeaveNode, MapNode, NodeDefinition,
         NodeFactory, NodeKind, RunNode, RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode,
-        TestOutput, ToolNode, Workflow, WriteFilesNode,
+        TestOutput, TestRunner, ToolNode, Workflow, WriteFilesNode,
     },
     expression::{EvaluateError, Expression, ExpressionView},
     format::json_schema,

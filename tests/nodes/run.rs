@@ -120,6 +120,17 @@ async fn a_program_that_is_not_there_is_for_the_operator() {
     assert!(reason.contains("no program `no-such-program` inside the sandbox"), "{reason}");
 }
 
+/// The command gives every name that its parent was started with the form that a missing program once had.
+#[tokio::test]
+async fn a_command_cannot_make_its_program_seem_absent() {
+    let forge = "tr '\\0' '\\n' </proc/$PPID/cmdline | sed -n 's/^std[a-z]*-/missing-/p' | \
+                 while read -r name; do : >$name; done; ls >&2; exit 3";
+    let forge = serde_json::to_string(forge).unwrap();
+    let node = format!("    run: [sh, -c, {forge}]\n    writes: {{ ok: ok, out: stderr }}\n");
+    let ended = run(&command(&node), words("")).await;
+    assert_eq!(*ended.state("ok"), json!(false), "{}", ended.reason());
+}
+
 #[tokio::test]
 async fn endless_output_is_cut_and_the_rest_of_the_run_goes_on() {
     let node = "    run: [sh, -c, 'yes | head -c 3000000']\n    writes: { out: stdout, ok: ok }\n";

@@ -1,22 +1,46 @@
 //! Runs the tests of a generated project with pytest, in the sandbox.
 //!
-//! Tests and tested code share one process, so the report is theirs to forge. It counts only together with the exit code,
-//! and where they differ the run has failed. What is certain is the other direction: no failure is reported for code
-//! that did not run, because what keeps it from running is an error of the sandbox, not an outcome.
+//! The result must not be the code's to choose. Before any code of the project runs, the runner reads the test files, lists
+//! their tests and compiles them so that the frame of each test confirms its own return. It sends records to the host over
+//! a channel with a secret, and the host decides: a test has passed only if its frame confirms it and pytest reports it.
+//! Tests that are declared and do not run are failures. [`Proof`] says what such a result is worth.
 
-use std::time::Duration;
+mod records;
+mod settings;
+mod verdict;
 
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::json;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
+pub use self::settings::{Allowed, Proof, TestSettings};
+use self::verdict::{Counts, Verdict, judge};
 use super::{
     error::SandboxError,
-    job::{Finished, Job, Limits, Outcome},
-    junit::Counts,
+    job::{Finished, FixedFile, Job, Limits},
     probe::Sandbox,
     python::PythonEnvironment,
     source_file::SourceFile,
 };
+
+/// The folder of the runner's own files inside, below `/graphrun`.
+const BOOT: &str = "boot";
+/// The folder of the fixed tests inside.
+const FIXED: &str = "/graphrun/fixed";
+/// The parts of the runner that run inside.
+const PARTS: [(&str, &str); 7] = [
+    ("boot.py", include_str!("boot.py")),
+    ("expected.py", include_str!("expected.py")),
+    ("isolation.py", include_str!("isolation.py")),
+    ("names.py", include_str!("names.py")),
+    ("plugin.py", include_str!("plugin.py")),
+    ("seal.py", include_str!("seal.py")),
+    ("watch.py", include_str!("watch.py")),
+];
+/// The settings of pytest in the place of the project's. Test files are named one by one, so no folder is left out.
+const PYTEST_SETTINGS: &str = "[pytest]\nnorecursedirs = .none\n";
 
 /// What is kept of the output for whoever has to mend the code: the summary and the last failures.
 const ERROR_CHARACTERS_MAX: usize = 3000;
@@ -24,9 +48,9 @@ const ERROR_CHARACTERS_MAX: usize = 3000;
 /// How a test run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PytestOutcome {
-    /// All tests that ran passed, and at least one ran.
+    /// All tests passed, and there is at least one.
     Passed,
-    /// Tests failed, or pytest itself did, or exit code and report contradict each other.
+    /// Tests failed or did not run, or pytest itself failed.
     Failed,
     /// There was no test, or all were skipped.
     NoTests,
@@ -38,8 +62,10 @@ pub enum PytestOutcome {
     OutOfMemory,
     /// The run was stopped because it wrote too much output.
     OutputLimit,
-    /// The run ended before its report was written: by a signal, or because the code ended the process.
+    /// The process ended before the runner had finished: by a signal, or because the code ended it.
     Crashed,
+    /// Something replaced a part of the runner, a test file or a record of the runner.
+    Tampered,
 }
 
 /// The result of a test run.
@@ -49,15 +75,17 @@ pub struct PytestReport {
     pub outcome: PytestOutcome,
     /// Pytest's exit code, unless the run was stopped.
     pub exit_code: Option<i32>,
-    /// Tests in the report; a module that could not be loaded counts as one.
+    /// What the result proves.
+    pub proof: Proof,
+    /// All tests; a module that could not be loaded counts as one.
     pub total: u32,
     /// Tests that passed.
     pub passed: u32,
-    /// Tests that failed, errors included.
+    /// Tests that failed or did not run, errors included.
     pub failed: u32,
     /// Tests that were skipped, or expected to fail.
     pub skipped: u32,
-    /// What was printed, cleaned; see [`Finished::output`].
+    /// What was printed, cleaned; see [`Finished::output`]. Below it, the reasons of the runner that pytest does not print.
     pub output: String,
     /// The last 3,000 characters of the output; empty if the run passed.
     pub error_output: String,
@@ -66,7 +94,7 @@ pub struct PytestReport {
 }
 
 impl PytestReport {
-    /// Whether the tests passed: exit code and report say so, and at least one test ran.
+    /// Whether all tests passed, with the required proof.
     pub fn is_passed(&self) -> bool {
         self.outcome == PytestOutcome::Passed
     }
@@ -84,10 +112,10 @@ pub enum PytestError {
     Sandbox(#[from] SandboxError),
 }
 
-/// Runs all tests of a project.
+/// Runs the tests of a project, and the fixed ones of a person.
 ///
 /// The files lie in the work folder, where pytest starts; the folder and its `src` are on the search path. The project's
-/// own settings apply, less its `addopts`.
+/// own settings of pytest are ignored unless [`Allowed::Config`] is set.
 ///
 /// # Errors
 /// When the sandbox could not run pytest, and when `cancel` fired. Everything the code does is in the report.
@@ -98,93 +126,134 @@ pub async fn run_pytest(
     sandbox: &Sandbox,
     environment: &PythonEnvironment,
     files: &[SourceFile],
+    settings: &TestSettings,
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<PytestReport, PytestError> {
     if !environment.has_module("pytest") {
         return Err(PytestError::NotInstalled);
     }
-    // A name that cannot be guessed when the code is written: forging the report takes more than a line.
-    let report_path = format!("report-{}.xml", ulid::Ulid::new());
+    let secret = rand::random::<[u8; 32]>().to_vec();
+    let (files, left_out): (Vec<SourceFile>, Vec<SourceFile>) = files
+        .iter()
+        .cloned()
+        .partition(|it| settings.allows(Allowed::Conftest) || !is_conftest(&it.path));
+    let argv = ["-I", "-S", "-B", "/graphrun/boot/boot.py"].map(str::to_owned);
     let job = Job {
-        argv: arguments(environment, &report_path, limits),
-        files: files.to_vec(),
+        argv: [environment.python().to_owned()].into_iter().chain(argv).collect(),
+        fixed: fixed_files(&files, settings, limits),
+        files,
         read_only: environment.mounts().to_vec(),
         limits: limits.clone(),
-        collect: vec![report_path.clone()],
+        channel: Some(secret.clone()),
         ..Job::default()
     };
     let finished = sandbox.run(&job, cancel).await?;
-    let counts = finished.collected.get(&report_path).and_then(|report| Counts::read(report));
-    Ok(report(finished, counts))
+    let records = records::read(&finished.records, &secret);
+    let mut verdict = judge(finished.outcome, records.as_deref(), settings);
+    if verdict.outcome != PytestOutcome::Passed && !left_out.is_empty() {
+        let reason = "conftest.py is not loaded; a workflow loads it with `allow: [conftest]`";
+        verdict.reasons.push(reason.to_owned());
+    }
+    Ok(report(finished, verdict))
 }
 
-fn arguments(environment: &PythonEnvironment, report_path: &str, limits: &Limits) -> Vec<String> {
+/// Everything that appears below `/graphrun`: the runner, its settings and the fixed tests.
+fn fixed_files(files: &[SourceFile], settings: &TestSettings, limits: &Limits) -> Vec<FixedFile> {
+    let text =
+        |path: String, content: &str| FixedFile { path, content: content.as_bytes().to_vec() };
+    let parts = PARTS.map(|(name, content)| text(format!("{BOOT}/{name}"), content));
+    let runner_settings = json!({
+        "proof": settings.proof.as_str(),
+        "arguments": arguments(settings, limits),
+        "tests": test_files(files, settings),
+    });
+    let fixed = settings.fixed.iter().map(|file| FixedFile {
+        path: format!("fixed/{}", file.path),
+        content: file.content.clone(),
+    });
+    parts
+        .into_iter()
+        .chain([
+            text("settings.json".to_owned(), &runner_settings.to_string()),
+            text("pytest.ini".to_owned(), PYTEST_SETTINGS),
+        ])
+        .chain(fixed)
+        .collect()
+}
+
+/// The test files as they are called inside, in the order of their paths.
+fn test_files(files: &[SourceFile], settings: &TestSettings) -> Vec<String> {
+    let fixed = settings.fixed.iter().map(|it| (FIXED, it.path.as_str()));
+    let generated = files.iter().map(|it| ("/box", it.path.as_str()));
+    let generated = generated.filter(|_| settings.proof != Proof::Isolated);
+    let all: BTreeMap<String, ()> = fixed
+        .chain(generated)
+        .filter(|(_, path)| is_test_file(path))
+        .map(|(folder, path)| (format!("{folder}/{path}"), ()))
+        .collect();
+    all.into_keys().collect()
+}
+
+/// Whether pytest takes a file for one with tests, by its name.
+fn is_test_file(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.strip_suffix(".py").is_some_and(|it| it.starts_with("test_") || it.ends_with("_test"))
+}
+
+fn is_conftest(path: &str) -> bool {
+    path.rsplit('/').next() == Some("conftest.py")
+}
+
+fn arguments(settings: &TestSettings, limits: &Limits) -> Vec<String> {
     // A test that hangs is shown with its stack, shortly before the whole run is stopped.
     let stack_option =
         format!("--override-ini=faulthandler_timeout={:.1}", limits.wall.as_secs_f64() * 0.8);
-    let report_option = format!("--junitxml={report_path}");
-    let arguments = [
-        environment.python(),
-        "-m",
-        "pytest",
+    let root = if settings.proof == Proof::Isolated { FIXED } else { "/box" };
+    let root_option = format!("--rootdir={root}");
+    let mut arguments = vec![
         "-q",
         "--tb=short",
         "--color=no",
-        "--rootdir=/box",
+        &root_option,
         "--override-ini=addopts=",
-        "--override-ini=junit_family=xunit2",
+        "--import-mode=importlib",
         &stack_option,
-        // Every run sees the same order and writes nothing beside the report.
+        // Every run sees the same order and writes nothing beside the tests.
         "-p",
         "no:cacheprovider",
         "-p",
         "no:randomly",
-        &report_option,
     ];
-    arguments.map(str::to_owned).into()
+    if !settings.allows(Allowed::Config) {
+        arguments.extend(["-c", "/graphrun/pytest.ini"]);
+    }
+    arguments.into_iter().map(str::to_owned).collect()
 }
 
-fn report(finished: Finished, counts: Option<Counts>) -> PytestReport {
-    let outcome = judge(finished.outcome, counts);
-    let counts = counts.unwrap_or_default();
+fn report(finished: Finished, verdict: Verdict) -> PytestReport {
+    let Verdict { outcome, counts, proof, reasons } = verdict;
+    let mut output = finished.output;
+    for reason in reasons {
+        output.push_str(&format!("not passed: {reason}\n"));
+    }
     let error_output = if outcome == PytestOutcome::Passed {
         String::new()
     } else {
-        last(&finished.output, ERROR_CHARACTERS_MAX)
+        last(&output, ERROR_CHARACTERS_MAX)
     };
+    let Counts { passed, failed, skipped, expected_to_fail } = counts;
     PytestReport {
         outcome,
         exit_code: finished.outcome.exit_code(),
-        total: counts.total(),
-        passed: counts.passed,
-        failed: counts.failed,
-        skipped: counts.skipped,
-        output: finished.output,
+        proof,
+        total: passed + failed + skipped + expected_to_fail,
+        passed,
+        failed,
+        skipped: skipped + expected_to_fail,
+        output,
         error_output,
         wall: finished.wall,
-    }
-}
-
-/// Puts exit code and report together. Only one combination is a pass.
-fn judge(outcome: Outcome, counts: Option<Counts>) -> PytestOutcome {
-    match (outcome, counts) {
-        (Outcome::Passed, Some(counts)) if counts.failed == 0 && counts.passed > 0 => {
-            PytestOutcome::Passed
-        }
-        (Outcome::Passed, Some(counts)) if counts.failed == 0 => PytestOutcome::NoTests,
-        (Outcome::Failed(5), Some(counts)) if counts.total() == 0 => PytestOutcome::NoTests,
-        // Pytest calls a run interrupted that it gave up because modules could not be loaded.
-        (Outcome::Failed(2), Some(_)) => PytestOutcome::CollectionFailed,
-        // A `conftest.py` that cannot be loaded, or settings that make no sense: there is no report yet.
-        (Outcome::Failed(4), None) => PytestOutcome::CollectionFailed,
-        (Outcome::Passed | Outcome::Failed(_), Some(_)) => PytestOutcome::Failed,
-        (Outcome::Passed | Outcome::Failed(_), None) | (Outcome::Signaled(_), _) => {
-            PytestOutcome::Crashed
-        }
-        (Outcome::TimedOut, _) => PytestOutcome::TimedOut,
-        (Outcome::OutOfMemory, _) => PytestOutcome::OutOfMemory,
-        (Outcome::OutputLimit, _) => PytestOutcome::OutputLimit,
     }
 }
 
@@ -199,49 +268,21 @@ fn last(text: &str, characters: usize) -> String {
 mod tests {
     use super::*;
 
-    const GREEN: Counts = Counts { passed: 2, failed: 0, skipped: 1 };
-    const RED: Counts = Counts { passed: 2, failed: 1, skipped: 0 };
-    const EMPTY: Counts = Counts { passed: 0, failed: 0, skipped: 0 };
-    const SKIPPED: Counts = Counts { passed: 0, failed: 0, skipped: 3 };
-
-    #[test]
-    fn a_run_passes_only_when_exit_code_and_report_agree_and_a_test_ran() {
-        let outcomes = [
-            Outcome::Passed,
-            Outcome::Failed(1),
-            Outcome::Failed(2),
-            Outcome::Failed(5),
-            Outcome::Signaled(9),
-            Outcome::TimedOut,
-            Outcome::OutOfMemory,
-            Outcome::OutputLimit,
-        ];
-        for outcome in outcomes {
-            for counts in [None, Some(GREEN), Some(RED), Some(EMPTY), Some(SKIPPED)] {
-                let passed = judge(outcome, counts) == PytestOutcome::Passed;
-                assert_eq!(
-                    passed,
-                    outcome == Outcome::Passed && counts == Some(GREEN),
-                    "{outcome:?} {counts:?}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn runs_without_tests_are_told_from_failing_ones() {
-        assert_eq!(judge(Outcome::Failed(5), Some(EMPTY)), PytestOutcome::NoTests);
-        assert_eq!(judge(Outcome::Passed, Some(SKIPPED)), PytestOutcome::NoTests);
-        assert_eq!(judge(Outcome::Failed(5), Some(GREEN)), PytestOutcome::Failed);
-        assert_eq!(judge(Outcome::Failed(2), Some(RED)), PytestOutcome::CollectionFailed);
-        assert_eq!(judge(Outcome::Passed, None), PytestOutcome::Crashed);
-    }
-
     #[test]
     fn the_end_of_a_text_is_cut_between_characters() {
         assert_eq!(last("aé☃", 2), "é☃");
         assert_eq!(last("aé☃", 3), "aé☃");
         assert_eq!(last("aé☃", 9), "aé☃");
         assert_eq!(last("", 9), "");
+    }
+
+    #[test]
+    fn test_files_are_known_by_their_names() {
+        for path in ["test_a.py", "a/b/test_.py", "a/b_test.py"] {
+            assert!(is_test_file(path), "{path}");
+        }
+        for path in ["test.py", "tests/a.py", "test_a.txt", "conftest.py", "test_a.py/b.py"] {
+            assert!(!is_test_file(path), "{path}");
+        }
     }
 }

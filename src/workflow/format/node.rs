@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use super::{
     sections::{Retry, Timeout},
     values::{
-        AgentName, ArgumentName, Attempts, Catch, Count, CustomName, Dollars, Duration, Either,
-        EventName, Expression, FieldName, FileName, Flag, MatchedValue, Named, NodeRef, OneOrMany,
-        OutputName, Positive, PromptPath, RunnerName, SandboxName, Scalar, TargetName, Template,
-        Text, ToolName, VariableName,
+        AgentName, AllowedName, ArgumentName, Attempts, Catch, Count, CustomName, Dollars,
+        Duration, Either, EventName, Expression, FieldName, FileName, Flag, MatchedValue, Named,
+        NodeRef, OneOrMany, OutputName, Positive, PromptPath, ProofName, ReportName, RunnerName,
+        SandboxName, Scalar, TargetName, Template, Text, ToolName, VariableName,
     },
 };
 
@@ -180,10 +180,22 @@ pub(super) struct Map {
 pub(super) struct RunTests {
     /// The field with the files.
     artifact: Expression,
-    /// What runs the tests.
-    runner: RunnerName,
+    /// What runs the tests; else there is a `command`.
+    runner: Option<RunnerName>,
     /// The number of the attempt, for the report, such as `visits("sse")`.
     attempt: Option<Expression>,
+    /// Files and folders with tests that a person wrote, from the folder of the workflow.
+    fixed: Option<OneOrMany<Text>>,
+    /// The least that a result must prove, to be passed.
+    proof: Option<ProofName>,
+    /// What is accepted although it can hide a test; `conftest` if the key is left out.
+    allow: Option<OneOrMany<AllowedName>>,
+    /// A command that runs the tests and writes a report; its result proves nothing.
+    command: Option<Vec<Scalar>>,
+    /// The form of the report of the command.
+    report: Option<ReportName>,
+    /// The file of that report; without it, the report is what the command prints.
+    report_path: Option<Text>,
 }
 
 /// What is written where.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     graph::ErrorKind,
+    sandbox::{Allowed, Proof, ReportForm},
     tool::BUILT_IN,
     workflow::{
         RunOutput, Runner, TestOutput,
@@ -116,6 +117,12 @@ values! {
     NumberPath = {"type": "string"};
     /// What runs tests.
     RunnerName = {"enum": (Runner::ALL.map(Runner::as_str))};
+    /// What a result of tests proves.
+    ProofName = {"enum": (Proof::ALL.map(Proof::as_str))};
+    /// Something that a run of tests accepts.
+    AllowedName = {"enum": (Allowed::ALL.map(Allowed::as_str))};
+    /// The form of a report of tests.
+    ReportName = {"enum": (ReportForm::ALL.map(ReportForm::as_str))};
     /// What a command or a run of tests gives, or a path into the output of a tool.
     OutputName = {"type": "string", "examples": (outputs())};
     /// The name of a tool.

@@ -5,6 +5,7 @@ mod ask;
 mod run;
 mod run_tests;
 mod set;
+mod test_runner;
 mod tool;
 mod use_workflow;
 mod write_files;
@@ -43,7 +44,17 @@ pub(crate) const KINDS: &[(&str, &[&str])] = &[
 /// The keys of a `prompt` that is not simply a path.
 pub(super) const PROMPT_KEYS: &[&str] = &["text", "first", "again"];
 /// The keys of `run_tests`.
-pub(super) const RUN_TESTS_KEYS: &[&str] = &["artifact", "runner", "attempt"];
+pub(super) const RUN_TESTS_KEYS: &[&str] = &[
+    "artifact",
+    "runner",
+    "attempt",
+    "fixed",
+    "proof",
+    "allow",
+    "command",
+    "report",
+    "report_path",
+];
 /// The keys of `write_files`.
 pub(super) const WRITE_FILES_KEYS: &[&str] = &["to", "files", "documents", "report"];
 /// The keys that stand within that of a kind, not beside it.

@@ -6,7 +6,7 @@ use crate::{
     id::ChannelName,
     state::Type,
     workflow::{
-        RunTestsNode, Runner, TestOutput,
+        RunTestsNode, TestOutput,
         lower::Lowering,
         reader::{Word, Yaml},
         report::suggestion,
@@ -26,8 +26,7 @@ impl Lowering<'_> {
         let written = self.flow.before(name);
         let artifact = parts.require(&mut self.report, "artifact", "the field with the files");
         let artifact = artifact.and_then(|it| self.expression(it, &written));
-        let runner = parts.require(&mut self.report, "runner", "write `runner: pytest`");
-        let runner = runner.and_then(|it| self.read_runner(it));
+        let runner = self.read_test_runner(tests, &parts);
         let attempt = parts.get("attempt").and_then(|it| {
             let attempt = self.expression(it, &written)?;
             self.expect_type(it, attempt.ty(), &Type::Int, "the number of an attempt");
@@ -44,16 +43,6 @@ impl Lowering<'_> {
             sandbox: sandbox?,
             writes,
         })
-    }
-
-    fn read_runner(&mut self, yaml: &Yaml) -> Option<Runner> {
-        let word = self.report.word(yaml, "`runner`")?;
-        let found = Runner::ALL.into_iter().find(|it| it.as_str() == word.text);
-        if found.is_none() {
-            let help = suggestion(&word.text, Runner::ALL.map(Runner::as_str)).unwrap_or_default();
-            self.report.bad_value(&word, format!("there is no runner `{}`", word.text), &help);
-        }
-        found
     }
 
     /// `field: output`, or just the names of fields that are called as their outputs.

@@ -1,0 +1,171 @@
+//! Runs a command that tests a generated project and writes a report, in the sandbox.
+//!
+//! The report lies where generated code can write, so the result proves nothing: it counts only together with the exit code.
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    error::SandboxError,
+    job::{Finished, Job, Limits, Mount, Outcome},
+    junit,
+    probe::Sandbox,
+    source_file::SourceFile,
+    tap,
+};
+
+/// How many tests ended how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TestCounts {
+    /// Tests that passed.
+    pub passed: u32,
+    /// Failures and errors. What cannot be collected or torn down is an error.
+    pub failed: u32,
+    /// Skipped ones, and those that are expected to fail.
+    pub skipped: u32,
+}
+
+impl TestCounts {
+    /// All tests.
+    pub fn total(self) -> u32 {
+        self.passed + self.failed + self.skipped
+    }
+}
+
+/// The form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportForm {
+    /// `JUnit` XML.
+    Junit,
+    /// The Test Anything Protocol.
+    Tap,
+}
+
+impl ReportForm {
+    /// Every form.
+    pub const ALL: [Self; 2] = [Self::Junit, Self::Tap];
+
+    /// Its name in workflows.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Junit => "junit",
+            Self::Tap => "tap",
+        }
+    }
+
+    fn read(self, report: &[u8]) -> Option<TestCounts> {
+        match self {
+            Self::Junit => junit::read(report),
+            Self::Tap => tap::read(report),
+        }
+    }
+}
+
+/// A command that tests a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestCommand {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The form of its report.
+    pub report: ReportForm,
+    /// The file of the report below the work folder; without one, the report is what the command prints.
+    pub report_path: Option<String>,
+}
+
+/// The result of a test command.
+#[derive(Debug, Clone)]
+pub struct CommandReport {
+    /// Whether the exit code is 0, at least one test passed and none failed or was skipped.
+    pub is_passed: bool,
+    /// The tests; `None` if there is no report that can be read.
+    pub counts: Option<TestCounts>,
+    /// What was printed, and below it why the result is no pass, if the command does not show that.
+    pub output: String,
+    /// Time of the run.
+    pub wall: std::time::Duration,
+}
+
+/// Runs a test command on the files of a project.
+///
+/// # Errors
+/// When the sandbox could not run the command, and when `cancel` fired.
+///
+/// # Cancel safety
+/// As [`Sandbox::run`].
+pub async fn run_test_command(
+    sandbox: &Sandbox,
+    mounts: &[Mount],
+    command: &TestCommand,
+    files: &[SourceFile],
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<CommandReport, SandboxError> {
+    // Programs of an environment come first, as for any other command of a workflow.
+    let search = r#"[[ -d /env/bin ]] && PATH=/env/bin:$PATH; exec "$@""#;
+    let wrapper = ["bash", "-c", search, "tests"].map(str::to_owned);
+    let job = Job {
+        argv: wrapper.into_iter().chain(command.argv.iter().cloned()).collect(),
+        required: command.argv.first().cloned().into_iter().collect(),
+        files: files.to_vec(),
+        read_only: mounts.to_vec(),
+        limits: limits.clone(),
+        collect: command.report_path.iter().cloned().collect(),
+        ..Job::default()
+    };
+    let finished = sandbox.run(&job, cancel).await?;
+    Ok(report(finished, command))
+}
+
+fn report(finished: Finished, command: &TestCommand) -> CommandReport {
+    let counts = match &command.report_path {
+        Some(path) => finished.collected.get(path).and_then(|it| command.report.read(it)),
+        None => command.report.read(finished.output.as_bytes()),
+    };
+    let problem = problem(finished.outcome, counts);
+    let mut output = finished.output;
+    if let Some(problem) = &problem {
+        output.push_str(&format!("not passed: {problem}\n"));
+    }
+    CommandReport { is_passed: problem.is_none(), counts, output, wall: finished.wall }
+}
+
+/// Why a result is no pass.
+fn problem(outcome: Outcome, counts: Option<TestCounts>) -> Option<String> {
+    let Some(counts) = counts else {
+        return Some("the command left no report that can be read".to_owned());
+    };
+    match outcome {
+        Outcome::Passed if counts.failed > 0 => Some("the report has failures".to_owned()),
+        Outcome::Passed if counts.passed == 0 => Some("no test passed".to_owned()),
+        Outcome::Passed if counts.skipped > 0 => {
+            Some(format!("{} tests were skipped", counts.skipped))
+        }
+        Outcome::Passed => None,
+        Outcome::Failed(code) => Some(format!("the command ended with {code}")),
+        Outcome::Signaled(signal) => Some(format!("signal {signal} ended the command")),
+        Outcome::TimedOut => Some("the time of the sandbox is over".to_owned()),
+        Outcome::OutOfMemory => Some("the memory of the sandbox is used up".to_owned()),
+        Outcome::OutputLimit => Some("the command printed too much".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_passes_only_with_its_code_and_a_clean_report() {
+        let counts = |passed, failed, skipped| Some(TestCounts { passed, failed, skipped });
+        assert_eq!(problem(Outcome::Passed, counts(1, 0, 0)), None);
+        for (outcome, counts) in [
+            (Outcome::Passed, None),
+            (Outcome::Passed, counts(0, 0, 0)),
+            (Outcome::Passed, counts(1, 1, 0)),
+            (Outcome::Passed, counts(1, 0, 1)),
+            (Outcome::Failed(1), counts(1, 0, 0)),
+            (Outcome::Signaled(9), counts(1, 0, 0)),
+            (Outcome::TimedOut, counts(1, 0, 0)),
+        ] {
+            assert!(problem(outcome, counts).is_some(), "{outcome:?} {counts:?}");
+        }
+    }
+}

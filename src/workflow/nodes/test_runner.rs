@@ -1,0 +1,170 @@
+//! What runs the tests of `run_tests`: pytest with its settings, or a command.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    diagnostic::Diagnostic,
+    sandbox::{Allowed, FixedFile, Proof, ReportForm, TestCommand, TestSettings, check_path},
+    workflow::{
+        Runner, TestRunner,
+        fixed_files::read_fixed,
+        lower::Lowering,
+        reader::{Word, Yaml},
+        report::suggestion,
+        shape::Section,
+    },
+};
+
+/// The keys that only pytest takes, and those that only a command takes.
+const OF_PYTEST: [&str; 3] = ["runner", "fixed", "allow"];
+const OF_A_COMMAND: [&str; 2] = ["report", "report_path"];
+
+impl Lowering<'_> {
+    pub(super) fn read_test_runner(
+        &mut self,
+        tests: &Yaml,
+        parts: &Section<'_>,
+    ) -> Option<TestRunner> {
+        let proof = parts.get("proof").map(|it| self.read_named(it, "`proof`", &PROOFS));
+        let is_command = parts.get("command").is_some();
+        let other = if is_command { &OF_PYTEST[..] } else { &OF_A_COMMAND[..] };
+        let mut is_clean = true;
+        for key in other.iter().filter_map(|it| parts.key(it)) {
+            let kind = if is_command { "`command`" } else { "`runner`" };
+            let message = format!("`run_tests` with {kind} takes no key `{}`", key.text);
+            let place = self.report.place(&key.range);
+            self.report.push(Diagnostic::error("GR003", message).at(place, "not a key here"));
+            is_clean = false;
+        }
+        let runner = if is_command {
+            self.read_test_command(parts, proof.flatten()).map(TestRunner::Command)
+        } else {
+            self.read_pytest(tests, parts, proof)
+        };
+        runner.filter(|_| is_clean)
+    }
+
+    fn read_pytest(
+        &mut self,
+        tests: &Yaml,
+        parts: &Section<'_>,
+        proof: Option<Option<Proof>>,
+    ) -> Option<TestRunner> {
+        let help = "write `runner: pytest`, or name a `command` and its `report`";
+        let runner = parts.require(&mut self.report, "runner", help);
+        let runner = runner.and_then(|it| self.read_named(it, "`runner`", &RUNNERS));
+        let fixed = parts.get("fixed").map(|it| self.read_fixed_files(it));
+        let allow = parts.get("allow").map(|it| self.read_allowed(it));
+        let default = TestSettings::default();
+        let proof = match proof {
+            Some(read) => read?,
+            None => default.proof,
+        };
+        if proof == Proof::Isolated && fixed.is_none() {
+            let message = "`proof: isolated` needs `fixed`: only the tests of a person run there";
+            let key = parts.key("proof");
+            let range = key.map_or_else(|| tests.range.clone(), |it| it.range.clone());
+            let place = self.report.place(&range);
+            let finding = Diagnostic::error("GR006", message).at(place, "without `fixed`");
+            let help = "name the files or folders with the tests: `fixed: [tests/acceptance]`";
+            self.report.push(finding.help(help));
+            return None;
+        }
+        let Runner::Pytest = runner?;
+        Some(TestRunner::Pytest(TestSettings {
+            fixed: fixed.unwrap_or(Some(default.fixed))?,
+            proof,
+            allow: allow.unwrap_or(default.allow),
+        }))
+    }
+
+    fn read_test_command(
+        &mut self,
+        parts: &Section<'_>,
+        proof: Option<Proof>,
+    ) -> Option<TestCommand> {
+        let command = parts.get("command")?;
+        let argv = self.report.words(command, "`command`");
+        let help = "say what the command writes: `report: junit` or `report: tap`";
+        let report = parts.require(&mut self.report, "report", help);
+        let report = report.and_then(|it| self.read_named(it, "`report`", &REPORTS));
+        if let Some(proof) = proof.filter(|it| *it > Proof::Unproven) {
+            let message =
+                format!("a command proves nothing, and `proof: {}` is required", proof.as_str());
+            let place = parts.key("proof").map(|it| self.report.place(&it.range))?;
+            let finding = Diagnostic::error("GR009", message).at(place, "above `unproven`");
+            self.report.push(finding.help("use `runner: pytest`, or leave out `proof`"));
+            return None;
+        }
+        let path = parts.get("report_path").and_then(|it| self.report.word(it, "`report_path`"));
+        if let Some(path) = &path
+            && let Err(error) = check_path(&path.text)
+        {
+            self.report.bad_value(path, format!("the path of the report: {error}"), "");
+            return None;
+        }
+        if path.is_none() && report == Some(ReportForm::Junit) {
+            let help = "name the file that the command writes: `report_path: report.xml`";
+            parts.require(&mut self.report, "report_path", help);
+            return None;
+        }
+        (!argv.is_empty()).then_some(TestCommand {
+            argv: argv.into_iter().map(|it| it.text).collect(),
+            report: report?,
+            report_path: path.map(|it| it.text),
+        })
+    }
+
+    fn read_fixed_files(&mut self, yaml: &Yaml) -> Option<Vec<FixedFile>> {
+        let mut files: Vec<FixedFile> = Vec::new();
+        let mut is_clean = true;
+        for word in self.report.words(yaml, "`fixed`") {
+            match read_fixed(self.prompts.folder(), &word.text) {
+                Ok(read) => files.extend(read),
+                Err(reason) => {
+                    self.refuse_fixed(&word, &reason);
+                    is_clean = false;
+                }
+            }
+        }
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        files.dedup();
+        is_clean.then_some(files)
+    }
+
+    fn refuse_fixed(&mut self, word: &Word, reason: &str) {
+        let message = format!("the fixed tests `{}` cannot be read: {reason}", word.text);
+        let place = self.report.place(&word.range);
+        let finding = Diagnostic::error("GR050", message).at(place, "named here");
+        let help = "name a file or a folder in the folder of the workflow";
+        self.report.push(finding.help(help));
+    }
+
+    fn read_allowed(&mut self, yaml: &Yaml) -> BTreeSet<Allowed> {
+        let words = self.report.words(yaml, "`allow`");
+        words.iter().filter_map(|word| self.find_named(word, "`allow`", &ALLOWED)).collect()
+    }
+
+    fn read_named<T: Copy>(&mut self, yaml: &Yaml, key: &str, known: &Names<T>) -> Option<T> {
+        let word = self.report.word(yaml, key)?;
+        self.find_named(&word, key, known)
+    }
+
+    fn find_named<T: Copy>(&mut self, word: &Word, key: &str, known: &Names<T>) -> Option<T> {
+        let found = known.0.iter().find(|it| known.1(**it) == word.text).copied();
+        if found.is_none() {
+            let help = suggestion(&word.text, known.0.iter().map(|it| known.1(*it)));
+            let message = format!("{key} cannot be `{}`", word.text);
+            self.report.bad_value(word, message, &help.unwrap_or_default());
+        }
+        found
+    }
+}
+
+/// Values with their names in a workflow.
+struct Names<T: 'static>(&'static [T], fn(T) -> &'static str);
+
+const PROOFS: Names<Proof> = Names(&Proof::ALL, Proof::as_str);
+const RUNNERS: Names<Runner> = Names(&Runner::ALL, Runner::as_str);
+const REPORTS: Names<ReportForm> = Names(&ReportForm::ALL, ReportForm::as_str);
+const ALLOWED: Names<Allowed> = Names(&Allowed::ALL, Allowed::as_str);
