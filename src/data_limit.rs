@@ -4,7 +4,14 @@
 //! [`set_data_limits`] before it loads anything. They belong to the process and not to a workflow: a workflow is not
 //! trusted to raise them.
 
-use std::{collections::BTreeMap, fmt, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::File,
+    io::{self, ErrorKind, Read},
+    path::Path,
+    sync::OnceLock,
+};
 
 use thiserror::Error;
 
@@ -17,6 +24,8 @@ pub enum DataLimit {
     YamlNodes,
     /// Nodes of a JSON Schema after its references are followed.
     SchemaNodes,
+    /// Nodes of a workflow and of the workflows that it uses.
+    GraphNodes,
     /// Steps that the evaluation of one expression takes.
     ExpressionSteps,
     /// Bytes that the evaluation of one expression makes.
@@ -39,10 +48,11 @@ pub enum DataLimit {
 
 impl DataLimit {
     /// All limits.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::FileBytes,
         Self::YamlNodes,
         Self::SchemaNodes,
+        Self::GraphNodes,
         Self::ExpressionSteps,
         Self::ExpressionBytes,
         Self::TemplateSteps,
@@ -101,12 +111,28 @@ impl DataLimit {
         if amount <= max { Ok(()) } else { Err(DataLimitReached { limit: self, max }) }
     }
 
+    /// Reads a text file whose bytes this limits.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file cannot be read, is larger than the limit or is not UTF-8.
+    pub fn read_to_string(self, path: &Path) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        // A device has no size that could be checked first, and may never end.
+        File::open(path)?.take(self.value().saturating_add(1)).read_to_end(&mut bytes)?;
+        self.check(bytes.len() as u64)
+            .map_err(|reached| io::Error::new(ErrorKind::FileTooLarge, reached))?;
+        let invalid = |_| io::Error::new(ErrorKind::InvalidData, "the file is not UTF-8");
+        String::from_utf8(bytes).map_err(invalid)
+    }
+
     #[rustfmt::skip] // a line for each
     fn row(self) -> (&'static str, u64) {
         match self {
-            Self::FileBytes => ("file_bytes", 8 << 20),
-            Self::YamlNodes => ("yaml_nodes", 250_000),
-            Self::SchemaNodes => ("schema_nodes", 20_000),
+            Self::FileBytes => ("file_bytes", 1 << 20),
+            Self::YamlNodes => ("yaml_nodes", 50_000),
+            Self::SchemaNodes => ("schema_nodes", 100_000),
+            Self::GraphNodes => ("graph_nodes", 20_000),
             Self::ExpressionSteps => ("expression_steps", 5_000_000),
             Self::ExpressionBytes => ("expression_bytes", 64 << 20),
             Self::TemplateSteps => ("template_steps", 5_000_000),

@@ -194,13 +194,22 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
+/// Longer words, in bytes, are compared with nothing.
+const WORD_BYTES_MAX: usize = 64;
+/// More candidates are not compared with a word: a file may have thousands of both.
+const CANDIDATES_MAX: usize = 200;
+
 /// The candidate nearest to a misspelt word, if one is near enough to be meant.
 pub fn did_you_mean<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    // A distance takes time in proportion to the product of both lengths.
+    let is_short = |it: &&str| it.len().max(word.len()) <= WORD_BYTES_MAX;
     candidates
         .into_iter()
+        .filter(is_short)
+        .take(CANDIDATES_MAX)
         .map(|it| (strsim::damerau_levenshtein(word, it), it))
         .filter(|(distance, it)| *distance <= 1 + it.len().max(word.len()) / 4)
         .min()

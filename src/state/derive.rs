@@ -5,8 +5,8 @@ use std::sync::Arc;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
-use super::{Channel, Fold, Reducer, Schema, SchemaError};
-use crate::id::ChannelName;
+use super::{Channel, Fold, Reducer, Schema, SchemaError, schema_size};
+use crate::{data_limit::DataLimit, id::ChannelName};
 
 impl Schema {
     /// Makes a schema of a struct: a channel for each field.
@@ -46,7 +46,7 @@ impl Schema {
             let title = root.get("title").and_then(Value::as_str).unwrap_or("this type");
             return Err(SchemaError::NotAStruct(title.to_owned()));
         };
-        let mut channels = Vec::new();
+        let (mut channels, mut nodes) = (Vec::new(), 0);
         for (name, property) in properties {
             let name = ChannelName::parse(name)?;
             let reducer = match property.get("x-merge") {
@@ -59,6 +59,9 @@ impl Schema {
             let default = property.get("default").filter(|it| !it.is_null()).cloned();
             let is_private = property.get("x-private") == Some(&Value::Bool(true));
             let schema = standing_alone(without_null(property.clone()), root);
+            // Each field has its own copy of the definitions that it refers to.
+            nodes += schema_size(&schema)?;
+            DataLimit::SchemaNodes.check(nodes)?;
             let channel = Channel::new(name.clone(), schema, reducer)
                 .map_err(|reason| SchemaError::Schema { channel: name, reason })?;
             let channel = if is_private { channel.private() } else { channel };

@@ -3,18 +3,34 @@
 use std::sync::LazyLock;
 
 use jiff::{Span, SpanRelativeTo};
-use jsonschema::{ValidationError, ValidationOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
 use serde_json::Value;
+
+use super::schema_size;
+
+/// The largest compiled pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// How often the match of a pattern that looks around may go back.
+const BACKTRACKS_MAX: usize = 100_000;
 
 /// A validator that also checks `format`, which JSON Schema by itself only notes.
 ///
 /// # Errors
 ///
-/// Fails when the schema is none.
+/// Fails when the schema is none, or is larger than a schema may be.
 pub(crate) fn validator_for(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     static OPTIONS: LazyLock<ValidationOptions<'static>> = LazyLock::new(|| {
-        jsonschema::options().should_validate_formats(true).with_format("duration", is_duration)
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(BACKTRACKS_MAX)
+            .size_limit(PATTERN_BYTES_MAX);
+        jsonschema::options()
+            .should_validate_formats(true)
+            .with_format("duration", is_duration)
+            .with_pattern_options(patterns)
     });
+    if let Err(reached) = schema_size(schema) {
+        return Err(ValidationError::custom(format!("it is {reached}")));
+    }
     OPTIONS.build(schema)
 }
 

@@ -13,6 +13,7 @@ mod lenient;
 mod reducer;
 mod sample;
 mod schema;
+mod schema_size;
 mod types;
 mod update;
 mod value;
@@ -30,4 +31,5 @@ pub use self::{
 pub(crate) use self::{
     contained::{contained, panic_text},
     format::{is_date, is_duration, validator_for},
+    schema_size::{pattern_size, schema_size},
 };

@@ -6,6 +6,8 @@
 
 mod scalar;
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value};
 
 use self::scalar::{count, number, text, whole_number};
@@ -14,6 +16,8 @@ use self::scalar::{count, number, text, whole_number};
 const DEPTH_MAX: usize = 24;
 /// The longest text or list that is made.
 const LENGTH_MAX: usize = 4_096;
+/// How many parts of a value are made or tried.
+const PARTS_MAX: usize = 100_000;
 
 /// The smallest value this knows to fit a schema: empty texts and lists, zero, the first value of
 /// an enum, only the fields that must be there.
@@ -30,7 +34,7 @@ const LENGTH_MAX: usize = 4_096;
 ///
 /// Says what of the schema it could not meet.
 pub fn smallest(schema: &Value) -> Result<Value, String> {
-    let value = Sampling { root: schema }.make(schema, 0)?;
+    let value = Sampling::of(schema).make(schema, 0)?;
     fits(schema, &value)?;
     Ok(value)
 }
@@ -48,16 +52,31 @@ pub fn complete(
     value: Value,
     may_guess: &mut dyn FnMut(&[String]) -> bool,
 ) -> Result<Value, String> {
-    Sampling { root: schema }.complete(schema, value, &mut Vec::new(), may_guess)
+    Sampling::of(schema).complete(schema, value, &mut Vec::new(), may_guess)
 }
 
 /// A schema whose references lead into a root.
 struct Sampling<'a> {
     root: &'a Value,
+    /// How many parts of a value may still be made or tried.
+    parts_left: Cell<usize>,
 }
 
 impl<'a> Sampling<'a> {
+    fn of(root: &'a Value) -> Self {
+        Self { root, parts_left: Cell::new(PARTS_MAX) }
+    }
+
+    fn spend(&self, parts: usize) -> Result<(), String> {
+        let left = self.parts_left.get().checked_sub(parts);
+        self.parts_left.set(left.ok_or_else(|| {
+            format!("a value that fits has, or may have, more than {PARTS_MAX} parts")
+        })?);
+        Ok(())
+    }
+
     fn make(&self, schema: &'a Value, depth: usize) -> Result<Value, String> {
+        self.spend(1)?;
         if depth > DEPTH_MAX {
             return Err("the schema refers to itself without an end".to_owned());
         }
@@ -98,6 +117,7 @@ impl<'a> Sampling<'a> {
                 Ok(value) => return Ok(value),
                 Err(error) => problem = error,
             }
+            self.spend(1)?;
         }
         Err(problem)
     }
@@ -133,7 +153,11 @@ impl<'a> Sampling<'a> {
             return Err(format!("a list of {length} items is too long to make"));
         }
         let item = object.get("items").unwrap_or(&Value::Bool(true));
-        Ok(Value::Array(vec![self.make(item, depth + 1)?; length]))
+        let before = self.parts_left.get();
+        let made = self.make(item, depth + 1)?;
+        let parts = before - self.parts_left.get();
+        self.spend(parts.saturating_mul(length - 1))?;
+        Ok(Value::Array(vec![made; length]))
     }
 
     fn object(&self, object: &'a Map<String, Value>, depth: usize) -> Result<Value, String> {
@@ -301,6 +325,11 @@ mod tests {
     fn what_cannot_be_met_is_said_rather_than_made_wrong() {
         let tree = json!({"$ref": "#/$defs/T", "$defs": {"T": {"type": "object",
             "required": ["t"], "properties": {"t": {"$ref": "#/$defs/T"}}}}});
+        let lists = json!({"type": "array", "minItems": 4000, "items":
+            {"type": "array", "minItems": 4000, "items": {"type": "string"}}});
+        let part = json!({"type": "object", "required": ["t"],
+            "properties": {"t": {"$ref": "#"}}});
+        let choices = json!({"anyOf": [part, part, part]});
         let cases = [
             (json!({"type": "integer", "multipleOf": 7, "minimum": 1}), "not a multiple"),
             (
@@ -309,6 +338,8 @@ mod tests {
             ),
             (tree, "refers to itself"),
             (json!({"type": "string", "minLength": 1_000_000}), "too long"),
+            (lists, "more than 100000 parts"),
+            (choices, "more than 100000 parts"),
         ];
         for (schema, expected) in cases {
             let problem = smallest(&schema).unwrap_err();

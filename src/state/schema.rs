@@ -9,7 +9,10 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{Change, Channel, ReadAnswer, ReduceError, State, Update, folding::Folding};
-use crate::id::{ChannelName, NameError};
+use crate::{
+    data_limit::DataLimitReached,
+    id::{ChannelName, NameError},
+};
 
 /// Every channel of a state, in the order they were declared. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +44,9 @@ pub enum SchemaError {
         /// Why.
         reason: String,
     },
+    /// The schemas of all fields, each with the definitions it refers to, are too large.
+    #[error("the schema of the state is {0}")]
+    Large(#[from] DataLimitReached),
     /// `x-merge` names no reducer.
     #[error("`{channel}` names the unknown reducer {reducer}")]
     Reducer {

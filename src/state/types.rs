@@ -1,11 +1,16 @@
 //! The types of channels, as the expressions and prompts of a workflow see them.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{cell::Cell, collections::BTreeSet, fmt, sync::Arc};
 
 use serde_json::{Map, Value};
 
+use super::schema_size;
+
 /// How deep a type is followed; a recursive type is [`Type::Any`] below that.
 const DEPTH_MAX: usize = 16;
+/// How many parts a type may have for each node of its schema, and in any case.
+const PARTS_PER_NODE: u64 = 8;
+const PARTS_MIN: u64 = 64;
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +65,12 @@ impl Type {
     /// What this notation cannot say (patterns, bounds, unions of records) is left to the check
     /// of values against the schema itself.
     pub fn of_schema(schema: &Value) -> Self {
-        Reading { root: schema, fills: false }.read(schema, 0)
+        Reading::of(schema, false).read(schema, 0)
     }
 
     /// The same where whoever reads a value fills in what it leaves out and what has a default.
     pub(crate) fn of_filled(schema: &Value) -> Self {
-        Reading { root: schema, fills: true }.read(schema, 0)
+        Reading::of(schema, true).read(schema, 0)
     }
 
     /// This type without the allowance for null.
@@ -127,11 +132,22 @@ struct Reading<'a> {
     root: &'a Value,
     /// Whether what is left out is filled in with its default.
     fills: bool,
+    /// How many parts of the type may still be made.
+    parts_left: Cell<u64>,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    fn of(root: &'a Value, fills: bool) -> Self {
+        // A type that contains itself several times doubles with each level; one that does not
+        // has fewer parts than its schema has nodes.
+        let parts = schema_size(root).map_or(0, |it| PARTS_PER_NODE * it + PARTS_MIN);
+        Self { root, fills, parts_left: Cell::new(parts) }
+    }
+
     fn read(&self, schema: &Value, depth: usize) -> Type {
         let Value::Object(schema) = schema else { return Type::Any };
+        let Some(left) = self.parts_left.get().checked_sub(1) else { return Type::Any };
+        self.parts_left.set(left);
         if depth > DEPTH_MAX {
             return Type::Any;
         }
@@ -191,6 +207,9 @@ impl Reading<'_> {
                 _ => Type::Map(Box::new(Type::Any)),
             };
         };
+        if self.parts_left.get() < properties.len() as u64 {
+            return Type::Any;
+        }
         let required: BTreeSet<String> =
             schema.get("required").and_then(texts).unwrap_or_default().into_iter().collect();
         let field = |(name, schema): (&String, &Value)| {
@@ -276,6 +295,24 @@ mod tests {
     #[derive(Serialize, JsonSchema)]
     struct Tree {
         children: Vec<Self>,
+    }
+
+    #[test]
+    fn a_type_that_contains_itself_often_has_few_parts() {
+        let tree = serde_json::json!({"$ref": "#"});
+        let fields: Map<String, Value> =
+            (0..100).map(|at| (format!("f{at}"), tree.clone())).collect();
+        let schema = serde_json::json!({"type": "object", "properties": fields});
+        fn parts(ty: &Type) -> usize {
+            match ty.required() {
+                Type::Record(record) => {
+                    1 + record.fields.iter().map(|it| parts(&it.ty)).sum::<usize>()
+                }
+                _ => 1,
+            }
+        }
+        let size = parts(&Type::of_schema(&schema));
+        assert!((100..100_000).contains(&size), "{size} parts");
     }
 
     #[test]

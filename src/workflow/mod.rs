@@ -61,7 +61,10 @@ pub(crate) use self::{
     prompt::prompt_paths,
 };
 use self::{prompt::PromptFiles, report::Report, used::Chain};
-use crate::diagnostic::{Diagnostics, SourceFile};
+use crate::{
+    data_limit::DataLimit,
+    diagnostic::{Diagnostics, SourceFile},
+};
 
 /// A workflow cannot be loaded.
 #[derive(Debug, Error)]
@@ -87,7 +90,8 @@ pub enum LoadError {
 ///
 /// Fails when the file cannot be read, and with every finding when one of them is an error.
 pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics), LoadError> {
-    let text = source::read_text(path, reader::BYTES_MAX)
+    let text = DataLimit::FileBytes
+        .read_to_string(path)
         .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let file = Arc::new(SourceFile { name: path.display().to_string(), text });
     let folder = path.parent().unwrap_or(Path::new(""));

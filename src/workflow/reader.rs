@@ -5,20 +5,19 @@
 
 mod cut;
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::BTreeMap,
+    ops::{Add, Range},
+};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
 use self::cut::{Cut, Found};
 use super::report::Report;
-use crate::diagnostic::Diagnostic;
+use crate::{data_limit::DataLimit, diagnostic::Diagnostic};
 
-/// The largest workflow file, in bytes; real ones have a few thousand.
-pub(super) const BYTES_MAX: usize = 1 << 20;
 /// How deep lists and mappings may stand in each other.
 const DEPTH_MAX: usize = 32;
-/// How many values a file may hold once its aliases are followed.
-const VALUES_MAX: usize = 50_000;
 
 /// A value and the bytes it stands at.
 #[derive(Clone, Debug)]
@@ -55,15 +54,15 @@ pub(super) struct Word {
 /// Reads the file of the report; `None` once it is hopeless, which the report then says.
 pub(super) fn read(report: &mut Report) -> Option<Yaml> {
     let file = std::sync::Arc::clone(&report.file);
-    if file.text.len() > BYTES_MAX {
-        let message = format!("the file is larger than {BYTES_MAX} bytes");
-        report.push(Diagnostic::error("GR001", message).at(report.place(&(0..0)), "here"));
+    if let Err(reached) = DataLimit::FileBytes.check(file.text.len() as u64) {
+        report.push_limit("the file", &reached, &(0..0));
         return None;
     }
     let ends = [file.text.len()];
     let offsets = file.text.char_indices().map(|(at, _)| at).chain(ends).collect();
     let events = Parser::new_from_str(&file.text);
-    let mut reader = Reader { events, offsets, anchors: BTreeMap::new(), values: 0, report };
+    let size = Size::default();
+    let mut reader = Reader { events, offsets, anchors: BTreeMap::new(), size, report };
     reader.document().ok()
 }
 
@@ -138,12 +137,34 @@ impl Yaml {
         None
     }
 
-    fn size(&self) -> usize {
-        match &self.data {
-            Data::Null | Data::Scalar { .. } => 1,
-            Data::List(items) => 1 + items.iter().map(Self::size).sum::<usize>(),
-            Data::Map(entries) => 1 + entries.iter().map(|it| it.value.size()).sum::<usize>(),
-        }
+    /// How many levels of lists and mappings are below this value.
+    fn depth(&self) -> usize {
+        let entries = self.entries().iter().map(|it| &it.value);
+        self.items().iter().chain(entries).map(|it| 1 + it.depth()).max().unwrap_or(0)
+    }
+
+    fn size(&self) -> Size {
+        let own = Size { nodes: 1, bytes: self.text().map_or(0, str::len) as u64 };
+        let items = self.items().iter().map(Self::size);
+        let entry =
+            |it: &Entry| it.value.size() + Size { nodes: 1, bytes: it.key.text.len() as u64 };
+        items.chain(self.entries().iter().map(entry)).fold(own, Size::add)
+    }
+}
+
+/// How much a file holds after its aliases are expanded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    nodes: u64,
+    /// The bytes of its texts.
+    bytes: u64,
+}
+
+impl Add for Size {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { nodes: self.nodes + other.nodes, bytes: self.bytes + other.bytes }
     }
 }
 
@@ -155,7 +176,7 @@ struct Reader<'a> {
     /// The byte of each character, as the parser counts characters.
     offsets: Vec<usize>,
     anchors: BTreeMap<usize, Yaml>,
-    values: usize,
+    size: Size,
     report: &'a mut Report,
 }
 
@@ -185,13 +206,8 @@ impl<'a> Reader<'a> {
         range: Range<usize>,
         depth: usize,
     ) -> Result<Yaml, Hopeless> {
-        self.values += 1;
-        if self.values > VALUES_MAX {
-            return self.hopeless(&range, &format!("the file holds more than {VALUES_MAX} values"));
-        }
-        if depth > DEPTH_MAX {
-            return self.hopeless(&range, &format!("nested deeper than {DEPTH_MAX} levels"));
-        }
+        self.grow(Size { nodes: 1, bytes: 0 }, &range)?;
+        self.check_depth(depth, &range)?;
         let (anchor, value) = match event {
             Event::Scalar(mut text, style, anchor, tag) => {
                 if let Some(tag) = tag.map(|it| it.to_string()) {
@@ -215,7 +231,7 @@ impl<'a> Reader<'a> {
                 }
                 (anchor, self.map(range.start, depth)?)
             }
-            Event::Alias(anchor) => return self.alias(anchor, &range),
+            Event::Alias(anchor) => return self.alias(anchor, &range, depth),
             _ => return self.hopeless(&range, "a value is missing"),
         };
         if anchor > 0 {
@@ -325,15 +341,36 @@ impl<'a> Reader<'a> {
         self.report.push(finding.help(help));
     }
 
-    fn alias(&mut self, anchor: usize, range: &Range<usize>) -> Result<Yaml, Hopeless> {
-        let Some(value) = self.anchors.get(&anchor).cloned() else {
+    fn alias(
+        &mut self,
+        anchor: usize,
+        range: &Range<usize>,
+        depth: usize,
+    ) -> Result<Yaml, Hopeless> {
+        let Some((size, inner)) = self.anchors.get(&anchor).map(|it| (it.size(), it.depth()))
+        else {
             return self.hopeless(range, "an alias stands inside the value it names");
         };
-        self.values += value.size();
-        if self.values > VALUES_MAX {
-            return self.hopeless(range, &format!("aliases make more than {VALUES_MAX} values"));
+        self.check_depth(depth + inner, range)?;
+        self.grow(size, range)?;
+        Ok(self.anchors[&anchor].clone())
+    }
+
+    fn check_depth(&mut self, depth: usize, range: &Range<usize>) -> Result<(), Hopeless> {
+        if depth > DEPTH_MAX {
+            return self.hopeless(range, &format!("nested deeper than {DEPTH_MAX} levels"));
         }
-        Ok(value)
+        Ok(())
+    }
+
+    /// Counts what the next value adds. Texts outside of aliases are no larger than the file.
+    fn grow(&mut self, by: Size, range: &Range<usize>) -> Result<(), Hopeless> {
+        self.size = self.size + by;
+        let nodes = DataLimit::YamlNodes.check(self.size.nodes);
+        nodes.and(DataLimit::FileBytes.check(self.size.bytes)).map_err(|reached| {
+            self.report.push_limit("the file with its aliases expanded", &reached, range);
+            Hopeless
+        })
     }
 
     fn refuse_tag(&mut self, range: &Range<usize>, tag: &str) {

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use super::written::Without;
-use crate::diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean};
+use crate::{
+    data_limit::DataLimitReached,
+    diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean},
+};
 
 /// A file with more mistakes than this is not a workflow; the rest is not looked at.
 pub(super) const FINDINGS_MAX: usize = 500;
@@ -53,7 +56,7 @@ impl Report {
             Some(label) => (label.place.file.name.clone(), label.place.range.start),
             None => (String::new(), 0),
         };
-        let new = self.said.len() < FINDINGS_MAX
+        let new = !self.is_full()
             && self.said.insert((finding.code, name, start, finding.message.clone()));
         if new {
             self.findings.push(finding);
@@ -81,6 +84,10 @@ impl Report {
         word: &super::reader::Word,
         known: impl IntoIterator<Item = &'n str>,
     ) {
+        if self.is_full() {
+            // A suggestion for each would take time that nothing is shown for.
+            return;
+        }
         let help = suggestion(&word.text, known).unwrap_or_else(|| match kind {
             "model" => {
                 let name = &word.text;
@@ -94,6 +101,17 @@ impl Report {
                 .at(self.place(&word.range), format!("no such {kind}"))
                 .help(help),
         );
+    }
+
+    /// Reports that something is larger than a limit allows; `what` is its subject.
+    pub(super) fn push_limit(&mut self, what: &str, reached: &DataLimitReached, at: &Range<usize>) {
+        let finding = Diagnostic::error("GR055", format!("{what} is {reached}"));
+        self.push(finding.at(self.place(at), "the limit is reached here"));
+    }
+
+    /// Whether further findings are dropped.
+    fn is_full(&self) -> bool {
+        self.said.len() >= FINDINGS_MAX
     }
 
     pub(super) fn has_errors(&self) -> bool {

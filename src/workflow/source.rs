@@ -1,12 +1,13 @@
-//! Reads a text file that a person wrote, up to a size, or is just writing.
+//! The text of a file that a person wrote, or is just writing.
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, ErrorKind, Read},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+use crate::data_limit::DataLimit;
 
 /// The texts of files as an editor shows them, which may not be saved yet. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,16 @@ impl Buffers {
     /// The text of a file that is open.
     pub fn get(&self, path: &Path) -> Option<&str> {
         self.0.get(path).map(AsRef::as_ref)
+    }
+
+    /// The text of a file, open or on the disk.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file cannot be read, is larger than a file may be or is not UTF-8.
+    pub(super) fn read(&self, path: &Path) -> io::Result<String> {
+        self.get(path)
+            .map_or_else(|| DataLimit::FileBytes.read_to_string(path), |it| Ok(it.to_owned()))
     }
 
     /// Whether there is such a file, open or on the disk.
@@ -28,21 +39,4 @@ impl FromIterator<(PathBuf, Arc<str>)> for Buffers {
     fn from_iter<T: IntoIterator<Item = (PathBuf, Arc<str>)>>(texts: T) -> Self {
         Self(Arc::new(texts.into_iter().collect()))
     }
-}
-
-/// The whole text of a file.
-///
-/// # Errors
-///
-/// Fails when the file cannot be read, is larger than `bytes_max` or is not UTF-8.
-pub(super) fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
-    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    // The size is not asked for first: a device has none, and goes on for ever.
-    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > bytes_max {
-        let message = format!("it is larger than {bytes_max} bytes");
-        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
-    }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }

@@ -16,9 +16,9 @@ use std::{
 use super::{
     LeaveNode, NodeDefinition, NodeKind, Registry, Workflow,
     prompt::prompt_paths,
-    reader::{BYTES_MAX, Word, Yaml},
+    reader::{Word, Yaml},
     report::Report,
-    source::{Buffers, read_text},
+    source::Buffers,
     survey_within,
 };
 use crate::{
@@ -138,11 +138,7 @@ fn load_one(
         report.extend(refuse("GR073", format!("`{}`: {reason}", word.text), help));
         return None;
     }
-    let text = match chain.buffers.get(&path) {
-        Some(text) => Ok(text.to_owned()),
-        None => read_text(&path, BYTES_MAX),
-    };
-    let text = match text {
+    let text = match chain.buffers.read(&path) {
         Ok(text) => text,
         Err(error) => {
             let message = format!("the workflow `{}` cannot be read: {error}", word.text);

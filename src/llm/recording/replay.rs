@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 
 use super::entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key};
+use crate::data_limit::DataLimit;
 use crate::llm::calls::settle;
 use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError, Nearest};
 
@@ -46,7 +47,8 @@ impl Replay {
     /// line that is no entry.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let file = path.as_ref().to_owned();
-        let text = std::fs::read_to_string(&file)
+        let text = DataLimit::InputBytes
+            .read_to_string(&file)
             .map_err(|source| RecordingError::Open { file: file.clone(), source })?;
         let mut entries = Vec::new();
         let mut lines = Vec::new();

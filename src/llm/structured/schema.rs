@@ -1,5 +1,7 @@
 //! Schemas of answers: what a model is asked for, what a provider can force, and the check of what came.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value, json};
 
 /// Longer messages of the schema check are cut; they quote the value that does not fit.
@@ -279,48 +281,66 @@ impl SchemaCheck {
 
     /// Removes the nulls that strict modes write where an optional property is left out.
     pub(super) fn drop_placeholder_nulls(&self, answer: &mut Value) {
-        drop_nulls(answer, &self.schema, &self.schema, NESTING_MAX);
+        let walk = Walk { root: &self.schema, visits_left: Cell::new(VISITS_MAX) };
+        walk.drop_nulls(answer, &self.schema, NESTING_MAX);
     }
 }
 
 /// How deep schemas are followed. A definition that refers to nothing but itself has no end.
 const NESTING_MAX: u32 = 64;
 
-fn drop_nulls(answer: &mut Value, schema: &Value, root: &Value, nesting: u32) {
-    let Some(nesting) = nesting.checked_sub(1) else { return };
-    let schema = resolve(schema, root);
-    for name in ["anyOf", "oneOf", "allOf"] {
-        for branch in schema.get(name).and_then(Value::as_array).into_iter().flatten() {
-            drop_nulls(answer, branch, root, nesting);
+/// How many pairs of a value and a schema are looked at. Alternatives that refer to each other double with each
+/// level of the answer; a null that is left in place is a problem that the model is told.
+const VISITS_MAX: u32 = 1_000_000;
+
+/// A walk through an answer and the schema beside it.
+struct Walk<'a> {
+    root: &'a Value,
+    visits_left: Cell<u32>,
+}
+
+impl Walk<'_> {
+    fn drop_nulls(&self, answer: &mut Value, schema: &Value, nesting: u32) {
+        let (Some(nesting), Some(left)) =
+            (nesting.checked_sub(1), self.visits_left.get().checked_sub(1))
+        else {
+            return;
+        };
+        self.visits_left.set(left);
+        let schema = resolve(schema, self.root);
+        for name in ["anyOf", "oneOf", "allOf"] {
+            for branch in schema.get(name).and_then(Value::as_array).into_iter().flatten() {
+                self.drop_nulls(answer, branch, nesting);
+            }
         }
-    }
-    match answer {
-        Value::Object(object) => {
-            let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-                return;
-            };
-            let required = schema.get("required").and_then(Value::as_array);
-            object.retain(|name, value| {
-                let Some(property) = properties.get(name).filter(|_| value.is_null()) else {
-                    return true;
+        match answer {
+            Value::Object(object) => {
+                let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+                    return;
                 };
-                required.is_some_and(|names| names.iter().any(|known| known == name))
-                    || admits_null(resolve(property, root))
-            });
-            for (name, value) in object {
-                if let Some(property) = properties.get(name) {
-                    drop_nulls(value, property, root, nesting);
+                let required = schema.get("required").and_then(Value::as_array);
+                object.retain(|name, value| {
+                    let Some(property) = properties.get(name).filter(|_| value.is_null()) else {
+                        return true;
+                    };
+                    required.is_some_and(|names| names.iter().any(|known| known == name))
+                        || admits_null(resolve(property, self.root))
+                });
+                for (name, value) in object {
+                    if let Some(property) = properties.get(name) {
+                        self.drop_nulls(value, property, nesting);
+                    }
                 }
             }
-        }
-        Value::Array(items) => {
-            if let Some(schema) = schema.get("items") {
-                for item in items {
-                    drop_nulls(item, schema, root, nesting);
+            Value::Array(items) => {
+                if let Some(schema) = schema.get("items") {
+                    for item in items {
+                        self.drop_nulls(item, schema, nesting);
+                    }
                 }
             }
+            _ => {}
         }
-        _ => {}
     }
 }
 

@@ -23,9 +23,9 @@ use super::{
     LoadError,
     reader::{self, Yaml},
     report::Report,
-    source,
 };
 use crate::{
+    data_limit::DataLimit,
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
     event::Status,
     graph::Failure,
@@ -145,7 +145,8 @@ impl Draft {
     ///
     /// Fails when the file cannot be read. What is wrong in it is said by [`Draft::check`].
     pub fn read(path: &Path) -> Result<Self, LoadError> {
-        let text = source::read_text(path, reader::BYTES_MAX)
+        let text = DataLimit::FileBytes
+            .read_to_string(path)
             .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
         let file = Arc::new(SourceFile { name: path.display().to_string(), text });
         let mut report = Report::new(file);

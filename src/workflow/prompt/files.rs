@@ -13,12 +13,9 @@ use crate::{
     workflow::{
         reader::{Word, Yaml},
         report::{Problem, Report, suggestion},
-        source::{Buffers, read_text},
+        source::Buffers,
     },
 };
-
-/// The largest prompt file, in bytes.
-const BYTES_MAX: usize = 1 << 20;
 
 /// A prompt and the text that its places point into.
 #[derive(Clone, Debug)]
@@ -145,11 +142,7 @@ fn read(
     buffers: &Buffers,
 ) -> Option<LoadedPrompt> {
     let name = found.display().to_string();
-    let text = match buffers.get(found) {
-        Some(text) => Ok(text.to_owned()),
-        None => read_text(found, BYTES_MAX),
-    };
-    match text {
+    match buffers.read(found) {
         Ok(text) => {
             let file = Arc::new(SourceFile { name: name.clone(), text });
             report.refuse_secret_in(&file.text, |range| Place { file: Arc::clone(&file), range });

@@ -11,6 +11,7 @@ mod values;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::Path,
 };
 
@@ -24,9 +25,10 @@ use super::{
     shape::Section,
 };
 use crate::{
+    data_limit::DataLimit,
     diagnostic::{Diagnostic, did_you_mean},
     id::ChannelName,
-    state::{Channel, Reducer, Schema, Type},
+    state::{Channel, Reducer, Schema, Type, schema_size},
 };
 
 /// The keys of a reducer that takes its argument itself.
@@ -76,7 +78,8 @@ pub(super) fn read_state(
         folder,
         types: BTreeMap::new(),
         open: Vec::new(),
-        copied: 0,
+        files: BTreeMap::new(),
+        nodes: 0,
         used: BTreeSet::new(),
         vague: BTreeSet::new(),
     };
@@ -97,8 +100,10 @@ struct Reading<'a, 'y> {
     types: BTreeMap<&'y str, Named<'y>>,
     /// The named types that are being read, the outermost first.
     open: Vec<&'y str>,
-    /// How many values the uses of named types have been written out to.
-    copied: usize,
+    /// The schema files that were read, by their paths as written.
+    files: BTreeMap<&'y str, Value>,
+    /// The nodes of all schemas from files and of all uses of named types.
+    nodes: u64,
     used: BTreeSet<String>,
     vague: BTreeSet<ChannelName>,
 }
@@ -139,6 +144,17 @@ impl<'y> Reading<'_, 'y> {
             refuse_reserved(self.report, channel.name().as_str(), name);
         }
         Some(schema.clone())
+    }
+
+    /// Counts a schema that the state gets a copy of; `None` if that is too much, which is reported.
+    fn grow(&mut self, schema: &Value, at: &Range<usize>) -> Option<()> {
+        let size = schema_size(schema);
+        let counted = size.and_then(|size| {
+            self.nodes += size;
+            DataLimit::SchemaNodes.check(self.nodes)
+        });
+        let reached = |it| self.report.push_limit("the state with its types written out", &it, at);
+        counted.map_err(reached).ok()
     }
 
     fn channel(&mut self, Entry { key, value }: &'y Entry) -> Option<Channel> {

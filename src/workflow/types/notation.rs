@@ -18,8 +18,6 @@ use crate::{
 /// The types that have a name of their own.
 pub(in crate::workflow) const TYPES: &[&str] =
     &["string", "int", "float", "bool", "json", "date", "duration"];
-/// To how many values named types may be written out; a large state has a few thousand.
-const COPIED_MAX: usize = 100_000;
 
 impl<'y> Reading<'_, 'y> {
     /// Reads `types`.
@@ -213,13 +211,7 @@ impl<'y> Reading<'_, 'y> {
         }
         self.used.insert(name.to_owned());
         let schema = self.read_named(name)?;
-        self.copied += size(&schema);
-        if self.copied > COPIED_MAX {
-            let message = "the types are too large once their names are written out";
-            let place = self.report.place(&word.range);
-            self.report.push(Diagnostic::error("GR001", message).at(place, "too much from here"));
-            return None;
-        }
+        self.grow(&schema, &word.range)?;
         Some(schema)
     }
 }
@@ -233,14 +225,6 @@ fn as_enum(items: &[Yaml]) -> Option<String> {
 
 fn optional(schema: &Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
-}
-
-fn size(schema: &Value) -> usize {
-    match schema {
-        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Object(fields) => 1 + fields.values().map(size).sum::<usize>(),
-        _ => 1,
-    }
 }
 
 /// A type by the name it has elsewhere.

@@ -6,16 +6,12 @@ use serde_json::Value;
 
 use super::{Reading, refuse_reserved};
 use crate::{
+    data_limit::DataLimit,
     diagnostic::Diagnostic,
     state::Schema,
-    workflow::{
-        reader::{Word, Yaml},
-        source::read_text,
-    },
+    workflow::reader::{Word, Yaml},
 };
 
-/// The largest schema file, in bytes.
-const BYTES_MAX: usize = 1 << 18;
 /// The end of the name of such a file, which tells it from a type.
 const ENDING: &str = ".json";
 
@@ -24,8 +20,8 @@ pub(super) fn named_by(yaml: &Yaml) -> Option<&Yaml> {
     yaml.get("schema").filter(|it| it.text().is_some_and(|text| text.trim().ends_with(ENDING)))
 }
 
-impl Reading<'_, '_> {
-    pub(super) fn state_of_file(&mut self, file: &Yaml) -> Option<Schema> {
+impl<'y> Reading<'_, 'y> {
+    pub(super) fn state_of_file(&mut self, file: &'y Yaml) -> Option<Schema> {
         let root = self.schema_of_file(file)?;
         if !root.get("properties").is_some_and(Value::is_object) {
             self.unusable_schema(file, "a state is an object with `properties`");
@@ -46,34 +42,39 @@ impl Reading<'_, '_> {
         }
     }
 
-    pub(super) fn schema_of_file(&mut self, file: &Yaml) -> Option<Value> {
+    pub(super) fn schema_of_file(&mut self, file: &'y Yaml) -> Option<Value> {
         let path = self.report.word(file, "`schema`")?;
-        match self.read_schema(&path) {
-            Ok(schema) => Some(schema),
+        let known = file.text().and_then(|it| self.files.get(it)).cloned();
+        let schema = match known.map_or_else(|| self.parse_schema(&path), Ok) {
+            Ok(schema) => schema,
             Err(reason) => {
                 self.unusable_schema(file, &reason);
-                None
+                return None;
             }
+        };
+        // The size is checked before the schema is compiled, which takes time in proportion to it.
+        self.grow(&schema, &file.range)?;
+        let is_new = file.text().is_some_and(|it| self.files.insert(it, schema.clone()).is_none());
+        if let Some(reason) = Some(&schema).filter(|_| is_new).and_then(unusable) {
+            self.unusable_schema(file, &reason);
+            return None;
         }
+        Some(schema)
     }
 
-    fn read_schema(&self, path: &Word) -> Result<Value, String> {
+    fn parse_schema(&self, path: &Word) -> Result<Value, String> {
         let relative = Path::new(&path.text);
         if !relative.components().all(|it| matches!(it, Component::Normal(_))) {
             return Err("a path here is relative and has no `..`".to_owned());
         }
-        let text =
-            read_text(&self.folder.join(relative), BYTES_MAX).map_err(|it| it.to_string())?;
+        let file = self.folder.join(relative);
+        let text = DataLimit::FileBytes.read_to_string(&file).map_err(|it| it.to_string())?;
         let schema: Value = serde_json::from_str(&text).map_err(|it| it.to_string())?;
         // A schema of `true` would be the type `json`, which has a name.
         if !schema.is_object() {
             return Err("a JSON Schema is an object".to_owned());
         }
-        jsonschema::meta::validate(&schema).map_err(|it| it.to_string())?;
-        match elsewhere(&schema) {
-            Some(target) => Err(format!("it refers to `{target}`")),
-            None => Ok(schema),
-        }
+        Ok(schema)
     }
 
     pub(super) fn unusable_schema(&mut self, file: &Yaml, reason: &str) {
@@ -83,6 +84,12 @@ impl Reading<'_, '_> {
         let finding = Diagnostic::error("GR113", message).at(place, "named here");
         self.report.push(finding.help("it is a file beside the workflow that refers to no other"));
     }
+}
+
+/// Why a schema cannot be used, if it cannot.
+fn unusable(schema: &Value) -> Option<String> {
+    let invalid = jsonschema::meta::validate(schema).err().map(|it| it.to_string());
+    invalid.or_else(|| elsewhere(schema).map(|it| format!("it refers to `{it}`")))
 }
 
 /// What a schema refers to outside of itself.
