@@ -7,9 +7,12 @@ use serde_json::Value;
 
 use super::{
     parser::{Parsed, Parser},
-    syntax::{Each, Kind, Node, TextQuestion},
+    syntax::{Each, Kind, Node, Pattern, TextQuestion},
 };
-use crate::workflow::report::{Problem, suggestion};
+use crate::{
+    state::pattern_size,
+    workflow::report::{Problem, suggestion},
+};
 
 const FUNCTIONS: &[&str] = &["has", "visits", "size"];
 const METHODS: &[&str] = &[
@@ -126,7 +129,10 @@ fn matches(of: Node, arguments: Vec<Node>, whole: &Range<usize>) -> Parsed<Kind>
         return Err(misused(whole.clone(), "`matches` takes a pattern, in quotes", help));
     };
     match RegexBuilder::new(&pattern).size_limit(PATTERN_BYTES_MAX).build() {
-        Ok(pattern) => Ok(Kind::Matches(Box::new(of), pattern)),
+        Ok(regex) => {
+            let states = pattern_size(&pattern);
+            Ok(Kind::Matches(Box::new(of), Pattern { regex, states }))
+        }
         Err(error) => {
             // Its first lines draw the pattern and a marker, which needs more room than there is.
             let error = error.to_string();

@@ -2,11 +2,15 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 use thiserror::Error;
+
+use crate::data_limit::DataLimitReached;
 
 use super::{
     ExpressionView,
+    meter::Meter,
+    numbers::{Numeric, arithmetic, float, numeric, order_of},
     syntax::{Each, Kind, Node, Operator, TextQuestion},
 };
 
@@ -32,6 +36,9 @@ pub enum EvaluateError {
     /// Division by zero.
     #[error("division by zero")]
     DivisionByZero,
+    /// It takes more steps, or makes more bytes, than a limit allows.
+    #[error("the evaluation is {0}")]
+    Limit(#[from] DataLimitReached),
 }
 
 pub(super) fn evaluate(
@@ -39,25 +46,48 @@ pub(super) fn evaluate(
     view: &ExpressionView<'_>,
     item: Option<(&str, &Value)>,
 ) -> Result<Value, EvaluateError> {
-    let variables = item.map(|(name, value)| (name, value.clone())).into_iter().collect();
-    Evaluation { view: *view, variables }.value(root).map(Cow::into_owned)
+    let item = item.map(|(name, value)| (name, Cow::Borrowed(value)));
+    let variables = item.into_iter().collect();
+    // A value of the state that is the result was counted when it was written.
+    Evaluation { view: *view, variables, meter: Meter::default() }.value(root).map(Cow::into_owned)
 }
 
 struct Evaluation<'a> {
     view: ExpressionView<'a>,
-    variables: Vec<(&'a str, Value)>,
+    variables: Vec<(&'a str, Cow<'a, Value>)>,
+    meter: Meter,
 }
 
-#[derive(Clone, Copy)]
-enum Numeric {
-    Int(i64),
-    Float(f64),
+/// The items of a list: those of the state are lent, and others handed over.
+enum Items<'a> {
+    State(std::slice::Iter<'a, Value>),
+    Made(std::vec::IntoIter<Value>),
 }
 
-type Evaluated<T> = Result<T, EvaluateError>;
+impl<'a> Iterator for Items<'a> {
+    type Item = Cow<'a, Value>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::State(items) => items.next().map(Cow::Borrowed),
+            Self::Made(items) => items.next().map(Cow::Owned),
+        }
+    }
+}
+
+/// Where the value of a path stands that begins with a variable; `None` where it is absent.
+enum InVariable<'v, 'a> {
+    /// In the state.
+    State(Option<&'a Value>),
+    /// In what this evaluation has made.
+    Made(Option<&'v Value>),
+}
+
+pub(super) type Evaluated<T> = Result<T, EvaluateError>;
 
 impl<'a> Evaluation<'a> {
     fn value(&mut self, node: &'a Node) -> Evaluated<Cow<'a, Value>> {
+        self.meter.step()?;
         let value = match &node.kind {
             Kind::Literal(value) => return Ok(Cow::Borrowed(value)),
             Kind::Name(_) | Kind::Field(..) => {
@@ -67,7 +97,7 @@ impl<'a> Evaluation<'a> {
                 };
             }
             Kind::List(items) => {
-                let values = items.iter().map(|it| self.value(it).map(Cow::into_owned));
+                let values = items.iter().map(|it| self.owned(it));
                 Value::Array(values.collect::<Result<_, _>>()?)
             }
             Kind::Not(of) => Value::Bool(!self.condition(of, "!")?),
@@ -90,23 +120,43 @@ impl<'a> Evaluation<'a> {
             Kind::Matches(of, pattern) => {
                 let text = self.value(of)?;
                 let text = text.as_str().ok_or_else(|| kind("matches", "a text", &text))?;
-                Value::Bool(pattern.is_match(text))
+                self.meter.steps(pattern.steps(text))?;
+                Value::Bool(pattern.regex.is_match(text))
             }
             Kind::Each { what, list, variable, body } => self.each(*what, list, variable, body)?,
         };
         Ok(Cow::Owned(value))
     }
 
+    /// The value, copied where it is one of the state.
+    fn owned(&mut self, node: &'a Node) -> Evaluated<Value> {
+        match self.value(node)? {
+            Cow::Borrowed(value) => Ok(self.meter.copy(value)?),
+            Cow::Owned(value) => {
+                self.meter.make(0)?;
+                Ok(value)
+            }
+        }
+    }
+
     /// The value at a path; `None` where something on the way is absent or null.
     fn look_up(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
-        let found = match &node.kind {
-            Kind::Name(name) => self.named(name),
-            Kind::Field(of, name) => match self.look_up(of)? {
-                Some(Cow::Borrowed(of)) => of.get(name).map(Cow::Borrowed),
-                Some(Cow::Owned(of)) => of.get(name).cloned().map(Cow::Owned),
-                None => None,
+        self.meter.step()?;
+        let found = match in_variable(&self.variables, node) {
+            Some(InVariable::State(found)) => found.map(Cow::Borrowed),
+            // Only what is at the path is copied, and not the item that it is a part of.
+            Some(InVariable::Made(found)) => {
+                found.map(|it| self.meter.copy(it)).transpose()?.map(Cow::Owned)
+            }
+            None => match &node.kind {
+                Kind::Name(name) => self.named(name),
+                Kind::Field(of, name) => match self.look_up(of)? {
+                    Some(Cow::Borrowed(of)) => of.get(name).map(Cow::Borrowed),
+                    Some(Cow::Owned(mut of)) => of.get_mut(name).map(Value::take).map(Cow::Owned),
+                    None => None,
+                },
+                _ => Some(self.value(node)?),
             },
-            _ => Some(self.value(node)?),
         };
         Ok(found.filter(|it| !it.is_null()))
     }
@@ -120,9 +170,6 @@ impl<'a> Evaluation<'a> {
     }
 
     fn named(&self, name: &str) -> Option<Cow<'a, Value>> {
-        if let Some((_, value)) = self.variables.iter().rev().find(|(it, _)| *it == name) {
-            return Some(Cow::Owned(value.clone()));
-        }
         if let (Some(dir), "output") = (self.view.output_dir, name) {
             return Some(Cow::Owned(serde_json::json!({ "dir": dir })));
         }
@@ -134,8 +181,8 @@ impl<'a> Evaluation<'a> {
         let value = match operator {
             Operator::And => self.condition(left, symbol)? && self.condition(right, symbol)?,
             Operator::Or => self.condition(left, symbol)? || self.condition(right, symbol)?,
-            Operator::Equal => equal(&*self.value(left)?, &*self.value(right)?),
-            Operator::Unequal => !equal(&*self.value(left)?, &*self.value(right)?),
+            Operator::Equal => self.equal(left, right)?,
+            Operator::Unequal => !self.equal(left, right)?,
             Operator::Less => self.order(operator, left, right)?.is_lt(),
             Operator::LessOrEqual => self.order(operator, left, right)?.is_le(),
             Operator::Greater => self.order(operator, left, right)?.is_gt(),
@@ -148,6 +195,11 @@ impl<'a> Evaluation<'a> {
             }
         };
         Ok(Value::Bool(value))
+    }
+
+    fn equal(&mut self, left: &'a Node, right: &'a Node) -> Evaluated<bool> {
+        let (left, right) = (self.value(left)?, self.value(right)?);
+        equal(&left, &right, &mut self.meter)
     }
 
     fn condition(&mut self, node: &'a Node, operator: &'static str) -> Evaluated<bool> {
@@ -168,7 +220,10 @@ impl<'a> Evaluation<'a> {
     ) -> Evaluated<Ordering> {
         let (left, right) = (self.value(left)?, self.value(right)?);
         let order = match (left.as_ref(), right.as_ref()) {
-            (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+            (Value::String(left), Value::String(right)) => {
+                self.meter.look_at(left)?;
+                Some(left.cmp(right))
+            }
             (left, right) => match (numeric(left), numeric(right)) {
                 (Some(left), Some(right)) => order_of(left, right),
                 _ => None,
@@ -180,7 +235,14 @@ impl<'a> Evaluation<'a> {
     fn contained(&mut self, left: &'a Node, right: &'a Node) -> Evaluated<bool> {
         let (item, list) = (self.value(left)?, self.value(right)?);
         match list.as_ref() {
-            Value::Array(items) => Ok(items.iter().any(|it| equal(it, &item))),
+            Value::Array(items) => {
+                for it in items {
+                    if equal(it, &item, &mut self.meter)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
             Value::Object(fields) => Ok(item.as_str().is_some_and(|it| fields.contains_key(it))),
             other => Err(kind("in", "a list", other)),
         }
@@ -189,9 +251,13 @@ impl<'a> Evaluation<'a> {
     fn sum(&mut self, left: &'a Node, right: &'a Node) -> Evaluated<Value> {
         let (left, right) = (self.value(left)?, self.value(right)?);
         match (left.as_ref(), right.as_ref()) {
-            (Value::String(left), Value::String(right)) => Ok(format!("{left}{right}").into()),
+            (Value::String(left), Value::String(right)) => {
+                self.meter.make(left.len() + right.len())?;
+                Ok(format!("{left}{right}").into())
+            }
             (Value::Array(left), Value::Array(right)) => {
-                Ok(left.iter().chain(right).cloned().collect())
+                let items = left.iter().chain(right).map(|it| self.meter.copy(it));
+                Ok(Value::Array(items.collect::<Result<_, _>>()?))
             }
             (left, right) => match (numeric(left), numeric(right)) {
                 (Some(left), Some(right)) => arithmetic(Operator::Add, left, right),
@@ -206,7 +272,10 @@ impl<'a> Evaluation<'a> {
         let size = match value.as_ref() {
             Value::Array(items) => items.len(),
             Value::Object(fields) => fields.len(),
-            Value::String(text) => text.chars().count(),
+            Value::String(text) => {
+                self.meter.look_at(text)?;
+                text.chars().count()
+            }
             other => return Err(kind("size", "a list or a text", other)),
         };
         Ok(Value::from(size))
@@ -219,15 +288,14 @@ impl<'a> Evaluation<'a> {
         part: &'a Node,
     ) -> Evaluated<Value> {
         let (of, part) = (self.value(of)?, self.value(part)?);
-        let text = |it: &'_ Value| match it {
-            Value::String(text) => Ok(text.clone()),
-            other => Err(kind(question.name(), "texts", other)),
-        };
-        let (of, part) = (text(&of)?, text(&part)?);
+        let text = |it: &Value| kind(question.name(), "texts", it);
+        let of = of.as_str().ok_or_else(|| text(&of))?;
+        let part = part.as_str().ok_or_else(|| text(&part))?;
+        self.meter.look_at(of)?;
         Ok(Value::Bool(match question {
-            TextQuestion::StartsWith => of.starts_with(&part),
-            TextQuestion::EndsWith => of.ends_with(&part),
-            TextQuestion::Contains => of.contains(&part),
+            TextQuestion::StartsWith => of.starts_with(part),
+            TextQuestion::EndsWith => of.ends_with(part),
+            TextQuestion::Contains => of.contains(part),
         }))
     }
 
@@ -238,15 +306,21 @@ impl<'a> Evaluation<'a> {
         variable: &'a str,
         body: &'a Node,
     ) -> Evaluated<Value> {
-        let list = self.value(list)?;
-        let Value::Array(items) = list.as_ref() else {
-            return Err(kind(what.name(), "a list", &list));
+        let list = match self.value(list)? {
+            Cow::Borrowed(Value::Array(items)) => Items::State(items.iter()),
+            Cow::Owned(Value::Array(items)) => Items::Made(items.into_iter()),
+            other => return Err(kind(what.name(), "a list", &other)),
         };
         let (mut found, mut made) = (0, Vec::new());
-        for item in items {
-            self.variables.push((variable, item.clone()));
-            let value = self.value(body).map(Cow::into_owned);
-            self.variables.pop();
+        for item in list {
+            self.meter.step()?;
+            self.variables.push((variable, item));
+            let value = if what == Each::Map {
+                self.owned(body)
+            } else {
+                self.value(body).map(Cow::into_owned)
+            };
+            let item = self.variables.pop();
             let value = value?;
             if what == Each::Map {
                 made.push(value);
@@ -257,7 +331,11 @@ impl<'a> Evaluation<'a> {
                 Each::Exists if holds => return Ok(Value::Bool(true)),
                 Each::All if !holds => return Ok(Value::Bool(false)),
                 Each::ExistsOne => found += usize::from(holds),
-                Each::Filter if holds => made.push(item.clone()),
+                Each::Filter if holds => match item {
+                    Some((_, Cow::Borrowed(item))) => made.push(self.meter.copy(item)?),
+                    Some((_, Cow::Owned(item))) => made.push(item),
+                    None => (),
+                },
                 Each::Exists | Each::All | Each::Filter | Each::Map => (),
             }
         }
@@ -270,81 +348,81 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-fn arithmetic(operator: Operator, left: Numeric, right: Numeric) -> Evaluated<Value> {
-    let symbol = operator.symbol();
-    let by_zero = match right {
-        Numeric::Int(it) => it == 0,
-        Numeric::Float(it) => it == 0.0,
-    };
-    if by_zero && matches!(operator, Operator::Divide | Operator::Remainder) {
-        return Err(EvaluateError::DivisionByZero);
-    }
-    if let (Numeric::Int(left), Numeric::Int(right)) = (left, right) {
-        let result = match operator {
-            Operator::Add => left.checked_add(right),
-            Operator::Subtract => left.checked_sub(right),
-            Operator::Multiply => left.checked_mul(right),
-            Operator::Divide => left.checked_div(right),
-            Operator::Remainder => left.checked_rem(right),
-            _ => None,
-        };
-        return result.map(Value::from).ok_or(EvaluateError::Range(symbol));
-    }
-    let (left, right) = (left.as_float(), right.as_float());
-    let result = match operator {
-        Operator::Add => left + right,
-        Operator::Subtract => left - right,
-        Operator::Multiply => left * right,
-        Operator::Divide => left / right,
-        Operator::Remainder => left % right,
-        _ => f64::NAN,
-    };
-    float(result, symbol)
-}
-
-impl Numeric {
-    #[expect(clippy::cast_precision_loss, reason = "beside a float, a whole number is one as well")]
-    fn as_float(self) -> f64 {
-        match self {
-            Self::Int(it) => it as f64,
-            Self::Float(it) => it,
+/// Where the value of a path stands that begins with a variable.
+fn in_variable<'v, 'a>(
+    variables: &'v [(&'a str, Cow<'a, Value>)],
+    node: &Node,
+) -> Option<InVariable<'v, 'a>> {
+    match &node.kind {
+        Kind::Name(name) => {
+            let (_, value) = variables.iter().rev().find(|(it, _)| it == name)?;
+            Some(match value {
+                Cow::Borrowed(value) => InVariable::State(Some(*value)),
+                Cow::Owned(value) => InVariable::Made(Some(value)),
+            })
         }
-    }
-}
-
-fn numeric(value: &Value) -> Option<Numeric> {
-    let Value::Number(number) = value else { return None };
-    number.as_i64().map(Numeric::Int).or_else(|| number.as_f64().map(Numeric::Float))
-}
-
-fn order_of(left: Numeric, right: Numeric) -> Option<Ordering> {
-    match (left, right) {
-        (Numeric::Int(left), Numeric::Int(right)) => Some(left.cmp(&right)),
-        _ => left.as_float().partial_cmp(&right.as_float()),
+        Kind::Field(of, name) => Some(match in_variable(variables, of)? {
+            InVariable::State(of) => InVariable::State(of.and_then(|it| it.get(name))),
+            InVariable::Made(of) => InVariable::Made(of.and_then(|it| it.get(name))),
+        }),
+        _ => None,
     }
 }
 
 /// Equality in which `1` and `1.0` are the same number.
-fn equal(left: &Value, right: &Value) -> bool {
+fn equal(left: &Value, right: &Value, meter: &mut Meter) -> Evaluated<bool> {
+    meter.step()?;
     match (left, right) {
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(a, b)| equal(a, b))
+            if left.len() != right.len() {
+                return Ok(false);
+            }
+            all(left.iter().zip(right), |(a, b)| equal(a, b, meter))
         }
         (Value::Object(left), Value::Object(right)) => {
-            left.len() == right.len()
-                && left.iter().all(|(key, a)| right.get(key).is_some_and(|b| equal(a, b)))
+            if left.len() != right.len() {
+                return Ok(false);
+            }
+            all(left, |(key, a)| right.get(key).map_or(Ok(false), |b| equal(a, b, meter)))
         }
-        _ => match (numeric(left), numeric(right)) {
+        (Value::String(left), Value::String(right)) => {
+            meter.look_at(left)?;
+            Ok(left == right)
+        }
+        _ => Ok(match (numeric(left), numeric(right)) {
             (Some(left), Some(right)) => order_of(left, right) == Some(Ordering::Equal),
             _ => left == right,
-        },
+        }),
     }
 }
 
-fn float(number: f64, operator: &'static str) -> Evaluated<Value> {
-    Number::from_f64(number).map(Value::Number).ok_or(EvaluateError::Range(operator))
+/// Whether something holds of all items; it ends with the first of which it does not.
+fn all<T>(
+    items: impl IntoIterator<Item = T>,
+    mut holds: impl FnMut(T) -> Evaluated<bool>,
+) -> Evaluated<bool> {
+    for item in items {
+        if !holds(item)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn kind(operator: &'static str, needed: &'static str, got: &Value) -> EvaluateError {
-    EvaluateError::Kind { operator, needed, got: got.to_string().chars().take(40).collect() }
+    EvaluateError::Kind { operator, needed, got: start_of(got) }
+}
+
+/// The first characters of a value as JSON; the whole of it may have millions.
+fn start_of(value: &Value) -> String {
+    const CHARACTERS_MAX: usize = 40;
+    // A character has four bytes at most.
+    let mut start = [0; 4 * CHARACTERS_MAX];
+    let mut rest = start.as_mut_slice();
+    // Writing ends with an error where the slice is full.
+    let _ = serde_json::to_writer(&mut rest, value);
+    let unused = rest.len();
+    let written = &start[..start.len() - unused];
+    let whole = written.utf8_chunks().next().map_or("", |it| it.valid());
+    whole.chars().take(CHARACTERS_MAX).collect()
 }

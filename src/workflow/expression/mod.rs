@@ -10,6 +10,8 @@ mod closed;
 mod evaluate;
 mod known;
 mod lexer;
+mod meter;
+mod numbers;
 mod operators;
 mod parser;
 mod print;

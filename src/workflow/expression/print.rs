@@ -36,7 +36,7 @@ impl Display for Node {
                 write!(f, "{}.{}({part})", Inside(of), question.name())
             }
             Kind::Matches(of, pattern) => {
-                write!(f, "{}.matches({})", Inside(of), Value::from(pattern.as_str()))
+                write!(f, "{}.matches({})", Inside(of), Value::from(pattern.regex.as_str()))
             }
             Kind::Each { what, list, variable, body } => {
                 write!(f, "{}.{}({variable}, {body})", Inside(list), what.name())

@@ -53,7 +53,7 @@ impl Looker<'_> {
             },
             Kind::Visits(name) => self.sights.visits.extend(NodeName::parse_path(name)),
             Kind::Matches(of, pattern) => {
-                self.texts.push(pattern.as_str().to_owned());
+                self.texts.push(pattern.regex.as_str().to_owned());
                 self.look(of, true);
             }
             Kind::Size(_) | Kind::Text(..) | Kind::Each { .. } | Kind::List(_) => {

@@ -34,7 +34,7 @@ pub(super) enum Kind {
     /// `text.startsWith(part)` and its like.
     Text(TextQuestion, Box<Node>, Box<Node>),
     /// `text.matches("pattern")`; the pattern matches somewhere in the text.
-    Matches(Box<Node>, Regex),
+    Matches(Box<Node>, Pattern),
     /// `list.exists(x, condition)` and its like.
     Each {
         what: Each,
@@ -42,6 +42,21 @@ pub(super) enum Kind {
         variable: String,
         body: Box<Node>,
     },
+}
+
+/// A regular expression.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    pub(super) regex: Regex,
+    /// How many states it has, about.
+    pub(super) states: u64,
+}
+
+impl Pattern {
+    /// How many steps it takes to look for it in a text: each byte may lead to every state.
+    pub(super) fn steps(&self, text: &str) -> u64 {
+        (text.len() as u64).saturating_mul(1 + self.states / 16) / 8 + 1
+    }
 }
 
 /// What is asked of a text and another one.

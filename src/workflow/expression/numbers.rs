@@ -1,0 +1,74 @@
+//! Arithmetic: whole numbers are exact, and beside a float each is one as well.
+
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+
+use super::{
+    evaluate::{EvaluateError, Evaluated},
+    syntax::Operator,
+};
+
+#[derive(Clone, Copy)]
+pub(super) enum Numeric {
+    Int(i64),
+    Float(f64),
+}
+
+pub(super) fn arithmetic(operator: Operator, left: Numeric, right: Numeric) -> Evaluated<Value> {
+    let symbol = operator.symbol();
+    let by_zero = match right {
+        Numeric::Int(it) => it == 0,
+        Numeric::Float(it) => it == 0.0,
+    };
+    if by_zero && matches!(operator, Operator::Divide | Operator::Remainder) {
+        return Err(EvaluateError::DivisionByZero);
+    }
+    if let (Numeric::Int(left), Numeric::Int(right)) = (left, right) {
+        let result = match operator {
+            Operator::Add => left.checked_add(right),
+            Operator::Subtract => left.checked_sub(right),
+            Operator::Multiply => left.checked_mul(right),
+            Operator::Divide => left.checked_div(right),
+            Operator::Remainder => left.checked_rem(right),
+            _ => None,
+        };
+        return result.map(Value::from).ok_or(EvaluateError::Range(symbol));
+    }
+    let (left, right) = (left.as_float(), right.as_float());
+    let result = match operator {
+        Operator::Add => left + right,
+        Operator::Subtract => left - right,
+        Operator::Multiply => left * right,
+        Operator::Divide => left / right,
+        Operator::Remainder => left % right,
+        _ => f64::NAN,
+    };
+    float(result, symbol)
+}
+
+impl Numeric {
+    #[expect(clippy::cast_precision_loss, reason = "beside a float, a whole number is one as well")]
+    fn as_float(self) -> f64 {
+        match self {
+            Self::Int(it) => it as f64,
+            Self::Float(it) => it,
+        }
+    }
+}
+
+pub(super) fn numeric(value: &Value) -> Option<Numeric> {
+    let Value::Number(number) = value else { return None };
+    number.as_i64().map(Numeric::Int).or_else(|| number.as_f64().map(Numeric::Float))
+}
+
+pub(super) fn order_of(left: Numeric, right: Numeric) -> Option<Ordering> {
+    match (left, right) {
+        (Numeric::Int(left), Numeric::Int(right)) => Some(left.cmp(&right)),
+        _ => left.as_float().partial_cmp(&right.as_float()),
+    }
+}
+
+pub(super) fn float(number: f64, operator: &'static str) -> Evaluated<Value> {
+    Number::from_f64(number).map(Value::Number).ok_or(EvaluateError::Range(operator))
+}
