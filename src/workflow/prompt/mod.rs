@@ -3,28 +3,39 @@
 //! A prompt stands alone (no includes), never escapes for HTML, and sees every written field of
 //! the state by name, `visit`, `max_visits`, `via` and, in a dispatched task, `item`.
 
+mod builtins;
 mod checker;
 mod expressions;
 mod files;
 mod json;
+mod meter;
+mod metered;
 mod names;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error as _,
     fmt,
     sync::Arc,
 };
 
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, value::Serde};
+use minijinja::{
+    AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value,
+    machinery::{CodeGenerator, ast::Stmt, eval, make_string_output, parse},
+    syntax::SyntaxConfig,
+    value::Serde,
+};
 use thiserror::Error;
 
 pub(crate) use self::files::prompt_paths;
+use self::metered::metered;
 pub(super) use self::{
     checker::PromptScope,
     files::{LoadedPrompt, PromptFiles},
 };
 use super::report::Problem;
 use crate::{
+    data_limit::{DataLimit, DataLimitReached},
     graph::{Input, Via},
     state::State,
 };
@@ -46,7 +57,6 @@ const ELIFS_MAX: usize = 100;
 pub struct Prompt {
     name: Arc<str>,
     text: Arc<str>,
-    environment: Arc<Environment<'static>>,
     /// The variables it may look at; the state is not converted for others.
     variables: Arc<BTreeSet<String>>,
     /// What it calls the item of a dispatched task, besides `item`.
@@ -82,16 +92,11 @@ impl Prompt {
         if let Some(problem) = too_deep(text) {
             return Err(problem);
         }
-        let environment = environment(text).map_err(|error| syntax_problem(&error, text))?;
-        let template = environment.get_template(TEMPLATE);
-        let variables = match &template {
-            Ok(template) => template.undeclared_variables(false).into_iter().collect(),
-            Err(error) => return Err(syntax_problem(error, text)),
-        };
+        let template = parsed(text).map_err(|error| syntax_problem(&error, text))?;
+        let (_, variables) = metered(&template);
         Ok(Self {
             name: name.into(),
             text: text.into(),
-            environment: Arc::new(environment),
             variables: Arc::new(variables),
             item: None,
         })
@@ -114,9 +119,33 @@ impl Prompt {
     ///
     /// Fails when it uses something that is not written, or a filter refuses a value.
     pub fn render(&self, view: &PromptView<'_>) -> Result<String, PromptError> {
-        let template = self.environment.get_template(TEMPLATE);
-        let rendered = template.and_then(|it| it.render(self.context(view)));
+        let rendered = self.render_metered(view);
         rendered.map_err(|source| PromptError { prompt: self.name.to_string(), source })
+    }
+
+    fn render_metered(&self, view: &PromptView<'_>) -> Result<String, minijinja::Error> {
+        // What was compiled would borrow the text beside it, and compiling takes less than what follows.
+        let template = parsed(&self.text)?;
+        let mut generator = CodeGenerator::new(TEMPLATE, &self.text);
+        generator.compile_stmt(&metered(&template).0);
+        let (instructions, blocks) = generator.finish();
+        let environment = environment();
+        let root = self.context(view);
+        let mut text = String::new();
+        let mut out = make_string_output(&mut text);
+        let plain = AutoEscape::None;
+        let result = eval(&environment, &instructions, root, &blocks, &mut out, plain).map(drop);
+        drop(out);
+        match result {
+            Ok(()) => Ok(text),
+            // The engine does not say which limit it is.
+            Err(error) if error.kind() == ErrorKind::OutOfFuel && error.source().is_none() => {
+                let max = DataLimit::TemplateSteps.value();
+                let reached = DataLimitReached { limit: DataLimit::TemplateSteps, max };
+                Err(error.with_source(reached))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Where it comes from: a path, or the place of a text in the workflow.
@@ -190,13 +219,19 @@ fn too_deep(text: &str) -> Option<Problem> {
     None
 }
 
-fn environment(text: &str) -> Result<Environment<'static>, minijinja::Error> {
+fn parsed(text: &str) -> Result<Stmt<'_>, minijinja::Error> {
+    parse(text, TEMPLATE, SyntaxConfig::default())
+}
+
+fn environment<'a>() -> Environment<'a> {
     let mut environment = Environment::new();
+    // It would copy the template and its variables into each error.
+    environment.set_debug(false);
+    environment.set_fuel(Some(DataLimit::TemplateSteps.value()));
+    builtins::register(&mut environment);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.add_filter("tojson", json::tojson);
-    environment.add_template_owned(TEMPLATE, text.to_owned())?;
-    Ok(environment)
+    environment
 }
 
 fn syntax_problem(error: &minijinja::Error, text: &str) -> Problem {
@@ -291,6 +326,88 @@ mod tests {
             r#"{"path": "a.py", "text": "if a < b & c: 'x'"}"#
         );
         assert_eq!(rendered("{{ [1] | tojson(indent=2) }}", &Via::Start).unwrap(), "[\n  1\n]");
+    }
+
+    #[test]
+    fn what_a_template_makes_is_bounded() {
+        let doubled = format!("{{% set a = 'xxxxxxxx' %}}{}", "{% set a = a ~ a %}".repeat(40));
+        let captured = "{% set a %}{{ a }}{{ a }}{% endset %}".repeat(40);
+        let nested = "{% set a = [a] %}".repeat(5_000);
+        let shared = "{% set a = [a, a] %}".repeat(60);
+        let thousand = "{% for i in range(1000) %}";
+        let loops = format!("{}x{}", thousand.repeat(3), "{% endfor %}".repeat(3));
+        let raw = format!("{thousand}{thousand}{}{}", "text ".repeat(50), "{% endfor %}".repeat(2));
+        let steps = DataLimit::TemplateSteps;
+        for (text, limit) in [
+            (doubled.as_str(), steps),
+            (&format!("{{% set a = 'x' %}}{captured}"), DataLimit::TemplateBytes),
+            (&format!("{{% set a = [1] %}}{shared}"), steps),
+            (&loops, steps),
+            (&raw, DataLimit::TemplateBytes),
+            ("{{ 'x' * 90000000 }}", steps),
+            ("{{ ('x' * 9000) * 9000 }}", steps),
+            ("{{ ([1] * 90000000) | length }}", steps),
+            ("{% set a = 'x' * 90000 %}{{ a | replace('', a) }}", steps),
+            ("{% set a = 'x' * 90000 %}{{ a | replace('x', a) }}", steps),
+            ("{{ ([1] * 9000) | join('x' * 90000) }}", steps),
+            ("{{ 'x' | indent(900000000, first=true) }}", steps),
+            ("{{ 'x' | indent(width=900000000, first=true) }}", steps),
+            ("{{ [1] | batch(900000000, 1) }}", steps),
+            ("{{ [1] | slice(900000000) }}", steps),
+            ("{{ '%900000000d' | format(1) }}", steps),
+            ("{{ '%*d' | format(900000000, 1) }}", steps),
+            ("{{ ('%s' * 90000) | format('x' * 90000) }}", steps),
+            (
+                "{% for i in range(90000) %}{% if ('x' * 90000) == i %}{% endif %}{% endfor %}",
+                steps,
+            ),
+            (
+                "{% set a = 'x' * 900000 %}{% for i in range(900) %}{{ a | length }}{% endfor %}",
+                steps,
+            ),
+            ("{% set a = 'x' * 900000 %}{% for i in range(900) %}{{ a[0] }}{% endfor %}", steps),
+            ("{% set a = range(9000) | list %}{{ a | map('in', a) | length }}", steps),
+            ("{% set a = range(9000) | list %}{{ a | select('in', a) | length }}", steps),
+            (
+                "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(40) }}",
+                steps,
+            ),
+        ] {
+            let error = rendered(text, &Via::Start).unwrap_err();
+            let mut cause: Option<&dyn std::error::Error> = Some(&error);
+            let mut reached = None;
+            while let Some(error) = cause {
+                reached = reached.or(error.downcast_ref::<DataLimitReached>().cloned());
+                cause = error.source();
+            }
+            let start: String = text.chars().take(60).collect();
+            assert_eq!(reached.map(|it| it.limit), Some(limit), "{start}: {error:?}");
+        }
+        let error = rendered(&format!("{{% set a = 1 %}}{nested}"), &Via::Start).unwrap_err();
+        assert!(format!("{error:?}").contains("nested deeper than 100 levels"), "{error:?}");
+    }
+
+    #[test]
+    fn operators_and_filters_mean_what_they_mean_in_the_engine() {
+        let plain = Environment::new();
+        for text in [
+            "{{ 1 + 2 }} {{ 1.5 + 2 }} {{ 'a' + 'b' }} {{ [1] + [2, 'x'] }} {{ 2 * 3 }} {{ 2 * 1.5 }}",
+            "{{ 'ab' * 3 }} {{ 3 * 'ab' }} {{ [1, 2] * 2 }} {{ 7 // 2 }} {{ 7 / 2 }} {{ 2 ** 10 }} {{ 'a' ~ 1 }}",
+            "{{ [1, 2, 3][1:] }} {{ 'abc'[::-1] }} {{ [1, 2, 3][::-1] }} {{ 'abc'[1] }} {{ [3, 1] | sort }}",
+            "{{ 1 < 2 < 3 }} {{ 1 in [1] }} {{ 'a' not in 'abc' }} {{ 1 == 1.0 }} {{ not true }} {{ -3 }}",
+            "{% for a, b in {'x': 1, 'y': [2]} | items %}{{ loop.index }}{{ a }}{{ b }};{% else %}-{% endfor %}",
+            "{% set a, b = [1, 2] %}{{ a }}{{ b }}{% set c %}x{{ a }}y{% endset %}{{ c }}{{ c | length }}",
+            "{% macro m(x, y=2) %}<{{ x }}{{ y }}>{{ caller() }}{% endmacro %}{% call m(1) %}in{% endcall %}",
+            "{% with x = 3 %}{{ x if x > 2 else 'no' }}{% endwith %}{{ none }}{{ true }}{{ 1.0 }}{{ '<&>' }}",
+            "{% filter upper %}abc{% endfilter %}{{ 'a,b' | split(',') | join('-') }}{{ '%05d' | format(3) }}",
+            "{{ range(3) | list }}{{ dict(a=1) }}{{ [1, 2, 3] | batch(2, 0) }}{{ 'a' | indent(2, first=true) }}",
+            "{{ [{'n': 1}, {'n': 2}] | selectattr('n', 'gt', 1) | map(attribute='n') | first }}{{ (1, 2) }}",
+            "{% for i in range(4) recursive %}{{ i }}{% if i == 9 %}{{ loop([1]) }}{% endif %}{% endfor %}",
+            "{{ 'a-b' | replace('-', '+') }}{{ [1, 1, 2] | unique | list }}{{ [1, 2] | sum }}{{ x | default('d') }}",
+        ] {
+            let expected = plain.render_str(text, ()).unwrap();
+            assert_eq!(rendered(text, &Via::Start).unwrap(), expected, "{text}");
+        }
     }
 
     #[test]

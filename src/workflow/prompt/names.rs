@@ -92,18 +92,18 @@ pub(super) const TESTS: &[&str] = &[
     "upper",
 ];
 
-/// Every function of minijinja's default set.
-pub(super) const FUNCTIONS: &[&str] = &["debug", "dict", "namespace", "range"];
+/// The functions of a prompt.
+pub(super) const FUNCTIONS: &[&str] = &["dict", "range"];
 
 #[cfg(test)]
 mod tests {
-    use minijinja::{Environment, context};
+    use minijinja::context;
 
     use super::*;
 
     #[test]
     fn every_name_is_known_to_the_engine_that_renders() {
-        let environment = Environment::new();
+        let environment = super::super::environment();
         let knows = |test: &str, name: &str| {
             let expression = format!("name is {test}");
             let asked = environment.compile_expression(&expression).unwrap();

@@ -1,0 +1,89 @@
+//! What the rendering of a template takes, so that none uses up time, memory or stack.
+//!
+//! The engine counts instructions, and one instruction may copy a text of any length. So each value that an
+//! operator, a filter or the output works on is counted before by its size, see [`Meter::count`]. Values that
+//! are made are counted as well, and may not be nested without end.
+
+use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
+
+use crate::data_limit::{DataLimit, DataLimitReached};
+
+/// How many steps a value counts for, whatever it is.
+const STEPS_PER_VALUE: u64 = 4;
+/// How many bytes of a text count as one step.
+const BYTES_PER_STEP: u64 = 8;
+/// How deep lists and mappings may stand in each other: what prints or drops one goes as deep.
+const DEPTH_MAX: usize = 100;
+
+/// What one rendering has taken so far.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    steps: u64,
+    written: u64,
+}
+
+/// The meter of a rendering.
+pub(super) fn meter<'s>(state: &'s mut State<'_, '_>) -> &'s mut Meter {
+    state.get_or_insert_extension(Meter::default())
+}
+
+impl Meter {
+    /// Counts steps.
+    pub(super) fn steps(&mut self, steps: u64) -> Result<(), Error> {
+        self.steps = self.steps.saturating_add(steps);
+        DataLimit::TemplateSteps.check(self.steps).map_err(limit_error)
+    }
+
+    /// Counts bytes that are looked at or made.
+    pub(super) fn bytes(&mut self, bytes: usize) -> Result<(), Error> {
+        self.steps(bytes as u64 / BYTES_PER_STEP + 1)
+    }
+
+    /// Counts a value and all that is in it.
+    pub(super) fn count(&mut self, value: &Value) -> Result<(), Error> {
+        self.count_at(value, 0).map(drop)
+    }
+
+    /// As [`Self::count`], for a value that is written.
+    pub(super) fn write(&mut self, value: &Value) -> Result<(), Error> {
+        let bytes = self.count_at(value, 0)?;
+        self.written = self.written.saturating_add(bytes);
+        DataLimit::TemplateBytes.check(self.written).map_err(limit_error)
+    }
+
+    /// Counts a value, and returns about how many bytes it is as a text.
+    fn count_at(&mut self, value: &Value, depth: usize) -> Result<u64, Error> {
+        if depth > DEPTH_MAX {
+            let message = format!("a value is nested deeper than {DEPTH_MAX} levels");
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+        self.steps(STEPS_PER_VALUE)?;
+        match value.kind() {
+            ValueKind::String | ValueKind::Bytes => {
+                let bytes = value.as_bytes().map_or(0, <[u8]>::len) as u64;
+                self.steps(bytes / BYTES_PER_STEP)?;
+                Ok(bytes)
+            }
+            ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => self.count_items(value, depth),
+            // A number has up to 40 digits.
+            _ => Ok(STEPS_PER_VALUE),
+        }
+    }
+
+    fn count_items(&mut self, value: &Value, depth: usize) -> Result<u64, Error> {
+        let is_map = value.kind() == ValueKind::Map;
+        let mut bytes = 0_u64;
+        for item in value.try_iter()? {
+            bytes = bytes.saturating_add(2 + self.count_at(&item, depth + 1)?);
+            if is_map && let Ok(value) = value.get_item(&item) {
+                bytes = bytes.saturating_add(2 + self.count_at(&value, depth + 1)?);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// The error of the engine for a limit that is reached.
+pub(super) fn limit_error(reached: DataLimitReached) -> Error {
+    Error::new(ErrorKind::OutOfFuel, "a limit is reached").with_source(reached)
+}
