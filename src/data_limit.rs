@@ -38,9 +38,9 @@ pub enum DataLimit {
     InputBytes,
     /// Lists and records inside each other in one value.
     ValueDepth,
-    /// Bytes of one value as JSON.
+    /// Bytes of one value as JSON, where each part counts 24 at least, and a record 32 more.
     ValueBytes,
-    /// Bytes of the state of a run as JSON.
+    /// Bytes of the state of a run, as [`Self::ValueBytes`] counts them, and of what one step writes.
     StateBytes,
     /// Items of one `map`.
     MapItems,
@@ -139,8 +139,8 @@ impl DataLimit {
             Self::TemplateBytes => ("template_bytes", 16 << 20),
             Self::InputBytes => ("input_bytes", 64 << 20),
             Self::ValueDepth => ("value_depth", 64),
-            Self::ValueBytes => ("value_bytes", 64 << 20),
-            Self::StateBytes => ("state_bytes", 256 << 20),
+            Self::ValueBytes => ("value_bytes", 48 << 20),
+            Self::StateBytes => ("state_bytes", 96 << 20),
             Self::MapItems => ("map_items", 300_000),
         }
     }

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::ChannelName;
+use super::CheckpointError;
+use crate::{
+    id::{ChannelName, RunId},
+    state::measure,
+};
 
 /// Something that a person says to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +29,18 @@ impl Message {
     pub fn new(channel: ChannelName, value: Value, by: Option<String>) -> Self {
         let (id, at) = (ulid::Ulid::new().to_string(), jiff::Timestamp::now().to_string());
         Self { id, channel, value, by, at }
+    }
+
+    /// Checks that the run can keep it. Every storage does so before it takes a message.
+    ///
+    /// # Errors
+    ///
+    /// Fails when its value is larger or deeper than one value may be.
+    pub fn check(&self, run: &RunId) -> Result<(), CheckpointError> {
+        measure(&self.value).map(drop).map_err(|reached| CheckpointError::Storage {
+            action: format!("post a message to `{}` of run `{run}`", self.channel),
+            source: reached.into(),
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     engine::Closed,
     graph::Question,
     id::NodeName,
-    state::{Field, Type},
+    state::{Field, Type, read_json},
 };
 
 /// One `--answer KEY=JSON`.
@@ -237,11 +237,12 @@ fn choice(question: &Question, typed: &str) -> String {
 
 /// Reads a text as an answer: as JSON, or as it stands where a text is wanted.
 fn read_answer(question: &Question, text: &str) -> Result<Value, Vec<String>> {
-    let problems = match serde_json::from_str::<Value>(text) {
+    let problems = match read_json(text) {
         Ok(value) => match question.check(&value) {
             Ok(()) => return Ok(value),
             Err(problems) => problems,
         },
+        Err(error) if error.is_limit() => vec![error.to_string()],
         Err(error) => vec![format!("an answer is JSON, and this is none: {error}")],
     };
     let value = match Form::of(&question.schema) {

@@ -5,9 +5,9 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fmt,
+    fs::File,
     io::{self, Read},
-    path::Path,
     str::FromStr,
 };
 
@@ -19,9 +19,10 @@ use serde_json::Value;
 
 use super::error::CliError;
 use crate::{
+    data_limit::DataLimit,
     diagnostic::did_you_mean,
     id::ChannelName,
-    state::{Channel, Schema, Type, Update},
+    state::{Channel, Schema, Type, Update, read_json, read_json_fields},
 };
 
 /// One `-i` of the command line.
@@ -74,7 +75,7 @@ pub(super) fn read(
     input: &[ChannelName],
 ) -> Result<Update, CliError> {
     let (values, problems) = (BTreeMap::new(), Vec::new());
-    let mut reading = Reading { schema, input, values, problems, has_read_stdin: false };
+    let mut reading = Reading { schema, input, values, problems, has_read_stdin: false, bytes: 0 };
     for flag in flags {
         match flag {
             InputFlag::Text { key, text } => reading.text(key, text),
@@ -96,6 +97,8 @@ struct Reading<'a> {
     values: BTreeMap<ChannelName, Option<Value>>,
     problems: Vec<String>,
     has_read_stdin: bool,
+    /// The number of bytes that files and stdin gave so far.
+    bytes: u64,
 }
 
 /// The fields of a JSON object as they are written, for a map would keep the last of two of one name.
@@ -142,7 +145,7 @@ impl Reading<'_> {
 
     fn fields(&mut self, path: &str) {
         let Some(text) = self.file(path) else { return };
-        match serde_json::from_str(&text) {
+        match read_json_fields(&text) {
             Ok(Fields(fields)) => {
                 for (key, value) in fields {
                     if let Some(channel) = self.channel(&key) {
@@ -150,6 +153,7 @@ impl Reading<'_> {
                     }
                 }
             }
+            Err(error) if error.is_limit() => self.problems.push(format!("`{path}`: {error}")),
             Err(error) => {
                 self.problems.push(format!("`{path}` is no JSON object of fields: {error}"));
             }
@@ -162,10 +166,9 @@ impl Reading<'_> {
             "-" if self.has_read_stdin => Err(io::Error::other("stdin can be read once only")),
             "-" => {
                 self.has_read_stdin = true;
-                let mut text = String::new();
-                io::stdin().read_to_string(&mut text).map(|_| text)
+                self.read_text(io::stdin().lock())
             }
-            path => fs::read_to_string(Path::new(path)),
+            path => File::open(path).and_then(|it| self.read_text(it)),
         };
         match read {
             Ok(text) => Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
@@ -174,6 +177,24 @@ impl Reading<'_> {
                 None
             }
         }
+    }
+
+    /// Reads a text, no further than the limit of the whole input, since some never end.
+    fn read_text(&mut self, from: impl Read) -> io::Result<String> {
+        let limit = DataLimit::InputBytes;
+        let left = limit.value().saturating_sub(self.bytes);
+        let mut bytes = Vec::new();
+        from.take(left.saturating_add(1)).read_to_end(&mut bytes)?;
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        limit.check(self.bytes).map_err(|reached| {
+            io::Error::new(io::ErrorKind::FileTooLarge, format!("the input is {reached}"))
+        })?;
+        String::from_utf8(bytes).map_err(|it| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("it is not UTF-8: {}", it.utf8_error()),
+            )
+        })
     }
 
     /// The input field of that name.
@@ -242,7 +263,10 @@ fn read_text(ty: &Type, text: &str) -> Result<Value, String> {
                 .map(|it| format!("; did you mean `{it}`?"));
             Err(format!("`{text}` is not one of {}{}", values.join(", "), hint.unwrap_or_default()))
         }
-        other => serde_json::from_str(text).map_err(|error| {
+        other => read_json(text).map_err(|error| {
+            if error.is_limit() {
+                return error.to_string();
+            }
             format!(
                 "it is {}, so its value is read as JSON, and this is none: {error}",
                 article(other)
@@ -268,6 +292,8 @@ fn list(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::{Map, json};
 
     use super::*;

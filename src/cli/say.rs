@@ -18,7 +18,7 @@ use crate::{
     diagnostic::did_you_mean,
     event::Status,
     id::{ChannelName, RunId},
-    state::{Type, validator_for},
+    state::{Type, measure, read_json, validator_for},
 };
 
 #[derive(Debug, clap::Args)]
@@ -104,10 +104,16 @@ fn read(InboxField { field, schema }: &InboxField, text: &str) -> Result<Value, 
     let value = if is_text {
         text.into()
     } else {
-        serde_json::from_str(text).map_err(|error| {
-            CliError::usage(format!("`{field}` takes JSON, and this is none")).because(error)
+        read_json(text).map_err(|error| match error.is_limit() {
+            true => CliError::usage(format!("`{field}` does not take this")).because(error),
+            false => {
+                CliError::usage(format!("`{field}` takes JSON, and this is none")).because(error)
+            }
         })?
     };
+    measure(&value).map_err(|reached| {
+        CliError::usage(format!("`{field}` does not take this")).because(reached)
+    })?;
     let list = Value::Array(vec![value]);
     let validator = validator_for(schema).map_err(|error| {
         CliError::new(Exit::NotResumable, format!("the schema of `{field}` is damaged"))

@@ -8,7 +8,7 @@ use super::error::CliError;
 use crate::{
     diagnostic::did_you_mean,
     id::ChannelName,
-    state::{Channel, Schema},
+    state::{Channel, Schema, read_json},
 };
 
 /// The flags that change fields.
@@ -103,13 +103,15 @@ impl SetArgs {
 }
 
 fn parse(channel: &Channel, text: &str, kind: SetKind) -> Result<Value, Vec<String>> {
-    let value = serde_json::from_str(text).map_err(|error| {
-        vec![format!(
-            "the value is read as JSON, where a text has quotes, and this is none: {error}"
-        )]
+    let value = read_json(text).map_err(|error| {
+        vec![if error.is_limit() {
+            error.to_string()
+        } else {
+            format!("the value is read as JSON, where a text has quotes, and this is none: {error}")
+        }]
     })?;
     match kind {
-        SetKind::Whole => channel.validate(&value)?,
+        SetKind::Whole => channel.check_whole(&value)?,
         SetKind::Write => channel.check(&value)?,
     }
     Ok(value)

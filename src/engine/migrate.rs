@@ -187,9 +187,11 @@ impl Engine {
         if differences.iter().any(|it| it.breaks.is_some()) {
             return Err(RunError::NoPlace { run, differences });
         }
+        graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
         let changed = |source| RunError::Changed { run: run.clone(), source };
         let values = self.values_by(mapping, saved.values);
         let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
+        state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
         let (position, records) = (carried.position, carried.records);
         let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
         let again = (checkpoint, records.clone());

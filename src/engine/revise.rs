@@ -149,20 +149,25 @@ impl Engine {
                 values.entry(channel.name().clone()).or_insert_with(begins);
             }
         }
+        let schema = self.graph.schema();
+        let set = changed.iter().filter_map(|(channel, value)| Some((channel, value.as_ref()?)));
+        schema.check_set(set.clone()).map_err(ReviseError::State)?;
         for (channel, value) in changed {
             match value {
                 Some(value) => drop(values.insert(channel.clone(), value.clone())),
                 None => drop(values.remove(channel)),
             }
         }
-        self.graph.schema().restore(values).map_err(|error| {
+        let state = schema.restore(values).map_err(|error| {
             // What is wrong with a value that was given is the fault of whoever gave it.
             if changed.contains_key(error.channel()) {
-                ReviseError::State(error).into()
+                RunError::from(ReviseError::State(error))
             } else {
                 RunError::Changed { run: run.clone(), source: error.into() }
             }
-        })
+        })?;
+        state.check_size(set.map(|it| it.0)).map_err(ReviseError::State)?;
+        Ok(state)
     }
 
     /// A checkpoint of a run by the names that the run goes by now, and the graph those are of: where

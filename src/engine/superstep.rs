@@ -12,6 +12,7 @@ mod pause;
 mod protocol;
 mod restore;
 mod revise;
+mod room;
 mod settle;
 mod time;
 
@@ -63,6 +64,8 @@ pub struct Machine {
     open: usize,
     /// The tasks that run or sleep, or were cut off. Counted, because a step may have ten thousand.
     busy: usize,
+    /// The size of what the tasks of this step have written and dispatched.
+    written: u64,
 }
 
 /// How a task of the current step stands.
@@ -285,8 +288,8 @@ impl Machine {
         let Checkpoint { position, state } = checkpoint;
         let tasks = vec![TaskState { attempt: 1, ..TaskState::default() }; position.frontier.len()];
         let (open, busy) = (tasks.len(), tasks.len());
-        let visits = Arc::new(position.visits.clone());
-        Self { graph, terms, run, position, state: Arc::new(state), visits, tasks, open, busy }
+        let (visits, state) = (Arc::new(position.visits.clone()), Arc::new(state));
+        Self { graph, terms, run, position, state, visits, tasks, open, busy, written: 0 }
     }
 
     fn id(&self, index: usize) -> TaskId {
@@ -402,7 +405,7 @@ impl Machine {
         self.visits = Arc::new(self.position.visits.clone());
         self.tasks =
             vec![TaskState { attempt: 1, ..TaskState::default() }; self.position.frontier.len()];
-        (self.open, self.busy) = (self.tasks.len(), self.tasks.len());
+        (self.open, self.busy, self.written) = (self.tasks.len(), self.tasks.len(), 0);
 
         let commit = Commit { position: self.position.clone(), changes };
         let mut actions = vec![Action::Commit(commit)];

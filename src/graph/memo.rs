@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{NodeContext, NodeError};
-use crate::event::Spent;
+use crate::{event::Spent, state::measure};
 
 /// What a task has noted down of its work: results of parts, by name.
 #[derive(Clone, Debug, Default)]
@@ -104,12 +104,17 @@ impl NodeContext {
         known.map(|it| T::deserialize(it).map_err(NodeError::from)).transpose()
     }
 
-    /// Saves a result under a name; once this returns it is durable.
+    /// Saves a result under a name; once this returns it is durable. One that is beyond a limit is the failure
+    /// of the node.
     pub(crate) async fn save_memo<T: Serialize>(
         &self,
         name: &str,
         result: &T,
     ) -> Result<(), NodeError> {
-        self.reporter.note(name, serde_json::to_value(result)?).await
+        let value = serde_json::to_value(result)?;
+        measure(&value).map_err(|reached| {
+            NodeError::permanent(format!("the interim result `{name}` is {reached}"))
+        })?;
+        self.reporter.note(name, value).await
     }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::state::validator_for;
+use crate::state::{measure, validator_for};
 
 /// A question that pauses the run until it is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,8 +54,9 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// Names every place where it does not fit.
+    /// Names every place where it does not fit, or the limit that it reaches.
     pub fn check(&self, answer: &Value) -> Result<(), Vec<String>> {
+        measure(answer).map_err(|reached| vec![format!("it is {reached}")])?;
         let validator = validator_for(&self.schema).map_err(|error| vec![error.to_string()])?;
         let problems: Vec<String> =
             validator.iter_errors(answer).map(|error| error.to_string()).collect();

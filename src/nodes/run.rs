@@ -16,7 +16,7 @@ use crate::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
     sandbox::{Finished, Job, JobError, Outcome, SandboxError, SourceFile, clean_output},
-    state::Update,
+    state::{Update, read_json_bytes},
     workflow::{Expression, ExpressionView, RunNode, RunOutput},
 };
 
@@ -146,12 +146,14 @@ impl Run {
                 RunOutput::ExitCode => json!(ended.code),
                 RunOutput::Ok => json!(ended.code == 0),
                 // What was cut is no JSON any more, so its size need not be looked at.
-                RunOutput::Json => match serde_json::from_slice(&ended.stdout) {
+                RunOutput::Json => match read_json_bytes(&ended.stdout) {
                     Ok(value) => value,
                     // It could not do its work, and says so by its code, which is written as well.
                     Err(_) if ended.code != 0 => continue,
                     Err(error) => {
-                        let message = format!("`{}` printed no JSON: {error}", self.program());
+                        let what =
+                            if error.is_limit() { "JSON that is refused" } else { "no JSON" };
+                        let message = format!("`{}` printed {what}: {error}", self.program());
                         let raw = Some(shown(&ended.stdout));
                         let failure = Failure::new(ErrorKind::InvalidOutput, message);
                         return Err(Failure { raw, ..failure });

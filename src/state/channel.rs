@@ -5,8 +5,18 @@ use std::{fmt, sync::Arc};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use super::{ReadError, Reading, Reducer, Type, validator_for};
+use super::{
+    ReadError, Reading, Reducer, Type,
+    measure::{measure, rounded_int},
+    validator_for,
+};
 use crate::id::ChannelName;
+
+/// The most problems of one value that are named: a list may have one at every item.
+const PROBLEMS_MAX: usize = 20;
+
+/// The longest text of a problem.
+const PROBLEM_CHARS_MAX: usize = 400;
 
 /// Reads a model's answer into the normal form of a channel's type.
 pub type ReadAnswer = fn(Value) -> Result<Reading<Value>, ReadError>;
@@ -107,12 +117,22 @@ impl Channel {
         self.is_private
     }
 
-    /// Checks a write before it is folded.
+    /// Checks a write before it is folded: its type, its size and its depth.
+    ///
+    /// # Errors
+    ///
+    /// Names every place where the value does not fit, or the limit that it reaches.
+    pub fn check(&self, written: &Value) -> Result<(), Vec<String>> {
+        self.check_limits(written)?;
+        self.check_saved(written)
+    }
+
+    /// Checks a write that was saved, under limits that may have been others.
     ///
     /// # Errors
     ///
     /// Names every place where the value does not fit.
-    pub fn check(&self, written: &Value) -> Result<(), Vec<String>> {
+    pub(crate) fn check_saved(&self, written: &Value) -> Result<(), Vec<String>> {
         match &self.reducer {
             Reducer::Append | Reducer::Union if !self.is_whole_list(written) => {
                 self.validate(&Value::Array(vec![written.clone()]))
@@ -129,7 +149,32 @@ impl Channel {
         }
     }
 
-    /// Checks a whole value of the channel.
+    /// Checks a value that replaces what the channel holds: its type, its size and its depth.
+    ///
+    /// # Errors
+    ///
+    /// Names every place where the value does not fit, or the limit that it reaches.
+    pub fn check_whole(&self, value: &Value) -> Result<(), Vec<String>> {
+        self.check_limits(value)?;
+        self.validate(value)
+    }
+
+    /// Checks the size and the depth of a new value, and that its whole numbers have all of their digits.
+    fn check_limits(&self, value: &Value) -> Result<(), Vec<String>> {
+        measure(value).map_err(|reached| vec![format!("it is {reached}")])?;
+        let item = match self.ty.required() {
+            Type::List(item) if !self.is_whole_list(value) => item,
+            ty => ty,
+        };
+        let Some((place, number)) = rounded_int(item, value) else { return Ok(()) };
+        let at = if place.is_empty() { place } else { format!("{place}: ") };
+        Err(vec![format!(
+            "{at}{number} may have lost digits; write a whole number of more than 15 digits without fraction \
+             and exponent, in at most 64 bits"
+        )])
+    }
+
+    /// Checks the type of a whole value of the channel.
     ///
     /// # Errors
     ///
@@ -141,9 +186,14 @@ impl Channel {
         let describe = |error: jsonschema::ValidationError<'_>| {
             let path = error.instance_path().to_string();
             let at = if path.is_empty() { String::new() } else { format!("{path}: ") };
-            format!("{at}{error}")
+            shortened(format!("{at}{error}"))
         };
-        Err(self.validator.iter_errors(value).map(describe).collect())
+        let mut problems: Vec<String> =
+            self.validator.iter_errors(value).take(PROBLEMS_MAX + 1).map(describe).collect();
+        if problems.len() > PROBLEMS_MAX {
+            problems[PROBLEMS_MAX] = "there are more".to_owned();
+        }
+        Err(problems)
     }
 
     /// Whether a write to a list is all of its items rather than one of them.
@@ -158,6 +208,15 @@ impl Channel {
             _ => true,
         }
     }
+}
+
+/// A problem quotes the value, which may be large.
+fn shortened(mut problem: String) -> String {
+    if let Some((end, _)) = problem.char_indices().nth(PROBLEM_CHARS_MAX) {
+        problem.truncate(end);
+        problem.push('…');
+    }
+    problem
 }
 
 impl fmt::Debug for Channel {

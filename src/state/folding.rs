@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, slice, sync::Arc};
 
 use serde_json::Value;
 
-use super::{Change, ChangeKind, Channel, Reducer, Schema, State, StateError, reducer};
+use super::{
+    Change, ChangeKind, Channel, Reducer, Schema, State, StateError,
+    measure::{measure, measure_folded},
+    reducer,
+};
+use crate::data_limit::DataLimit;
 
 /// What the updates of a step did so far, by the index of the channel.
 #[derive(Debug, Default)]
@@ -129,6 +134,39 @@ impl Folding {
                 }
             }
         }
+    }
+
+    /// The size of each channel, once all updates are folded. Of a list that grew only what is new is measured.
+    ///
+    /// Fails when a value or the state is beyond a limit. A state that was beyond it before may shrink.
+    pub(super) fn sizes(&self, schema: &Schema, state: &State) -> Result<Vec<u64>, StateError> {
+        let mut sizes = state.sizes.clone();
+        let mut largest = None;
+        for (&at, touched) in &self.0 {
+            let name = schema.channels()[at].name();
+            let limit = |source| StateError::Limit { channel: name.clone(), source };
+            sizes[at] = match (&touched.before, state.values[at].as_deref()) {
+                (_, None) => 0,
+                (Before::Length(length), Some(Value::Array(list))) => {
+                    let new = list[*length..].iter().map(measure);
+                    let new = new.sum::<Result<u64, _>>().map_err(limit)?;
+                    DataLimit::ValueBytes.check(sizes[at] + new).map_err(limit)?;
+                    sizes[at] + new
+                }
+                (_, Some(value)) => measure_folded(value).map_err(limit)?,
+            };
+            if largest.is_none_or(|it| sizes[at] > sizes[it]) {
+                largest = Some(at);
+            }
+        }
+        let size = sizes.iter().sum();
+        if let Some(largest) = largest.filter(|_| size > state.size()) {
+            let channel = schema.channels()[largest].name().clone();
+            DataLimit::StateBytes
+                .check(size)
+                .map_err(|source| StateError::Limit { channel, source })?;
+        }
+        Ok(sizes)
     }
 
     /// What changed, once all updates are folded.

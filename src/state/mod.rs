@@ -9,7 +9,9 @@ mod derive;
 mod describe;
 mod folding;
 mod format;
+mod json;
 mod lenient;
+mod measure;
 mod reducer;
 mod sample;
 mod schema;
@@ -31,5 +33,7 @@ pub use self::{
 pub(crate) use self::{
     contained::{contained, panic_text},
     format::{is_date, is_duration, validator_for},
+    json::{read_json, read_json_bytes, read_json_fields},
+    measure::measure,
     schema_size::{pattern_size, schema_size},
 };

@@ -8,9 +8,12 @@ use std::{
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Change, Channel, ReadAnswer, ReduceError, State, Update, folding::Folding};
+use super::{
+    Change, Channel, ReadAnswer, ReduceError, Reducer, State, Update, folding::Folding,
+    measure::size_of_saved,
+};
 use crate::{
-    data_limit::DataLimitReached,
+    data_limit::{DataLimit, DataLimitReached},
     id::{ChannelName, NameError},
 };
 
@@ -74,6 +77,14 @@ pub enum StateError {
         /// Every place where it does not fit.
         problems: Vec<String>,
     },
+    /// With this write the value of the channel, or the state, would be beyond a limit.
+    #[error("the state does not take what was written to `{channel}`")]
+    Limit {
+        /// The channel. Where the state as a whole is too large, the largest that was written.
+        channel: ChannelName,
+        /// The limit.
+        source: DataLimitReached,
+    },
     /// Two tasks of one step wrote a channel that keeps one value.
     #[error("two tasks of one step wrote `{0}`, which has no reducer to settle it")]
     Conflict(ChannelName),
@@ -92,7 +103,9 @@ impl StateError {
     pub fn channel(&self) -> &ChannelName {
         match self {
             Self::Unknown(channel) | Self::Conflict(channel) => channel,
-            Self::Value { channel, .. } | Self::Reduce { channel, .. } => channel,
+            Self::Value { channel, .. }
+            | Self::Limit { channel, .. }
+            | Self::Reduce { channel, .. } => channel,
         }
     }
 }
@@ -153,11 +166,13 @@ impl Schema {
 
     /// The state before the first write.
     pub fn empty(&self) -> State {
-        let values = self.channels().iter().map(|it| it.default().cloned()).collect();
-        State { schema: self.clone(), values }
+        let values: Vec<_> = self.channels().iter().map(|it| it.default().cloned()).collect();
+        let size = |it: &Option<Arc<Value>>| it.as_deref().map_or(0, size_of_saved);
+        let sizes = values.iter().map(size).collect();
+        State { schema: self.clone(), values, sizes }
     }
 
-    /// The state that was saved as these values.
+    /// The state that was saved as these values. Their limits may have been others, and are not checked.
     ///
     /// # Errors
     ///
@@ -167,30 +182,48 @@ impl Schema {
         saved: impl IntoIterator<Item = (ChannelName, Value)>,
     ) -> Result<State, StateError> {
         let mut values = vec![None; self.channels().len()];
+        let mut sizes = vec![0; values.len()];
         for (name, value) in saved {
             let at = self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
             self.channels()[at]
                 .validate(&value)
                 .map_err(|problems| StateError::Value { channel: name, problems })?;
+            sizes[at] = size_of_saved(&value);
             values[at] = Some(Arc::new(value));
         }
-        Ok(State { schema: self.clone(), values })
+        Ok(State { schema: self.clone(), values, sizes })
     }
 
-    /// Checks an update of one task before it is recorded.
+    /// Checks an update of one task before it is recorded: its types, its size and its depth.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first write that does not fit its channel or is beyond a limit.
+    pub fn check(&self, update: &Update) -> Result<(), StateError> {
+        self.check_by(update, Channel::check)
+    }
+
+    /// Checks an update that was recorded, under limits that may have been others.
     ///
     /// # Errors
     ///
     /// Fails at the first write that does not fit its channel.
-    pub fn check(&self, update: &Update) -> Result<(), StateError> {
+    pub(crate) fn check_saved(&self, update: &Update) -> Result<(), StateError> {
+        self.check_by(update, Channel::check_saved)
+    }
+
+    fn check_by(
+        &self,
+        update: &Update,
+        check: impl Fn(&Channel, &Value) -> Result<(), Vec<String>>,
+    ) -> Result<(), StateError> {
         for name in &update.clears {
             self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
         }
         for (name, value) in &update.writes {
             let channel =
                 self.channel(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
-            channel
-                .check(value)
+            check(channel, value)
                 .map_err(|problems| StateError::Value { channel: name.clone(), problems })?;
         }
         Ok(())
@@ -202,8 +235,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// Gives the state back as it was when two tasks wrote a channel without a reducer, or a
-    /// write cannot be folded.
+    /// Gives the state back as it was when two tasks wrote a channel without a reducer, a write
+    /// cannot be folded, or the next state would be beyond a limit.
     pub fn apply<'a>(
         &self,
         mut state: State,
@@ -216,13 +249,65 @@ impl Schema {
                 return Err(Box::new(Refused { state, error }));
             }
         }
-        match folding.changes(self, &state) {
-            Ok(changes) => Ok((state, changes)),
+        let sizes = folding.sizes(self, &state);
+        match sizes.and_then(|sizes| Ok((folding.changes(self, &state)?, sizes))) {
+            Ok((changes, sizes)) => Ok((State { sizes, ..state }, changes)),
             Err(error) => {
                 folding.undo(&mut state);
                 Err(Box::new(Refused { state, error }))
             }
         }
+    }
+
+    /// Checks that the state has room for those writes of an update that replace a value or extend a list.
+    /// They need not be folded for that.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a value or the state would be beyond a limit.
+    pub(crate) fn check_room(
+        &self,
+        state: &State,
+        update: &Update,
+        includes: impl Fn(&ChannelName) -> bool,
+    ) -> Result<(), StateError> {
+        let mut sizes = state.sizes.clone();
+        for name in &update.clears {
+            sizes[self.known(name)?] = 0;
+        }
+        let mut total = None;
+        for (name, value) in update.writes.iter().filter(|(name, _)| includes(name)) {
+            let at = self.known(name)?;
+            let is_list = matches!(self.channels()[at].reducer(), Reducer::Append);
+            let before = if is_list { sizes[at] } else { 0 };
+            sizes[at] = before + size_of_saved(value);
+            let limit = |source| StateError::Limit { channel: name.clone(), source };
+            DataLimit::ValueBytes.check(sizes[at]).map_err(limit)?;
+            let sum: u64 = sizes.iter().sum();
+            total = (sum > state.size()).then_some((name, sum));
+        }
+        let Some((name, sum)) = total else { return Ok(()) };
+        DataLimit::StateBytes
+            .check(sum)
+            .map_err(|source| StateError::Limit { channel: name.clone(), source })
+    }
+
+    /// Checks values that somebody puts in the place of what the channels hold.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first value that does not fit its channel or is beyond a limit.
+    pub(crate) fn check_set<'a>(
+        &self,
+        set: impl IntoIterator<Item = (&'a ChannelName, &'a Value)>,
+    ) -> Result<(), StateError> {
+        for (name, value) in set {
+            let channel = &self.channels()[self.known(name)?];
+            channel
+                .check_whole(value)
+                .map_err(|problems| StateError::Value { channel: name.clone(), problems })?;
+        }
+        Ok(())
     }
 
     fn fold_update(

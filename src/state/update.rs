@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+use super::measure::size_of_saved;
 use crate::id::{ChannelName, NameError};
 
 /// What a task wants to change. Nobody sees it before the step is committed.
@@ -66,6 +67,11 @@ impl Update {
             clears: self.clears.iter().filter(|it| includes(it)).cloned().collect(),
             writes: self.writes.iter().filter(|(it, _)| includes(it)).cloned().collect(),
         }
+    }
+
+    /// The size of its values.
+    pub(crate) fn size(&self) -> u64 {
+        self.writes.iter().map(|(_, value)| size_of_saved(value)).sum()
     }
 
     /// Whether it changes nothing.

@@ -6,8 +6,8 @@ use serde::de::{DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{Change, ChangeKind, Channel, Schema};
-use crate::id::ChannelName;
+use super::{Change, ChangeKind, Channel, Schema, StateError};
+use crate::{data_limit::DataLimit, id::ChannelName};
 
 /// A value per channel. Only a [`Schema`] makes a new one.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct State {
     pub(super) schema: Schema,
     /// By the index of the channel in the schema.
     pub(super) values: Vec<Option<Arc<Value>>>,
+    /// The size of each of them, so that nobody measures the whole state at every step.
+    pub(super) sizes: Vec<u64>,
 }
 
 /// The state cannot be seen as a type.
@@ -71,11 +73,30 @@ impl State {
         schema: &Schema,
         name: impl Fn(&ChannelName) -> ChannelName,
     ) -> Self {
-        let value = |it: &Channel| {
-            let index = self.schema.index(name(it.name()).as_str())?;
-            self.values[index].clone()
+        let held = |it: &Channel| match self.schema.index(name(it.name()).as_str()) {
+            Some(index) => (self.values[index].clone(), self.sizes[index]),
+            None => (None, 0),
         };
-        Self { schema: schema.clone(), values: schema.channels().iter().map(value).collect() }
+        let (values, sizes) = schema.channels().iter().map(held).unzip();
+        Self { schema: schema.clone(), values, sizes }
+    }
+
+    /// Its size, by which [`DataLimit::StateBytes`] limits it.
+    ///
+    /// [`DataLimit::StateBytes`]: crate::data_limit::DataLimit::StateBytes
+    pub fn size(&self) -> u64 {
+        self.sizes.iter().sum()
+    }
+
+    /// Checks its size, after these channels were set by hand.
+    pub(crate) fn check_size<'a>(
+        &self,
+        mut set: impl Iterator<Item = &'a ChannelName>,
+    ) -> Result<(), StateError> {
+        let Some(channel) = set.next() else { return Ok(()) };
+        DataLimit::StateBytes
+            .check(self.size())
+            .map_err(|source| StateError::Limit { channel: channel.clone(), source })
     }
 
     /// The schema it was made by.

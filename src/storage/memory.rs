@@ -207,6 +207,7 @@ impl Checkpointer for MemoryStorage {
     }
 
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
         self.with(run, |run| {
             if let Some(before) = run.inbox.iter().find(|it| it.message.id == message.id) {
                 return Ok(before.number);

@@ -28,3 +28,4 @@ mod sample;
 mod server;
 #[cfg(feature = "postgres")]
 mod servers;
+mod values;

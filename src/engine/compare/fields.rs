@@ -139,7 +139,7 @@ impl Comparing<'_> {
         let written: Vec<(NodeName, Vec<String>)> = self
             .written(name)
             .into_iter()
-            .filter_map(|(node, value)| Some((node, channel.check(&value).err()?)))
+            .filter_map(|(node, value)| Some((node, channel.check_saved(&value).err()?)))
             .collect();
         if misfit.is_none() && written.is_empty() {
             return self.note(what);

@@ -42,7 +42,7 @@ fn check_record(
     }
     let hops = match &record.outcome {
         Outcome::Finished { update, hops } => {
-            graph.schema().check(update)?;
+            graph.schema().check_saved(update)?;
             hops
         }
         Outcome::Caught { hops, .. } | Outcome::Skipped { hops, .. } => hops,

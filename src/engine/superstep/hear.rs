@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Action, Machine};
 use crate::{
     checkpoint::{Commit, Message, Posted},
+    graph::{ErrorKind, Failure},
     state::{StateError, Update},
 };
 
@@ -49,7 +50,7 @@ impl Machine {
         for Posted { message, .. } in std::mem::take(&mut self.terms.said) {
             let items = Value::Array(vec![message.value.clone()]);
             let update = Update::default().write(message.channel.clone(), items);
-            let problem = self.refuses(&update).err().map(|it| it.to_string());
+            let problem = self.refuses(&update).err().map(|it| reason(&it));
             if problem.is_none() {
                 updates.push(update);
             }
@@ -61,7 +62,7 @@ impl Machine {
             Ok(taken) => taken,
             Err(refused) => {
                 // Each fits, and all together do not; none is taken in.
-                let problem = refused.error.to_string();
+                let problem = reason(&refused.error);
                 for it in &mut heard {
                     it.problem = Some(problem.clone());
                 }
@@ -82,4 +83,9 @@ impl Machine {
         let folded = schema.apply(self.state.as_ref().clone(), [update]);
         folded.map(drop).map_err(|refused| refused.error)
     }
+}
+
+/// Why the state does not take a message.
+fn reason(error: &StateError) -> String {
+    Failure::of(ErrorKind::Other, error).message
 }

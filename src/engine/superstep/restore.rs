@@ -94,6 +94,9 @@ impl Machine {
         };
         self.tasks[index].took = took;
         self.tasks[index].attempt = record.attempt;
+        if let Outcome::Finished { update, .. } = &record.outcome {
+            self.written = self.written.saturating_add(update.size());
+        }
         match &record.outcome {
             Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
                 self.set_phase(index, Phase::Settled);

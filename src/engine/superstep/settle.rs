@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Action, Attempt, Machine, Phase, TaskState, Took};
+use super::{Action, Attempt, Machine, Phase, TaskState, Took, room::check_question};
 use crate::{
     checkpoint::{Activation, Link, Outcome, TaskRecord},
     graph::{
@@ -31,9 +31,13 @@ impl Machine {
             .check(&update)
             .and_then(|()| self.try_fold(&update))
             .map_err(|error| refusal(&error))
-            .and_then(|()| self.decide((&node, &input), &update, goto));
+            .and_then(|()| self.decide((&node, &input), &update, goto))
+            .and_then(|hops| Ok((self.size_of_result(&update, &hops)?, hops)));
         match decided {
-            Ok(hops) => self.settle(index, Outcome::Finished { update, hops }),
+            Ok((size, hops)) => {
+                self.written = self.written.saturating_add(size);
+                self.settle(index, Outcome::Finished { update, hops })
+            }
             Err(failure) => self.fail(index, failure),
         }
     }
@@ -98,6 +102,9 @@ impl Machine {
 
     /// A node asked a person: the task waits.
     pub(super) fn wait_for(&mut self, index: usize, question: Question) -> Vec<Action> {
+        if let Err(failure) = check_question(&question) {
+            return self.fail(index, failure);
+        }
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
         self.set_phase(index, Phase::Waiting(question.clone()));
         self.tasks[index].asked.push(question.key.clone());
@@ -169,8 +176,9 @@ impl Machine {
         actions
     }
 
-    /// Folds what a reducer may refuse. Refused here, it is the failure of this node, which can be
-    /// caught or tried again; refused with the whole step, it would be a run that never goes on.
+    /// Folds what a reducer may refuse, and checks that the rest has room in the state. Refused here, it is
+    /// the failure of this node, which can be caught or tried again; refused with the whole step, it would
+    /// be a run that never goes on.
     fn try_fold(&self, update: &Update) -> Result<(), StateError> {
         let schema = self.graph.schema();
         let may_refuse = |name: &ChannelName| {
@@ -178,7 +186,8 @@ impl Machine {
         };
         let own = update.limited_to(may_refuse);
         let folded = schema.apply(self.state.as_ref().clone(), [&own]);
-        folded.map(drop).map_err(|refused| refused.error)
+        let (state, _) = folded.map_err(|refused| refused.error)?;
+        schema.check_room(&state, update, |it| !may_refuse(it))
     }
 
     /// Where a finished task leads, by its edges and by its own choice.

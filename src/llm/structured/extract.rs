@@ -8,7 +8,7 @@ use std::str::CharIndices;
 
 use serde_json::Value;
 
-use crate::llm::reader::split_thoughts;
+use crate::{llm::reader::split_thoughts, state::read_json};
 
 /// A JSON value found in a text.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +70,7 @@ pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
     if text.is_empty() {
         return Err("the answer is empty".to_owned());
     }
-    if let Ok(value) = serde_json::from_str(text) {
+    if let Ok(value) = read_json(text) {
         return Ok(decode_twice(value, wanted));
     }
     let mut found = Vec::new();
@@ -103,7 +103,7 @@ pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
 /// Opens a text that itself holds JSON, as some models write it into a tool's arguments.
 fn decode_twice(value: Value, wanted: Wanted) -> Extracted {
     if let Value::String(inner) = &value
-        && let Ok(decoded) = serde_json::from_str::<Value>(inner)
+        && let Ok(decoded) = read_json(inner)
         && wanted.fits(&decoded)
         && (decoded.is_object() || decoded.is_array())
     {
@@ -116,12 +116,13 @@ fn decode_twice(value: Value, wanted: Wanted) -> Extracted {
 }
 
 fn parse_mended(text: &str) -> Result<Extracted, String> {
-    let error = match serde_json::from_str(text) {
+    let error = match read_json(text) {
         Ok(value) => return Ok(Extracted { value, warnings: Vec::new() }),
+        Err(error) if error.is_limit() => return Err(format!("the answer is refused: {error}")),
         Err(error) => error,
     };
     let (mended, warnings) = mend(text);
-    serde_json::from_str(&mended)
+    read_json(&mended)
         .map(|value| Extracted { value, warnings })
         .map_err(|_| format!("the answer is not valid JSON: {error}"))
 }

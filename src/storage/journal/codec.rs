@@ -9,6 +9,8 @@ use zstd::{
     zstd_safe::compress_bound,
 };
 
+use super::check_depth;
+
 /// What the parts of a row mostly look like, so that they shrink to what is new in them.
 ///
 /// It is part of the format and never changes; another one would get another tag.
@@ -91,6 +93,7 @@ impl Codec {
     ) -> io::Result<()> {
         let mut json = std::mem::take(&mut self.json);
         let done = serde_json::to_writer(&mut json, value).map_err(io::Error::from);
+        let done = done.and_then(|()| check_depth(&json));
         let done = done.and_then(|()| self.pack_bytes(content, &json, packed));
         json.clear();
         json.shrink_to(ROOM_MAX);

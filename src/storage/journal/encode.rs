@@ -5,7 +5,9 @@ use std::{borrow::Cow, io, slice};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, Told, codec::Content};
+use super::{
+    Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, Told, check_depth, codec::Content,
+};
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Link, Migration, Outcome, RunInfo, TaskRecord},
     event::Stamped,
@@ -16,7 +18,9 @@ use crate::{
 
 /// What is known of a run from its beginning, as it is stored.
 pub(crate) fn info(info: &RunInfo) -> Result<Vec<u8>, CheckpointError> {
-    serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))
+    let json = serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?;
+    check_depth(&json).map_err(|error| unpackable(&info.id, error))?;
+    Ok(json)
 }
 
 /// Makes the row of an entry: `head` is how the run stands with it, `open` what was saved since the

@@ -10,6 +10,7 @@ mod body;
 pub(super) mod checksum;
 mod codec;
 mod decode;
+mod depth;
 mod encode;
 mod linked;
 mod parts;
@@ -23,6 +24,7 @@ pub(super) use self::{
     body::Body,
     codec::Codec,
     decode::{Reader, Span, damaged},
+    depth::check_depth,
     encode::{encode, info},
     linked::Linked,
 };

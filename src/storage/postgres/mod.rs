@@ -241,6 +241,7 @@ impl Checkpointer for PostgresStorage {
     }
 
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
         let work = Post { run: run.clone(), message: message.clone() };
         self.transact(format!("say something to run `{run}`"), work).await
     }

@@ -311,6 +311,7 @@ impl Checkpointer for SqliteStorage {
     }
 
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
         let (run, message) = (run.clone(), message.clone());
         self.write(format!("say something to run `{run}`"), move |database, _| {
             Run::find(database, &run)?.post(database, &message)

@@ -1,0 +1,50 @@
+//! Whether what a node returned may be saved: the limits on values, on the state and on one step.
+//!
+//! Everything that a run keeps passes here before it is recorded. What is refused is the failure of its node, which can
+//! be caught or tried again; refused by the database, it would be a run that cannot go on.
+
+use serde_json::Value;
+
+use super::Machine;
+use crate::{
+    data_limit::{DataLimit, DataLimitReached},
+    graph::{ErrorKind, Failure, Hop, Question},
+    state::{Update, measure},
+};
+
+impl Machine {
+    /// Checks the size of what a task writes and dispatches, and returns it.
+    ///
+    /// The results of a step are kept until its commit, so that all of them together have a limit as well.
+    pub(super) fn size_of_result(&self, update: &Update, hops: &[Hop]) -> Result<u64, Failure> {
+        let mut size: u64 = update.size();
+        let mut items: u64 = 0;
+        for hop in hops {
+            let Hop::Dispatch(dispatch) = hop else { continue };
+            items += 1;
+            DataLimit::MapItems.check(items).map_err(|it| refused("the list of items", &it))?;
+            let what = || format!("item {items} for `{}`", dispatch.node);
+            size += measure(&dispatch.input).map_err(|it| refused(&what(), &it))?;
+        }
+        let of_step = self.written.saturating_add(size);
+        DataLimit::StateBytes.check(of_step).map_err(|it| {
+            refused("what the tasks of this step have written and dispatched so far", &it)
+        })?;
+        Ok(size)
+    }
+}
+
+/// Checks what a node asks a person.
+pub(super) fn check_question(question: &Question) -> Result<(), Failure> {
+    let Question { key, prompt, schema, show, .. } = question;
+    let parts =
+        [("the prompt", &Value::from(prompt.as_str())), ("`show`", show), ("the schema", schema)];
+    for (part, value) in parts {
+        measure(value).map_err(|it| refused(&format!("{part} of the question `{key}`"), &it))?;
+    }
+    Ok(())
+}
+
+fn refused(what: &str, reached: &DataLimitReached) -> Failure {
+    Failure::new(ErrorKind::Other, format!("{what} is {reached}"))
+}

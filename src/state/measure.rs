@@ -1,0 +1,178 @@
+//! The size and the depth of values, and their limits.
+//!
+//! A value is measured before it is saved. What has passed is always read back: readers of JSON stop at 128 levels, and the
+//! highest depth that a process can allow is far below.
+
+use serde_json::Value;
+
+use super::Type;
+use crate::data_limit::{DataLimit, DataLimitReached};
+
+/// What a part of a value counts at least: a short one takes more memory than its JSON has bytes.
+pub(super) const PART_BYTES: u64 = 24;
+
+/// What a record counts besides its fields.
+const RECORD_BYTES: u64 = 32;
+
+/// The first whole number after which a float cannot hold all of them.
+const FLOAT_INT_END: f64 = 9_007_199_254_740_992.0;
+
+/// Returns the size of a value: its bytes as JSON, where every part counts at least 24 and a record 32 more.
+///
+/// # Errors
+///
+/// Fails when the value is larger or deeper than one value may be in this process.
+pub(crate) fn measure(value: &Value) -> Result<u64, DataLimitReached> {
+    measure_in(value, DataLimit::ValueDepth.value())
+}
+
+/// Returns the size of what a channel holds: a list to which values of the allowed depth were written is one deeper.
+///
+/// # Errors
+///
+/// Fails as [`measure`] does.
+pub(crate) fn measure_folded(value: &Value) -> Result<u64, DataLimitReached> {
+    measure_in(value, DataLimit::ValueDepth.value() + 1)
+}
+
+/// Returns the size of a value that was saved, whose limits may have been others.
+pub(crate) fn size_of_saved(value: &Value) -> u64 {
+    size(value, u64::MAX).unwrap_or(u64::MAX)
+}
+
+fn measure_in(value: &Value, depth_max: u64) -> Result<u64, DataLimitReached> {
+    let size = size(value, depth_max).ok_or(DataLimitReached {
+        limit: DataLimit::ValueDepth,
+        max: DataLimit::ValueDepth.value(),
+    })?;
+    DataLimit::ValueBytes.check(size)?;
+    Ok(size)
+}
+
+/// The size of a value with at most so many levels. The recursion ends with them, so the stack has a bound.
+fn size(value: &Value, levels: u64) -> Option<u64> {
+    Some(match value {
+        // A number has at most 24 characters.
+        Value::Null | Value::Bool(_) | Value::Number(_) => PART_BYTES,
+        Value::String(text) => text_size(text).max(PART_BYTES),
+        Value::Array(items) => {
+            let levels = levels.checked_sub(1)?;
+            items.iter().try_fold(PART_BYTES, |sum, it| Some(sum + size(it, levels)?))?
+        }
+        Value::Object(fields) => {
+            let levels = levels.checked_sub(1)?;
+            let mut sum = RECORD_BYTES;
+            for (name, value) in fields {
+                sum += text_size(name) + size(value, levels)?;
+            }
+            sum
+        }
+    })
+}
+
+/// The bytes of a text as JSON, with its quotes and escapes.
+fn text_size(text: &str) -> u64 {
+    let escapes = |it: u8| match it {
+        b'"' | b'\\' | 0x08 | b'\t' | b'\n' | 0x0c | b'\r' => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    text.len() as u64 + 2 + text.bytes().map(escapes).sum::<u64>()
+}
+
+/// Returns the place and the text of the first number that was a whole one of more digits than were kept: it is of a type
+/// of whole numbers, and was read as a float that stands for several of them.
+pub(crate) fn rounded_int(ty: &Type, value: &Value) -> Option<(String, String)> {
+    match (ty.required(), value) {
+        (Type::Int, Value::Number(number)) if number.is_f64() => {
+            let is_rounded = number.as_f64().is_none_or(|it| it.abs() >= FLOAT_INT_END);
+            is_rounded.then(|| (String::new(), number.to_string()))
+        }
+        (Type::List(item), Value::Array(items)) => first(items.iter().enumerate(), |_| Some(item)),
+        (Type::Map(item), Value::Object(fields)) => first(fields, |_| Some(item)),
+        (Type::Record(record), Value::Object(fields)) => {
+            first(fields, |name| record.fields.iter().find(|it| it.name == **name).map(|it| &it.ty))
+        }
+        _ => None,
+    }
+}
+
+fn first<'a, 't, K: ToString>(
+    parts: impl IntoIterator<Item = (K, &'a Value)>,
+    ty: impl Fn(&K) -> Option<&'t Type>,
+) -> Option<(String, String)> {
+    parts.into_iter().find_map(|(at, value)| {
+        let (inner, number) = rounded_int(ty(&at)?, value)?;
+        Some((format!("/{}{inner}", at.to_string()), number))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A list in a list, so many deep.
+    fn nested(depth: u64) -> Value {
+        (1..depth).fold(json!([]), |inner, _| json!([inner]))
+    }
+
+    #[test]
+    fn a_value_may_be_as_deep_as_the_limit() {
+        let max = DataLimit::ValueDepth.value();
+        assert!(measure(&nested(max)).is_ok());
+        assert_eq!(measure(&nested(max + 1)).unwrap_err().limit, DataLimit::ValueDepth);
+        assert!(measure_folded(&nested(max + 1)).is_ok());
+        assert_eq!(measure_folded(&nested(max + 2)).unwrap_err().limit, DataLimit::ValueDepth);
+        let record = (1..max).fold(json!({"a": 1}), |inner, _| json!({ "a": inner }));
+        assert!(measure(&record).is_ok());
+        assert!(measure(&json!({ "a": record })).is_err());
+    }
+
+    #[test]
+    fn a_value_may_be_as_large_as_the_limit() {
+        let max = usize::try_from(DataLimit::ValueBytes.value()).unwrap();
+        assert_eq!(measure(&"x".repeat(max - 2).into()), Ok(max as u64));
+        let error = measure(&"x".repeat(max - 1).into()).unwrap_err();
+        assert_eq!(error.limit, DataLimit::ValueBytes);
+        // Of few bytes as JSON, and of very many as values.
+        let zeros = Value::from(vec![0; max / 8]);
+        assert_eq!(measure(&zeros).unwrap_err().limit, DataLimit::ValueBytes);
+    }
+
+    #[test]
+    fn no_value_is_smaller_than_its_json() {
+        for value in [
+            json!(null),
+            json!("é\"\\\n\u{1}\u{7f}"),
+            json!("\u{8}\u{c}\t\r\u{1f}".repeat(9)),
+            json!({"a": [1, -2.5e-300, u64::MAX], "": {}}),
+            json!([[], {}, true, i64::MIN]),
+        ] {
+            let json = value.to_string().len() as u64;
+            assert!(size_of_saved(&value) >= json, "{value}");
+        }
+        let text = json!("\u{8}\u{c}\t\r\u{1f}".repeat(9));
+        assert_eq!(size_of_saved(&text), text.to_string().len() as u64);
+    }
+
+    #[test]
+    fn whole_numbers_that_lost_digits_are_found() {
+        let schema = json!({"type": "object", "required": ["a", "b", "f"], "properties": {
+            "a": {"type": "integer"},
+            "b": {"type": "array", "items": {"type": "integer"}},
+            "f": {"type": "number"},
+        }});
+        let ty = Type::of_schema(&schema);
+        let found = |text: &str| rounded_int(&ty, &serde_json::from_str(text).unwrap());
+        assert_eq!(
+            found(r#"{"a": 18446744073709551615, "b": [-9223372036854775808], "f": 1e300}"#),
+            None
+        );
+        assert_eq!(found(r#"{"a": 2.0, "b": [9007199254740991.0]}"#), None);
+        let at = |place: &str, number: &str| Some((place.to_owned(), number.to_owned()));
+        assert_eq!(found(r#"{"a": 9007199254740993.0}"#), at("/a", "9007199254740992.0"));
+        assert_eq!(found(r#"{"b": [1, 1e19]}"#), at("/b/1", "1e+19"));
+    }
+}
