@@ -27,6 +27,8 @@ Environment:
   GRAPHRUN_LOG    what to log on stderr, as in `graphrun=debug`
   GRAPHRUN_MODEL, GRAPHRUN_MAX_STEPS, GRAPHRUN_MAX_TOKENS, GRAPHRUN_MAX_COST, GRAPHRUN_TIMEOUT
                   as the flags of `execute` that are called so, where no flag says otherwise
+  GRAPHRUN_LIMIT_VALUE_DEPTH, GRAPHRUN_LIMIT_INPUT_BYTES and others
+                  limits on the size of data (docs/configuration.md)
 
 What neither a flag nor the environment says is read from `graphrun.toml` in the current folder:
 where runs are kept, the model, limits, and what models cost (docs/configuration.md).";

@@ -25,6 +25,7 @@ mod validate;
 mod answer;
 mod config;
 mod costs;
+mod data_limits;
 mod database;
 mod diagnostics;
 mod difference;
@@ -171,6 +172,7 @@ impl Command {
 fn begin() -> Result<(), CliError> {
     #[cfg(feature = "failpoints")]
     faults::plan()?;
+    data_limits::set_from_environment()?;
     log::start()
 }
 
