@@ -5,7 +5,7 @@
 #[path = "support/ran.rs"]
 mod ran;
 
-use graphrun::event::Status;
+use graphrun::{data_limit::DataLimit, event::Status};
 use serde_json::{Value, json};
 
 use self::ran::run;
@@ -52,6 +52,32 @@ async fn a_map_does_a_node_for_each_item_and_folds_in_the_order_of_the_items() {
     let ran = run(MAP, json!({"words": ["one", "three", "skip", "no"]})).await;
     assert_eq!(ran.steps, "each | (measure) measure measure measure | sum");
     assert_eq!((ran.field("lengths"), ran.field("total")), (json!([3, 5, 2]), json!(3)));
+}
+
+#[tokio::test]
+async fn a_map_starts_its_tasks_in_order_within_its_width() {
+    let words: Vec<String> = (0..500).map(|it| "x".repeat(it)).collect();
+    let ran = run(MAP, json!({ "words": words })).await;
+    assert_eq!(ran.field("lengths"), (0..500).collect::<Value>());
+}
+
+#[tokio::test]
+async fn a_map_over_too_many_items_fails_before_any_is_dispatched() {
+    let workflow = r"
+state: { all: [int], done: { type: int, merge: sum, default: 0 } }
+input: all
+start: each
+nodes:
+  each: { map: { over: all, do: count }, then: end }
+  count: { set: { done: 1 } }
+";
+    let many = usize::try_from(DataLimit::MapItems.value()).unwrap() + 1;
+    let ran = run(workflow, json!({ "all": vec![0; many] })).await;
+    assert_eq!((ran.end.status, ran.field("done")), (Status::Failed, json!(0)));
+    let reason = ran.end.reason.unwrap();
+    for part in ["`each` failed", "300001 items", "GRAPHRUN_LIMIT_MAP_ITEMS"] {
+        assert!(reason.contains(part), "{reason}");
+    }
 }
 
 #[tokio::test]

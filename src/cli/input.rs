@@ -401,4 +401,39 @@ mod tests {
         assert!("=x".parse::<InputFlag>().is_err());
         assert!("@".parse::<InputFlag>().is_err());
     }
+
+    #[test]
+    fn an_input_without_an_end_is_refused_at_its_limit() {
+        let (schema, input) = schema();
+        let (values, problems) = (BTreeMap::new(), Vec::new());
+        let mut reading = Reading {
+            schema: &schema,
+            input: &input,
+            values,
+            problems,
+            has_read_stdin: false,
+            bytes: 0,
+        };
+        assert_eq!(reading.read_text(&b"text"[..]).unwrap(), "text");
+        let error = reading.read_text(io::repeat(b'x')).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(error.to_string().contains("GRAPHRUN_LIMIT_INPUT_BYTES"), "{error}");
+        assert_eq!(reading.bytes, DataLimit::InputBytes.value() + 1);
+        // All inputs together have one limit.
+        assert!(reading.read_text(&b"text"[..]).is_err());
+    }
+
+    #[test]
+    fn values_that_are_too_deep_or_would_lose_digits_are_refused() {
+        let deep = format!("tags={}{}", "[".repeat(127), "]".repeat(127));
+        let flags = ["brief=x", "rounds=18446744073709551616", "mode=quick", &deep];
+        let error = read_flags(&flags).unwrap_err();
+        assert!(error.contains("`rounds`: the whole number 18446744073709551616"), "{error}");
+        assert!(
+            error.contains("`tags`: it is larger than the limit `value_depth` of 64"),
+            "{error}"
+        );
+        let error = read_flags(&["brief=x", "rounds=9007199254740993.0", "mode=quick", "tags=[]"]);
+        assert!(error.unwrap_err().contains("may have lost digits"));
+    }
 }

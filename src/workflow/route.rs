@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{EvaluateError, Expression, ExpressionView, expression::known_after};
 use crate::{
+    data_limit::DataLimit,
     graph::{
         Condition, Dispatch, Hop, Route, RouteChoice, RouteError, RouteView, Sights, Spread,
         Target, Way,
@@ -253,6 +254,10 @@ impl Route for Each {
         match evaluated(&self.over, view)? {
             Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
             Value::Array(items) => {
+                // Before a task is made of each.
+                DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
+                    failed(&self.over, format!("its {} items are {reached}", items.len()))
+                })?;
                 let dispatch = |input| Dispatch { node: self.node.clone(), input };
                 Ok(items.into_iter().map(|it| Hop::Dispatch(dispatch(it))).collect())
             }

@@ -5,9 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::{compile::CompiledGraph, engine::superstep::Task, id::NodeName};
 
 /// The tasks that are to begin, and the places that others have.
+///
+/// Each node has a line of its own. A node without room then costs one look, and not one for each of its tasks: a
+/// `map` may have a hundred thousand.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: VecDeque<Task>,
+    /// By node; the number of a task says how many came before it.
+    lines: BTreeMap<NodeName, VecDeque<(u64, Task)>>,
+    pushed: u64,
     running: usize,
     /// The places that are taken of each node that has a width.
     taken: BTreeMap<NodeName, usize>,
@@ -16,12 +21,17 @@ pub(super) struct Queue {
 impl Queue {
     /// Adds a task behind the others.
     pub(super) fn push(&mut self, task: Task) {
-        self.waiting.push_back(task);
+        let number = self.pushed;
+        self.pushed += 1;
+        match self.lines.get_mut(&task.node) {
+            Some(line) => line.push_back((number, task)),
+            None => drop(self.lines.insert(task.node.clone(), [(number, task)].into())),
+        }
     }
 
     /// Forgets those that wait.
     pub(super) fn clear(&mut self) {
-        self.waiting.clear();
+        self.lines.clear();
     }
 
     /// How many tasks are at work.
@@ -31,13 +41,19 @@ impl Queue {
 
     /// The first task whose node has room for one more. It has a place there from now on.
     pub(super) fn next(&mut self, graph: &CompiledGraph) -> Option<Task> {
-        let width = |it: &Task| graph.node(&it.node).and_then(|it| it.policies.width_max);
-        let taken = |it: &Task| self.taken.get(&it.node).copied().unwrap_or_default();
-        let has_room = |it: &Task| width(it).is_none_or(|max| taken(it) < max);
-        let at = self.waiting.iter().position(has_room)?;
-        let task = self.waiting.remove(at)?;
-        if width(&task).is_some() {
-            *self.taken.entry(task.node.clone()).or_default() += 1;
+        let width = |it: &NodeName| graph.node(it).and_then(|it| it.policies.width_max);
+        let taken = |it: &NodeName| self.taken.get(it).copied().unwrap_or_default();
+        let has_room = |it: &NodeName| width(it).is_none_or(|max| taken(it) < max);
+        let free = self.lines.iter().filter(|(node, _)| has_room(node));
+        let first = free.min_by_key(|(_, line)| line.front().map(|it| it.0));
+        let node = first.map(|(node, _)| node.clone())?;
+        let line = self.lines.get_mut(&node)?;
+        let (_, task) = line.pop_front()?;
+        if line.is_empty() {
+            self.lines.remove(&node);
+        }
+        if width(&node).is_some() {
+            *self.taken.entry(node).or_default() += 1;
         }
         Some(task)
     }
