@@ -103,6 +103,12 @@ pub(super) fn lower(
     let about = top.get("about").and_then(|it| report.word(it, "`about`"));
     let state = read_state(&mut report, &top, prompts.folder(), registry);
     let nodes = top.require(&mut report, "nodes", "a workflow needs nodes");
+    let count = nodes.map_or(0, |it| it.entries().len());
+    if let (Some(nodes), Err(reached)) = (nodes, chain.add_nodes(count)) {
+        let what = "the number of nodes, with those of the workflows it uses,";
+        report.push_limit(what, &reached, &nodes.range);
+        return (None, report);
+    }
     let Some(schema) = state.schema else {
         // Without a state every field would be unknown; one finding says it better than many.
         return (None, report);

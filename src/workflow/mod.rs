@@ -60,7 +60,11 @@ pub(crate) use self::{
     outline::{Outline, Part, Slot, Step},
     prompt::prompt_paths,
 };
-use self::{prompt::PromptFiles, report::Report, used::Chain};
+use self::{
+    prompt::PromptFiles,
+    report::Report,
+    used::{Chain, WholeSize},
+};
 use crate::{
     data_limit::DataLimit,
     diagnostic::{Diagnostics, SourceFile},
@@ -123,8 +127,8 @@ pub fn survey(
     registry: &Registry,
     buffers: &Buffers,
 ) -> (Option<Workflow>, Diagnostics) {
-    let (name, files_left) = (file.name.clone(), Chain::files());
-    survey_within(file, folder, registry, &Chain::new(Path::new(&name), &files_left, buffers))
+    let (name, size) = (file.name.clone(), WholeSize::default());
+    survey_within(file, folder, registry, &Chain::new(Path::new(&name), &size, buffers))
 }
 
 /// As [`survey`], of a workflow that may be used by another one.

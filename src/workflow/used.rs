@@ -22,6 +22,7 @@ use super::{
     survey_within,
 };
 use crate::{
+    data_limit::{DataLimit, DataLimitReached},
     diagnostic::{Diagnostic, SourceFile},
     graph::{Defer, Edge, Policies, Scope, Target},
     id::{ChannelName, NodeName, SCOPE_DEPTH_MAX},
@@ -31,12 +32,19 @@ use crate::{
 /// The most files that one workflow may be made of.
 const FILES_MAX: usize = 100;
 
+/// What a workflow and those that it uses come to so far.
+#[derive(Debug, Default)]
+pub(super) struct WholeSize {
+    files: Cell<usize>,
+    nodes: Cell<u64>,
+}
+
 /// The files that are being read: each uses the one before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain<'a> {
     file: &'a Path,
     user: Option<&'a Self>,
-    files_left: &'a Cell<usize>,
+    size: &'a WholeSize,
     buffers: &'a Buffers,
 }
 
@@ -44,8 +52,8 @@ pub(super) struct Chain<'a> {
 pub(super) type Takes = Vec<(ChannelName, ChannelName)>;
 
 impl<'a> Chain<'a> {
-    pub(super) fn new(file: &'a Path, files_left: &'a Cell<usize>, buffers: &'a Buffers) -> Self {
-        Self { file, user: None, files_left, buffers }
+    pub(super) fn new(file: &'a Path, size: &'a WholeSize, buffers: &'a Buffers) -> Self {
+        Self { file, user: None, size, buffers }
     }
 
     /// The texts that stand for files on the disk.
@@ -53,9 +61,11 @@ impl<'a> Chain<'a> {
         self.buffers
     }
 
-    /// The count for a whole workflow.
-    pub(super) fn files() -> Cell<usize> {
-        Cell::new(FILES_MAX)
+    /// Counts the nodes of a file.
+    pub(super) fn add_nodes(&self, nodes: usize) -> Result<(), DataLimitReached> {
+        let all = self.size.nodes.get() + nodes as u64;
+        self.size.nodes.set(all);
+        DataLimit::GraphNodes.check(all)
     }
 
     /// Whether the file that is being read is used by another one.
@@ -85,10 +95,10 @@ impl<'a> Chain<'a> {
                 "workflows are used in each other {SCOPE_DEPTH_MAX} deep at most"
             ));
         }
-        if self.files_left.get() == 0 {
+        if self.size.files.get() == FILES_MAX {
             return Some(format!("a workflow is made of {FILES_MAX} files at most"));
         }
-        self.files_left.set(self.files_left.get() - 1);
+        self.size.files.set(self.size.files.get() + 1);
         None
     }
 }

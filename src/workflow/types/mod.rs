@@ -148,13 +148,14 @@ impl<'y> Reading<'_, 'y> {
 
     /// Counts a schema that the state gets a copy of; `None` if that is too much, which is reported.
     fn grow(&mut self, schema: &Value, at: &Range<usize>) -> Option<()> {
-        let size = schema_size(schema);
-        let counted = size.and_then(|size| {
-            self.nodes += size;
-            DataLimit::SchemaNodes.check(self.nodes)
-        });
-        let reached = |it| self.report.push_limit("the state with its types written out", &it, at);
-        counted.map_err(reached).ok()
+        let limit = DataLimit::SchemaNodes;
+        let is_told = limit.check(self.nodes).is_err();
+        self.nodes = self.nodes.saturating_add(schema_size(schema).unwrap_or(u64::MAX));
+        let Err(reached) = limit.check(self.nodes) else { return Some(()) };
+        if !is_told {
+            self.report.push_limit("the state with its types written out", &reached, at);
+        }
+        None
     }
 
     fn channel(&mut self, Entry { key, value }: &'y Entry) -> Option<Channel> {
