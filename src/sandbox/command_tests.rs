@@ -18,7 +18,7 @@ use super::{
 pub struct TestCounts {
     /// Tests that passed.
     pub passed: u32,
-    /// Failures and errors. What cannot be collected or torn down is an error.
+    /// Failures and errors.
     pub failed: u32,
     /// Skipped ones, and those that are expected to fail.
     pub skipped: u32,
@@ -78,7 +78,7 @@ pub struct CommandReport {
     pub is_passed: bool,
     /// The tests; `None` if there is no report that can be read.
     pub counts: Option<TestCounts>,
-    /// What was printed, and below it why the result is no pass, if the command does not show that.
+    /// The output, and below it the reason why the result is no pass.
     pub output: String,
     /// Time of the run.
     pub wall: std::time::Duration,

@@ -107,7 +107,7 @@ pub struct Finished {
     pub output: String,
     /// The declared files that exist and are regular, by path. Above 8 MiB in total none is kept.
     pub collected: BTreeMap<String, Vec<u8>>,
-    /// What was written to the channel, if the job has one. Empty if it was more than 8 MiB.
+    /// The bytes on the channel, if the job has one. Empty if there were more than 8 MiB.
     pub records: Vec<u8>,
     /// Time from the start of the program to its end.
     pub wall: Duration,

@@ -18,12 +18,11 @@ pub struct TestResult {
     pub error_output: String,
     /// How long the run took, in seconds.
     pub duration_seconds: f64,
-    /// What the result proves; results of earlier versions prove nothing.
-    #[serde(default)]
+    /// The level of proof of the result.
     pub proof: TestProof,
 }
 
-/// What a result proves about the code under test.
+/// A level of proof about the code under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TestProof {

@@ -42,7 +42,7 @@ const PARTS: [(&str, &str); 7] = [
 /// The settings of pytest in the place of the project's. Test files are named one by one, so no folder is left out.
 const PYTEST_SETTINGS: &str = "[pytest]\nnorecursedirs = .none\n";
 
-/// What is kept of the output for whoever has to mend the code: the summary and the last failures.
+/// How many characters of the output a repair gets to see: the summary and the last failures.
 const ERROR_CHARACTERS_MAX: usize = 3000;
 
 /// How a test run ended.
@@ -85,7 +85,7 @@ pub struct PytestReport {
     pub failed: u32,
     /// Tests that were skipped, or expected to fail.
     pub skipped: u32,
-    /// What was printed, cleaned; see [`Finished::output`]. Below it, the reasons of the runner that pytest does not print.
+    /// The output, cleaned; see [`Finished::output`]. Below it, the reasons that pytest does not print.
     pub output: String,
     /// The last 3,000 characters of the output; empty if the run passed.
     pub error_output: String,

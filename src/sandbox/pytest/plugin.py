@@ -110,6 +110,7 @@ def make_plugin(load, seal, settings):
     emit, getframe, gettrace, getpid = seal.emit, sys._getframe, sys.gettrace, os.getpid
     owner, watch, expected_of = getpid(), load("watch"), load("expected")["compile_witnessed"]
     paths, is_isolated = settings["tests"], settings["proof"] == "isolated"
+    exit_code = Witness.__exit__.__code__
     own_trace, running, files, pictures, outcomes = gettrace(), [None], [], [], {}
 
     def check_assertions():
@@ -130,16 +131,17 @@ def make_plugin(load, seal, settings):
                     check_assertions()
 
             def leave(kind):
-                if getframe(2).f_code not in codes or not open_frames or getpid() != owner:
+                is_own_call = getframe(1).f_code is exit_code and getframe(2).f_code in codes
+                if not is_own_call or getpid() != owner:
                     return
-                item = open_frames.pop()
                 check_assertions()
-                if item is None or item != running[0]:
+                item = open_frames.pop() if open_frames else None
+                if running[0] is None:
                     return
-                if kind is None:
+                if kind is None and item == running[0]:
                     emit("returned", item, identity)
-                elif not kind.__module__.startswith("hypothesis."):
-                    emit("raised", item, identity)
+                elif kind is None or not kind.__module__.startswith("hypothesis."):
+                    emit("raised", running[0], identity)
 
             return Witness(enter, leave)
 

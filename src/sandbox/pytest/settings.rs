@@ -1,4 +1,4 @@
-//! What a run of tests must prove, and what it may leave out.
+//! The settings of a test run: the proof that it must give, and the exceptions that it may have.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ pub struct TestSettings {
     pub fixed: Vec<FixedFile>,
     /// The least that a result must prove. At [`Proof::Isolated`] only the fixed tests run.
     pub proof: Proof,
-    /// What is accepted.
+    /// The exceptions that a pass may have.
     pub allow: BTreeSet<Allowed>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Verdict {
     pub(super) reasons: Vec<String>,
 }
 
-/// What is known about one item.
+/// The records of one item.
 #[derive(Debug, Default)]
 struct Item {
     test: String,
@@ -284,5 +284,95 @@ impl Item {
             Kind::Skipped => self.is_skipped = true,
             Kind::ExpectedToFail => self.is_expected_to_fail = true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The records of a run of one declared test that passes.
+    fn clean() -> Vec<Record> {
+        let (item, test) = ("test_a.py::test_a".to_owned(), "/box/test_a.py::test_a".to_owned());
+        let phase = |phase: &str| Record::Phase {
+            item: item.clone(),
+            phase: phase.to_owned(),
+            kind: Kind::Passed,
+        };
+        vec![
+            Record::Start(Proof::InProcess),
+            Record::Expected { test: test.clone() },
+            Record::Collected { item: item.clone(), test: test.clone() },
+            phase("setup"),
+            Record::Returned { item: item.clone(), test },
+            phase("call"),
+            phase("teardown"),
+            Record::End { code: 0 },
+        ]
+    }
+
+    fn outcome(records: &[Record]) -> PytestOutcome {
+        judge(Outcome::Passed, Some(records), &TestSettings::default()).outcome
+    }
+
+    #[test]
+    fn a_run_passes_only_with_every_record_of_every_test() {
+        assert_eq!(outcome(&clean()), PytestOutcome::Passed);
+        for left_out in 0..clean().len() {
+            // Without its declaration the test counts as one that was found besides.
+            if left_out == 1 {
+                continue;
+            }
+            let mut records = clean();
+            records.remove(left_out);
+            assert_ne!(outcome(&records), PytestOutcome::Passed, "without {left_out}");
+        }
+    }
+
+    #[test]
+    fn one_further_record_can_take_the_pass_away() {
+        let item = "test_a.py::test_a".to_owned();
+        let phase = |kind| Record::Phase { item: item.clone(), phase: "call".to_owned(), kind };
+        for (record, expected) in [
+            (phase(Kind::Failed), PytestOutcome::Failed),
+            (phase(Kind::Skipped), PytestOutcome::NoTests),
+            (phase(Kind::ExpectedToFail), PytestOutcome::NoTests),
+            (Record::Raised { item: item.clone() }, PytestOutcome::Failed),
+            (Record::Expected { test: "/box/test_b.py::test_b".to_owned() }, PytestOutcome::Failed),
+            (Record::Tampered { what: "x".to_owned() }, PytestOutcome::Tampered),
+            (Record::Start(Proof::Isolated), PytestOutcome::Tampered),
+            (Record::End { code: 0 }, PytestOutcome::Tampered),
+            (
+                Record::Uncollected { path: "/box/test_b.py".to_owned(), is_skipped: false },
+                PytestOutcome::CollectionFailed,
+            ),
+        ] {
+            let mut records = clean();
+            records.insert(records.len() - 1, record.clone());
+            assert_eq!(outcome(&records), expected, "{record:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_process_must_be_that_of_the_runner() {
+        let settings = TestSettings::default();
+        for (end, expected) in [
+            (Outcome::Failed(1), PytestOutcome::Tampered),
+            (Outcome::Signaled(9), PytestOutcome::Tampered),
+            (Outcome::TimedOut, PytestOutcome::TimedOut),
+            (Outcome::OutOfMemory, PytestOutcome::OutOfMemory),
+            (Outcome::OutputLimit, PytestOutcome::OutputLimit),
+        ] {
+            assert_eq!(judge(end, Some(&clean()), &settings).outcome, expected, "{end:?}");
+        }
+        assert_eq!(judge(Outcome::Passed, None, &settings).outcome, PytestOutcome::Tampered);
+    }
+
+    #[test]
+    fn a_result_below_the_required_proof_does_not_pass() {
+        let settings = TestSettings { proof: Proof::Isolated, ..TestSettings::default() };
+        let verdict = judge(Outcome::Passed, Some(&clean()), &settings);
+        assert_eq!(verdict.outcome, PytestOutcome::Failed);
+        assert_eq!(verdict.reasons, ["the result is `in_process`, and `isolated` is required"]);
     }
 }
