@@ -53,6 +53,7 @@ pub mod id;
 pub mod data_limit;
 pub mod diagnostic;
 pub mod fault;
+pub mod redact;
 
 pub mod state;
 

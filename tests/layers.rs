@@ -7,7 +7,7 @@ use std::{
 
 /// The modules of the crate, lowest first. Those of one row do not import each other.
 const LAYERS: &[&[&str]] = &[
-    &["id", "data_limit", "diagnostic", "fault"],
+    &["id", "data_limit", "diagnostic", "fault", "redact"],
     &["state"],
     &["llm", "sandbox", "team", "tool"],
     &["event"],

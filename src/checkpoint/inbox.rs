@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::CheckpointError;
 use crate::{
     id::{ChannelName, RunId},
+    redact::{redact_text, redact_value},
     state::measure,
 };
 
@@ -25,8 +26,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message that is said now.
-    pub fn new(channel: ChannelName, value: Value, by: Option<String>) -> Self {
+    /// A message that is said now. Keys are removed from it: it is saved before a run takes it in.
+    pub fn new(channel: ChannelName, mut value: Value, mut by: Option<String>) -> Self {
+        redact_value(&mut value);
+        by.as_mut().map(redact_text);
         let (id, at) = (ulid::Ulid::new().to_string(), jiff::Timestamp::now().to_string());
         Self { id, channel, value, by, at }
     }

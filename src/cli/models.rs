@@ -113,11 +113,10 @@ impl Providers {
         };
         let client = llm::from_variables(model, &variable).and_then(OpenAiCompatible::new);
         let client = client.map_err(|error: ConfigError| Obstacle::Model(error.to_string()))?;
-        let key = client.key().clone();
         match &settings.options.record {
             None => Ok(Arc::new(client)),
             Some(path) => Recorder::wrap(Arc::new(client), path)
-                .map(|it| Arc::new(it.hiding(key)) as Arc<dyn ChatModel>)
+                .map(|it| Arc::new(it) as Arc<dyn ChatModel>)
                 .map_err(|error| {
                     Obstacle::Recording(Failure::of(ErrorKind::Recording, &error).message)
                 }),

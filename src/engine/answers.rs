@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Engine, RunError, superstep::Event};
+use super::{Engine, RunError, entrance::redact_event, superstep::Event};
 use crate::{
     checkpoint::{AskedQuestion, Became, OpenQuestion, asked_questions},
     id::RunId,
@@ -107,7 +107,9 @@ impl Engine {
                 None => (question.question.key.clone(), None),
             };
             let task = question.task;
-            found.push(Event::Answered { task, key, answer, by: by.clone(), asked: link });
+            let mut answered = Event::Answered { task, key, answer, by: by.clone(), asked: link };
+            redact_event(&mut answered);
+            found.push(answered);
         }
         Ok(found)
     }

@@ -21,6 +21,7 @@ pub(super) use self::rest::accept_at_rest;
 use self::{purse::Purse, queue::Queue, tasks::Tasks};
 use super::{
     Engine, RunEnd, RunError, Stop,
+    entrance::redact_event,
     lease::Lease,
     log::{Log, Watched, event_of, event_of_heard},
     superstep::{self, Action, Machine},
@@ -270,7 +271,8 @@ impl<'a> Driver<'a> {
         Ok(rest.or_else(|| self.interrupted_if_idle()))
     }
 
-    async fn take(&mut self, event: superstep::Event) -> Result<Option<Rest>, RunError> {
+    async fn take(&mut self, mut event: superstep::Event) -> Result<Option<Rest>, RunError> {
+        redact_event(&mut event);
         // What a node said before it ended comes before its end.
         while let Ok(word) = self.words.1.try_recv() {
             self.hear(word).await?;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     Difference, Engine, RunError,
     compare::{Compared, compare},
+    entrance::redact_mapping,
     lease::Lease,
     log::Log,
     retry::failures,
@@ -102,8 +103,10 @@ impl Engine {
         mapping: &Mapping,
         origin: Option<Value>,
     ) -> Result<Migrated, RunError> {
+        let mut mapping = mapping.clone();
+        redact_mapping(&mut mapping);
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
-        let migrated = self.migrate_held(&lease, run, mapping, origin).await;
+        let migrated = self.migrate_held(&lease, run, &mapping, origin).await;
         let (lease, migrated) = lease.or_give_back(migrated).await?;
         lease.forget();
         Ok(migrated)

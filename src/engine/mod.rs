@@ -7,6 +7,7 @@ mod budget;
 mod clock;
 mod compare;
 mod driver;
+mod entrance;
 mod error;
 mod lease;
 mod log;
@@ -177,10 +178,11 @@ impl Engine {
     pub async fn start(
         &self,
         info: RunInfo,
-        input: Update,
+        mut input: Update,
         events: EventSink,
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
+        entrance::redact_update(&mut input);
         let (machine, first, actions) =
             Machine::start(self.graph.clone(), self.terms(), info.id.clone(), &input)
                 .map_err(RunError::Input)?;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     Engine, RunError,
     compare::{Compared, compare},
+    entrance::redact_update,
     lease::Lease,
     log::Log,
     superstep::{Machine, ReviseError, Revised, carry},
@@ -18,6 +19,7 @@ use crate::{
     },
     event::{Event, EventSink, Spent, Status},
     id::{ChannelName, NodeName, RunId, Step},
+    redact::redact_value,
     state::{Change, ChangeKind, State, Update},
 };
 
@@ -40,9 +42,10 @@ impl Engine {
     pub async fn update(
         &self,
         run: &RunId,
-        update: Update,
+        mut update: Update,
         node: Option<&NodeName>,
     ) -> Result<Position, RunError> {
+        redact_update(&mut update);
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
         let updated = self.update_held(&lease, run, update, node).await;
         let (lease, position) = lease.or_give_back(updated).await?;
@@ -93,8 +96,11 @@ impl Engine {
         &self,
         info: RunInfo,
         from: ForkedFrom,
-        changed: BTreeMap<ChannelName, Option<Value>>,
+        mut changed: BTreeMap<ChannelName, Option<Value>>,
     ) -> Result<(), RunError> {
+        for value in changed.values_mut().flatten() {
+            redact_value(value);
+        }
         let (position, values) = self.checkpointer.checkpoint_at(&from.run, from.step).await?;
         if position.frontier.is_empty() {
             return Err(ReviseError::AtItsEnd.into());

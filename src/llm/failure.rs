@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::secret::scrub;
 use super::{ChatReply, Finish, ModelError, Usage};
+use crate::redact::{redact, redact_value};
 
 /// Longer messages are cut: an HTML page says no more after its first lines.
 const MESSAGE_CHARS_MAX: usize = 500;
@@ -34,7 +34,11 @@ impl Failure<'_> {
     /// # Errors
     /// Returns the classified error in all other cases.
     pub fn classify(self) -> Result<ChatReply, ModelError> {
-        let body = serde_json::from_str::<Value>(self.body).ok();
+        let mut body = serde_json::from_str::<Value>(self.body).ok();
+        if let Some(body) = &mut body {
+            // A server may put the key of the request into its error, also escaped.
+            redact_value(body);
+        }
         if let Some(text) = body.as_ref().and_then(failed_generation) {
             return Ok(ChatReply {
                 usage: Usage::estimate(0, text.chars().count()),
@@ -101,10 +105,10 @@ pub(super) fn not_a_completion(body: &Value) -> ModelError {
 /// Returns the text cut to a readable length and free of keys.
 pub(super) fn readable(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let scrubbed = scrub(&text);
-    match scrubbed.char_indices().nth(MESSAGE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &scrubbed[..end]),
-        None => scrubbed.into_owned(),
+    let redacted = redact(&text);
+    match redacted.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &redacted[..end]),
+        None => redacted.into_owned(),
     }
 }
 

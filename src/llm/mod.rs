@@ -38,7 +38,7 @@ pub use profile::{OutputMode, PROVIDERS, Profile, Provider, TokenLimit};
 pub use reader::read_reply;
 pub use recording::{BadLine, Recorder, RecordingError, Replay, UnusedEntry, normalise};
 pub use retry_after::read_retry_after;
-pub use secret::{Secret, scrub};
+pub use secret::Secret;
 pub use structured::{
     Extracted, SchemaCheck, Structured, StructuredError, Wanted, answer_schema, ask_structured,
     extract_json, repair_messages, strict_schema,

@@ -26,6 +26,7 @@ use super::secret::Secret;
 use super::shape::{shape_request, unwrap_answer};
 use super::transport::Transport;
 use super::usage::Usage;
+use crate::redact::redact;
 
 /// Where a model is and how it is asked.
 #[derive(Debug, Clone)]
@@ -133,7 +134,6 @@ pub struct OpenAiCompatible {
     name: String,
     model: String,
     profile: Profile,
-    key: Secret,
     /// The forms of output that were rejected: what to start with from now on.
     learnt: Mutex<BTreeMap<Asked, OutputMode>>,
 }
@@ -160,7 +160,7 @@ impl OpenAiCompatible {
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
         if !is_http {
             return Err(ConfigError::BaseUrl {
-                url: api_key.remove_from(base_url.into()).into_owned(),
+                url: redact(base_url).into_owned(),
             });
         }
         // async-openai panics on a key that makes no header.
@@ -168,7 +168,7 @@ impl OpenAiCompatible {
             return Err(ConfigError::Key);
         }
         let transport =
-            Transport::new(base_url, limits, api_key.clone()).map_err(ConfigError::Transport)?;
+            Transport::new(base_url, limits, &api_key).map_err(ConfigError::Transport)?;
         // The organisation and project are set, lest they are read from the environment.
         let settings = OpenAIConfig::new()
             .with_api_base(base_url)
@@ -180,14 +180,8 @@ impl OpenAiCompatible {
             name: format!("{}/{model}", profile.provider),
             model,
             profile,
-            key: api_key,
             learnt: Mutex::default(),
         })
-    }
-
-    /// The key it sends, for whoever must keep it out of what they write.
-    pub fn key(&self) -> &Secret {
-        &self.key
     }
 
     /// Makes one request.

@@ -3,7 +3,6 @@
 //! It reads the whole reply itself. What it hands on is a 200 with well-formed JSON; everything else is a
 //! [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a body.
 
-use std::borrow::Cow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,6 +23,7 @@ use super::failure::{Failure, readable};
 use super::openai::Limits;
 use super::retry_after::read_retry_after;
 use super::secret::Secret;
+use crate::redact::{redact, redact_value};
 
 /// More of an error's body is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -33,7 +33,7 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Transport {
     http: Client,
     limits: Limits,
-    api_key: Secret,
+    has_key: bool,
     /// Scheme, host and port, for messages. The rest of the address may hold a password.
     origin: String,
 }
@@ -42,7 +42,7 @@ impl Transport {
     pub(super) fn new(
         base_url: &str,
         limits: Limits,
-        api_key: Secret,
+        api_key: &Secret,
     ) -> Result<Self, reqwest::Error> {
         let http = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -52,7 +52,12 @@ impl Transport {
         // A proxy cannot reach a server on this machine.
         let http = if is_local(base_url) { http.no_proxy() } else { http };
         let origin = reqwest::Url::parse(base_url).map(|url| url.origin().ascii_serialization());
-        Ok(Self { http: http.build()?, limits, api_key, origin: origin.unwrap_or_default() })
+        Ok(Self {
+            http: http.build()?,
+            limits,
+            has_key: !api_key.is_empty(),
+            origin: origin.unwrap_or_default(),
+        })
     }
 
     pub(super) fn http(&self) -> Client {
@@ -62,7 +67,7 @@ impl Transport {
     /// Makes the one attempt, and returns a reply that async-openai can take.
     async fn exchange(&self, factory: HttpRequestFactory) -> Result<Response, OpenAIError> {
         let mut request = factory.build().await?;
-        if self.api_key.is_empty() {
+        if !self.has_key {
             request.headers_mut().remove(AUTHORIZATION);
         }
         if let Some(header) = request.headers_mut().get_mut(AUTHORIZATION) {
@@ -88,12 +93,13 @@ impl Transport {
         let status = response.status();
         if status.is_success() {
             let body = self.read(&mut response, deadline, self.limits.reply_bytes_max).await?;
-            return read_json(&self.text(&body));
+            return read_json(&String::from_utf8_lossy(&body));
         }
         let after = retry_after(response.headers());
         // The status says more than a body that cannot be read.
         let body = self.read_start(&mut response, deadline).await;
-        let failure = Failure { status: status.as_u16(), after, body: &self.text(&body) };
+        let body = String::from_utf8_lossy(&body);
+        let failure = Failure { status: status.as_u16(), after, body: &body };
         failure.classify().map(|reply| completion(&reply))
     }
 
@@ -124,15 +130,6 @@ impl Transport {
             }
         }
         body
-    }
-
-    /// Returns the text of a body.
-    ///
-    /// Bytes that are no UTF-8 are replaced: one broken character is no reason to pay for the whole answer
-    /// again. The key is removed before anything is read or cut: a server that echoes its headers puts it
-    /// anywhere.
-    fn text<'a>(&self, body: &'a [u8]) -> Cow<'a, str> {
-        self.api_key.remove_from(String::from_utf8_lossy(body))
     }
 
     async fn next_chunk(
@@ -179,17 +176,23 @@ impl Service<HttpRequestFactory> for Transport {
     }
 }
 
-/// Reads the body of a 200.
+/// Reads the body of a 200. Bytes that are no UTF-8 were replaced: one broken character is no reason to pay for the
+/// whole answer again.
+///
+/// A server may put the key of a request anywhere into its reply, also escaped. So keys are removed here, after
+/// decoding and before anything is read, cut or saved.
 fn read_json(text: &str) -> Result<Value, ModelError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
         return Err(ModelError::EmptyResponse { usage: super::Usage::default() });
     }
-    serde_json::from_str(text).map_err(|error| {
-        let start: String = text.chars().take(80).collect();
+    let mut body: Value = serde_json::from_str(text).map_err(|error| {
+        let start: String = redact(text).chars().take(80).collect();
         let message = format!("the reply is no JSON ({error}); it begins with {start:?}");
         ModelError::Transient { message: readable(&message) }
-    })
+    })?;
+    redact_value(&mut body);
+    Ok(body)
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

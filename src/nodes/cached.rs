@@ -15,6 +15,7 @@ use crate::{
     event::Report,
     graph::{Command, Contract, Goto, Node, NodeContext, NodeError, Touches},
     id::ChannelName,
+    redact::redact_value,
     results::{KeptResult, ResultKey, ResultStore},
     workflow::Expression,
 };
@@ -156,7 +157,11 @@ impl Cached {
         if ctx.state.schema().check(&command.update).is_err() {
             return;
         }
-        let result = KeptResult { update: command.update.clone(), at: Timestamp::now() };
+        let mut result = KeptResult { update: command.update.clone(), at: Timestamp::now() };
+        // What is kept never passes the entrance of a run, which removes keys otherwise.
+        for (_, value) in &mut result.update.writes {
+            redact_value(value);
+        }
         if let Err(error) = self.cache.store.keep(key, &result).await {
             warn(ctx, "the result is not kept", &with_causes(&error)).await;
         }

@@ -71,7 +71,7 @@ async fn recorded_run(file: &File) -> Vec<Result<ChatReply, ModelError>> {
     .await;
     let recorder = Recorder::wrap(Arc::new(peer.client()), &file.path).expect("a writable file");
     assert_eq!(recorder.name(), "openai-compatible/small");
-    let recorder = recorder.hiding(Secret::new(KEY));
+    let _known = Secret::new(KEY);
     let mut outcomes = Vec::new();
     for (node, text, key) in run_of_questions() {
         outcomes.push(recorder.chat(&ChatRequest { key: key.into(), ..by(node, text) }).await);
@@ -120,8 +120,7 @@ async fn no_secret_reaches_the_file_whoever_said_it() {
     let file = File::of_text("");
     let outcomes = recorded_run(&file).await;
     let echo = &outcomes[4].as_ref().unwrap().text;
-    assert!(echo.contains("sk-abcdef"), "the peer echoes the question: {echo}");
-    assert!(!echo.contains(KEY), "the client's own key goes no further: {echo}");
+    assert_eq!(echo, "Answer to a question with [redacted] and [redacted]");
     let text = file.text();
     assert_eq!(text.lines().count(), 5);
     assert!(!text.contains(KEY) && !text.contains("sk-abcdef"), "{text}");

@@ -4,6 +4,7 @@ use super::Driver;
 use crate::{
     engine::{
         RunError,
+        entrance::{redact_event, redact_report},
         superstep::{Attempt, Event as MachineEvent},
     },
     event::{Event, Report},
@@ -31,7 +32,8 @@ impl Driver<'_> {
         }
     }
 
-    async fn tell_report(&mut self, task: TaskId, report: Report) {
+    async fn tell_report(&mut self, task: TaskId, mut report: Report) {
+        redact_report(&mut report);
         // A node may have left something behind that still talks once its step is over.
         if let Some(node) = self.machine.node_of(task).cloned() {
             self.log.tell(Event::TaskReported { task, node, report }).await;
@@ -41,7 +43,9 @@ impl Driver<'_> {
     async fn note_down(&mut self, task: TaskId, number: u32, memo: Memo) -> Result<(), RunError> {
         let Memo { name, value, ms, spent, saved } = memo;
         let attempt = Attempt { number, ms, spent, ended: self.engine.clock.now() };
-        let actions = self.machine.apply(MachineEvent::Noted { task, name, value, attempt });
+        let mut event = MachineEvent::Noted { task, name, value, attempt };
+        redact_event(&mut event);
+        let actions = self.machine.apply(event);
         // Of an attempt that was given up, nothing is kept, and it is not told otherwise.
         if !actions.is_empty() {
             self.note(actions).await?;

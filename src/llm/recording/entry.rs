@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::lines::{CallLine, EntryLine, ReplyLine, RequestLine};
 use super::normalise::normalise;
 use crate::llm::{ChatReply, ChatRequest, Message, ModelError, Usage};
+use crate::redact::redact_value;
 
 /// The version that is written, and the only one there is.
 const VERSION: u64 = 1;
@@ -143,19 +144,8 @@ impl Entry {
 }
 
 /// Returns the line of an exchange, its end included. Keys are removed from all of its texts.
-pub(super) fn write_line(
-    request: &ChatRequest,
-    outcome: &Result<ChatReply, ModelError>,
-    scrub: &dyn Fn(&str) -> String,
-) -> String {
-    let mut asked = RequestLine::of(request);
-    for message in &mut asked.messages {
-        message.content = scrub(&message.content);
-        message.reasoning = message.reasoning.as_deref().map(scrub);
-        for call in &mut message.tool_calls {
-            call.arguments = scrub(&call.arguments);
-        }
-    }
+pub(super) fn write_line(request: &ChatRequest, outcome: &Result<ChatReply, ModelError>) -> String {
+    let asked = RequestLine::of(request);
     let line = EntryLine {
         v: VERSION,
         node: request.caller.clone(),
@@ -163,11 +153,11 @@ pub(super) fn write_line(
         key: Some(key_of(&request.caller, &asked)),
         request: Some(asked),
         when: None,
-        reply: ReplyLine::of(outcome, scrub),
+        reply: ReplyLine::of(outcome),
     };
-    let mut line = serde_json::to_string(&line).expect("texts and numbers can always be written");
-    line.push('\n');
-    line
+    let mut line = serde_json::to_value(&line).expect("texts and numbers can always be written");
+    redact_value(&mut line);
+    format!("{line}\n")
 }
 
 /// Returns what a request is found by: the hash of node, messages, schema and tools, each normalised.

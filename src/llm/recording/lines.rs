@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::llm::{
-    ChatReply, ChatRequest, Finish, Message, ModelError, Phase, ToolCall, ToolChoice, Usage, scrub,
+    ChatReply, ChatRequest, Finish, Message, ModelError, Phase, ToolCall, ToolChoice, Usage,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -101,17 +101,14 @@ impl ReplyLine {
         self
     }
 
-    pub(super) fn of(
-        outcome: &Result<ChatReply, ModelError>,
-        scrub: &dyn Fn(&str) -> String,
-    ) -> Self {
+    pub(super) fn of(outcome: &Result<ChatReply, ModelError>) -> Self {
         match outcome {
             Ok(reply) => Self {
                 // Always as text, even where it is JSON: a replay gives the same reply to the letter.
-                text: Some(scrub(&reply.text))
+                text: Some(reply.text.clone())
                     .filter(|it| !it.is_empty() || reply.tool_calls.is_empty()),
-                tool_calls: CallLine::of(&reply.tool_calls, scrub),
-                reasoning: reply.reasoning.as_deref().map(scrub),
+                tool_calls: CallLine::of(&reply.tool_calls),
+                reasoning: reply.reasoning.clone(),
                 finish: Some(reply.finish.clone()),
                 usage: Some(reply.usage),
                 model: Some(reply.model.clone()),
@@ -121,7 +118,7 @@ impl ReplyLine {
             Err(error) => Self {
                 text: match error {
                     ModelError::Refused { text, .. } | ModelError::Truncated { text, .. } => {
-                        Some(scrub(text))
+                        Some(text.clone())
                     }
                     _ => None,
                 },
@@ -147,10 +144,9 @@ pub(super) struct CallLine {
 }
 
 impl CallLine {
-    fn of(calls: &[ToolCall], scrub: &dyn Fn(&str) -> String) -> Option<Vec<Self>> {
+    fn of(calls: &[ToolCall]) -> Option<Vec<Self>> {
         let line = |call: &ToolCall| {
             let ToolCall { id, name, arguments, extra } = call.clone();
-            let arguments = scrub(&arguments);
             let json = serde_json::from_str::<Value>(&arguments).ok().filter(Value::is_object);
             let written = json.as_ref().map(Value::to_string);
             let json = json.filter(|_| written.as_ref() == Some(&arguments));
@@ -258,6 +254,6 @@ impl ErrorLine {
             ModelError::BadRequest { status, .. } => Some(*status),
             _ => None,
         };
-        Self { kind, status, after_ms, message: scrub(&message).into_owned() }
+        Self { kind, status, after_ms, message }
     }
 }

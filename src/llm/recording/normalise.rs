@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::llm::scrub;
+use crate::redact::redact;
 
 /// One kind of varying text.
 struct Rule {
@@ -35,7 +35,7 @@ struct Rule {
 /// ```
 pub fn normalise(text: &str) -> String {
     static RULES: LazyLock<Vec<Rule>> = LazyLock::new(rules);
-    let mut text = scrub(&text.replace("\r\n", "\n")).into_owned();
+    let mut text = redact(&text.replace("\r\n", "\n")).into_owned();
     for rule in &*RULES {
         // Most texts match few rules: no copy where nothing changes.
         if let std::borrow::Cow::Owned(replaced) = rule.pattern.replace_all(&text, rule.replacement)

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use super::entry::{RecordingError, write_line};
-use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError, Secret, scrub};
+use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError};
 
 /// Passes requests on to a model and appends every exchange to a recording, failed ones included.
 ///
@@ -19,7 +19,6 @@ pub struct Recorder {
     model: Arc<dyn ChatModel>,
     path: PathBuf,
     file: Mutex<File>,
-    hidden: Vec<Secret>,
 }
 
 impl Recorder {
@@ -31,14 +30,7 @@ impl Recorder {
         let path = file.as_ref().to_owned();
         let file =
             open(&path).map_err(|source| RecordingError::Open { file: path.clone(), source })?;
-        Ok(Self { model, path, file: Mutex::new(file), hidden: Vec::new() })
-    }
-
-    /// Adds a secret that must not be written. Keys of known forms are left out without it.
-    #[must_use]
-    pub fn hiding(mut self, secret: Secret) -> Self {
-        self.hidden.push(secret);
-        self
+        Ok(Self { model, path, file: Mutex::new(file) })
     }
 
     fn append(
@@ -46,12 +38,7 @@ impl Recorder {
         request: &ChatRequest,
         outcome: &Result<ChatReply, ModelError>,
     ) -> Result<(), ModelError> {
-        let hide = |text: &str| {
-            let text =
-                self.hidden.iter().fold(text.into(), |text, secret| secret.remove_from(text));
-            scrub(&text).into_owned()
-        };
-        let line = write_line(request, outcome, &hide);
+        let line = write_line(request, outcome);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(|error| {
             ModelError::NotRecorded { file: self.path.clone(), message: error.to_string() }

@@ -18,6 +18,7 @@ use crate::{
         call::{Calls, Watched},
         checked::Checked,
     },
+    redact::redact,
     tool::{BUILT_IN, ToolContext, ToolError},
 };
 
@@ -156,8 +157,8 @@ impl<'a> WithTools<'a> {
     /// Calls a tool, once for each time that the task asks for it, whatever becomes of the process.
     async fn call(&self, tool: &Checked, input: Value) -> String {
         let name = tool.tool.name();
-        let shown = input.to_string();
-        let hash = blake3::hash(shown.as_bytes()).to_hex();
+        let given = input.to_string();
+        let hash = blake3::hash(given.as_bytes()).to_hex();
         let memo = self.calls.count(format!("tool/{name}/{}", &hash[..16]));
         if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
             return known;
@@ -168,7 +169,7 @@ impl<'a> WithTools<'a> {
         let outcome = tool.call(input, &told).await;
         let report = Report::ToolCalled {
             tool: name.to_owned(),
-            input: cut(&shown, INPUT_CHARACTERS_MAX),
+            input: cut(&given, INPUT_CHARACTERS_MAX),
             ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             error: outcome.as_ref().err().map(ToolError::to_string),
         };
@@ -265,9 +266,11 @@ fn told_to_model(outcome: Result<Value, ToolError>) -> String {
     }
 }
 
+/// Cuts a text that is too long. Keys are removed first: a part of one would not be found.
 fn cut(text: &str, characters_max: usize) -> String {
+    let text = redact(text);
     match text.char_indices().nth(characters_max) {
-        None => text.to_owned(),
+        None => text.into_owned(),
         Some((end, _)) => {
             let more = text[end..].chars().count();
             format!("{}… ({more} more characters)", &text[..end])

@@ -39,6 +39,7 @@ use crate::{
         Posted, RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
+    redact,
 };
 
 /// Keeps runs in a PostgreSQL database.
@@ -72,6 +73,7 @@ impl PostgresStorage {
     /// this user in, when the tables cannot be made, are those of a newer format, or the schema is
     /// in use by another program. No error shows the password.
     pub fn open(url: &str) -> Result<Self, CheckpointError> {
+        redact::learn_url(url);
         let (server, traits) = connect(url, Missing::Make)?;
         let traits = traits.expect("what is missing was made");
         Ok(Self { server, traits: Arc::new(traits) })
@@ -83,6 +85,7 @@ impl PostgresStorage {
     ///
     /// As [`PostgresStorage::open`].
     pub fn open_existing(url: &str) -> Result<Option<Self>, CheckpointError> {
+        redact::learn_url(url);
         let (server, traits) = connect(url, Missing::Leave)?;
         Ok(traits.map(|traits| Self { server, traits: Arc::new(traits) }))
     }
