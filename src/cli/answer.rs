@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{
     error::CliError,
     exit::Exit,
+    keys::redact_given,
     signals::{Signal, Signals},
     terminal::{Paint, say},
     words::clean,
@@ -235,8 +236,15 @@ fn choice(question: &Question, typed: &str) -> String {
     }
 }
 
-/// Reads a text as an answer: as JSON, or as it stands where a text is wanted.
+/// Reads a text as an answer, without the keys in it.
 fn read_answer(question: &Question, text: &str) -> Result<Value, Vec<String>> {
+    let mut answer = read_as_typed(question, text)?;
+    redact_given(&question.key, &mut answer);
+    Ok(answer)
+}
+
+/// Reads a text as an answer: as JSON, or as it stands where a text is wanted.
+fn read_as_typed(question: &Question, text: &str) -> Result<Value, Vec<String>> {
     let problems = match read_json(text) {
         Ok(value) => match question.check(&value) {
             Ok(()) => return Ok(value),

@@ -13,6 +13,7 @@ use super::{error::CliError, exit::Exit, words::shell_word};
 use crate::storage::PostgresStorage;
 use crate::{
     checkpoint::{CheckpointError, Checkpointer},
+    redact,
     results::ResultStore,
     storage::{MemoryResults, MemoryStorage, SqliteStorage},
 };
@@ -54,6 +55,7 @@ impl Database {
     ///
     /// Fails when this version does not know such a place.
     pub(super) fn parse(url: &str, layer: &str) -> Result<Self, CliError> {
+        redact::learn_url(url);
         let location = match url.split_once(':') {
             // In other programs this is no file.
             Some(("sqlite", ":memory:")) => return Err(no_place(url, layer)),

@@ -17,7 +17,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::error::CliError;
+use super::{error::CliError, keys::redact_given};
 use crate::{
     data_limit::DataLimit,
     diagnostic::did_you_mean,
@@ -212,8 +212,11 @@ impl Reading<'_> {
         None
     }
 
-    fn put(&mut self, channel: &Channel, value: Option<Value>) {
+    fn put(&mut self, channel: &Channel, mut value: Option<Value>) {
         let name = channel.name();
+        if let Some(value) = &mut value {
+            redact_given(name.as_str(), value);
+        }
         if let Some(Err(misfits)) = value.as_ref().map(|it| channel.check(it)) {
             self.problems.extend(misfits.into_iter().map(|it| format!("`{name}`: {it}")));
         }

@@ -1,10 +1,13 @@
 //! The log for whoever looks into graphrun itself: off, unless `GRAPHRUN_LOG` says what to log.
 
-use std::{env, io};
+use std::{
+    env,
+    io::{self, Write},
+};
 
 use tracing_subscriber::EnvFilter;
 
-use super::error::CliError;
+use super::{error::CliError, terminal::say};
 
 /// What to log, as in `graphrun=debug`.
 const VARIABLE: &str = "GRAPHRUN_LOG";
@@ -28,9 +31,26 @@ pub(super) fn start() -> Result<(), CliError> {
             .because(error)
             .with_help("say how much is logged of what, as in `GRAPHRUN_LOG=graphrun=debug`")
     })?;
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| LogWriter)
+        .with_ansi(false);
     // Only a host that embeds this program can have started another one; that one stays.
     drop(subscriber.try_init());
     Ok(())
+}
+
+/// Writes the log to stderr as everything else is written there: without keys.
+struct LogWriter;
+
+impl Write for LogWriter {
+    /// Each call is a whole line: the subscriber writes an event at once.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        say(String::from_utf8_lossy(line).trim_end());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -37,6 +37,7 @@ mod faults;
 mod globals;
 mod input;
 mod json;
+mod keys;
 mod log;
 mod migrate_flags;
 mod models;
@@ -45,6 +46,7 @@ mod new_run;
 mod options;
 mod origin;
 mod prepare;
+mod process;
 mod progress;
 mod questions;
 mod report;
@@ -57,6 +59,7 @@ mod summary;
 mod surroundings;
 mod terminal;
 mod values;
+mod visible;
 mod who;
 mod words;
 mod yes_no;
@@ -127,15 +130,14 @@ enum Command {
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
+    process::protect_secrets();
+    let surroundings = Surroundings::look();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // A reader that went away, as in `graphrun --help | head -1`, is no error.
-            drop(error.print());
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
-        }
+        Err(error) => return refuse(&error, surroundings).into(),
     };
-    let globals = Globals::new(cli.globals, Surroundings::look());
+    let globals = Globals::new(cli.globals, surroundings);
+    terminal::allow_colours(globals.stdout, globals.stderr);
     match begin().and_then(|()| cli.command.run(&globals)) {
         Ok(exit) => exit.into(),
         Err(error) => report(&error, globals.stderr).into(),
@@ -166,6 +168,23 @@ impl Command {
             Self::Completions(args) => completions::run(&args, globals),
         }
     }
+}
+
+/// Prints help, or what is wrong with the command line, which may contain a key.
+fn refuse(error: &clap::Error, surroundings: Surroundings) -> Exit {
+    let globals = Globals::new(GlobalArgs::default(), surroundings);
+    terminal::allow_colours(globals.stdout, globals.stderr);
+    let draw = |paint: Paint| {
+        let text = error.render();
+        if paint.is_enabled() { text.ansi().to_string() } else { text.to_string() }
+    };
+    if error.use_stderr() {
+        say(draw(globals.stderr).trim_end());
+        return Exit::Usage;
+    }
+    // A reader that went away, as in `graphrun --help | head -1`, is no error.
+    drop(terminal::print_result(&draw(globals.stdout)));
+    Exit::Done
 }
 
 /// Does what the environment asks for, whatever the command.

@@ -8,6 +8,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
+    keys::redact_given,
     origin::{InboxField, Origin},
     runtime::block_on,
     terminal::print_result,
@@ -50,7 +51,8 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         let info = checkpointer.find(&args.run).await?.info;
         let origin = Origin::of(&info)?;
         let field = choose(&origin.inbox, args.to.as_deref())?;
-        let value = read(field, &args.text)?;
+        let mut value = read(field, &args.text)?;
+        redact_given(field.field.as_str(), &mut value);
         let saved = checkpointer.load(&info.id).await?;
         let status = saved.summary.status;
         if saved.position.frontier.is_empty() && status != Status::Running {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde_json::Value;
 
-use super::error::CliError;
+use super::{error::CliError, keys::redact_given};
 use crate::{
     diagnostic::did_you_mean,
     id::ChannelName,
@@ -84,7 +84,10 @@ impl SetArgs {
             };
             let value = match text.map(|it| parse(channel, it, kind)) {
                 None => None,
-                Some(Ok(value)) => Some(value),
+                Some(Ok(mut value)) => {
+                    redact_given(field, &mut value);
+                    Some(value)
+                }
                 Some(Err(misfits)) => {
                     problems.extend(misfits.into_iter().map(|it| format!("`{field}`: {it}")));
                     continue;

@@ -1,13 +1,20 @@
-//! The two streams the program writes to, and their colours.
+//! The two streams the program writes to, and their colours: the one place that every text on its way out passes.
 //!
 //! Results go to stdout, everything else to stderr. A reader that went away (`graphrun … | head`)
 //! is no error: what is left to say is dropped.
 
-use std::io::{self, ErrorKind, Write};
+use std::{
+    io::{self, ErrorKind, Write},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use console::Style;
 
-use crate::event::Status;
+use super::visible::visible;
+use crate::{
+    event::Status,
+    redact::{redact, redact_known},
+};
 
 /// The width of lines where the terminal does not tell.
 const COLUMNS_DEFAULT: usize = 100;
@@ -75,6 +82,23 @@ impl Paint {
     }
 }
 
+/// Whether sequences for colours may reach stdout.
+static STDOUT_IS_COLOURED: AtomicBool = AtomicBool::new(false);
+
+/// Whether sequences for colours may reach stderr.
+static STDERR_IS_COLOURED: AtomicBool = AtomicBool::new(false);
+
+/// Lets the colours of each stream through.
+pub(super) fn allow_colours(stdout: Paint, stderr: Paint) {
+    STDOUT_IS_COLOURED.store(stdout.is_enabled(), Ordering::Relaxed);
+    STDERR_IS_COLOURED.store(stderr.is_enabled(), Ordering::Relaxed);
+}
+
+/// Returns a text as it may be written to stderr: without keys, and with control characters made visible.
+pub(super) fn shown(text: &str) -> String {
+    visible(&redact(text), STDERR_IS_COLOURED.load(Ordering::Relaxed)).into_owned()
+}
+
 /// Writes a result to stdout.
 ///
 /// # Errors
@@ -90,6 +114,9 @@ pub(super) fn print_result(text: &str) -> io::Result<()> {
 ///
 /// As [`print_result`].
 pub(super) fn print_while_read(text: &str) -> io::Result<bool> {
+    // Values were redacted when they were saved. A text that only looks like a key may be an example here.
+    let text = redact_known(text);
+    let text = visible(&text, STDOUT_IS_COLOURED.load(Ordering::Relaxed));
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     match written {
@@ -100,6 +127,7 @@ pub(super) fn print_while_read(text: &str) -> io::Result<bool> {
 
 /// Writes lines to stderr. Where even that fails there is nobody left to tell.
 pub(super) fn say(text: &str) {
+    let text = shown(text);
     let mut stderr = io::stderr().lock();
     drop(writeln!(stderr, "{text}").and_then(|()| stderr.flush()));
 }
@@ -107,7 +135,7 @@ pub(super) fn say(text: &str) {
 /// Writes a line to the terminal behind stderr, in the place of the last one.
 pub(super) fn say_over(text: &str) {
     let terminal = console::Term::stderr();
-    drop(terminal.clear_line().and_then(|()| terminal.write_str(text)));
+    drop(terminal.clear_line().and_then(|()| terminal.write_str(&shown(text))));
 }
 
 /// The columns of the terminal behind stderr.

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, error::Error};
 
+use super::visible::is_hidden;
 use crate::event::Spent;
 
 /// The longest text of others in one line, in characters.
@@ -16,7 +17,7 @@ pub(super) fn clean(text: &str) -> String {
     for character in console::strip_ansi_codes(text).trim().chars() {
         let shown = match character {
             '\n' | '\t' | '\r' => ' ',
-            it if it.is_control() || is_invisible(it) => continue,
+            it if is_hidden(it) => continue,
             it => it,
         };
         if shown == ' ' && line.ends_with(' ') {
@@ -107,11 +108,6 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
-}
-
-/// Characters that change the direction of text or hide in it.
-fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// An error and its causes in one line.

@@ -1,6 +1,7 @@
 //! What the command line adds to the library: messages, streams, exit codes, signals.
 
 mod cache;
+mod canaries;
 mod cases;
 mod changed;
 mod config;
@@ -9,6 +10,7 @@ mod events;
 mod failure;
 mod formats;
 mod graph;
+mod hidden;
 mod history;
 mod init;
 mod interrupted;

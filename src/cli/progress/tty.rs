@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, time::Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{
-    super::terminal::{Paint, say},
+    super::terminal::{Paint, say, shown},
     Caption, View,
     tree::Tree,
 };
@@ -39,7 +39,7 @@ impl Tty {
         let mut gone = std::mem::take(&mut self.running);
         for (task, text) in self.tree.running(self.began.elapsed()) {
             let line = gone.remove(&task).unwrap_or_else(|| self.lines.add(spinner()));
-            line.set_message(text);
+            line.set_message(shown(&text));
             self.running.insert(task, line);
         }
         for line in gone.into_values() {
