@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::chat::{ChatReply, ChatRequest};
+use super::error::ModelError;
 #[cfg(feature = "openai")]
 use super::structured::tool_schema;
 use super::tools::{ToolCall, ToolSpec};
@@ -112,7 +113,11 @@ fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
 }
 
 /// Takes a reply for what it means to the one who asked: calls by the names that were offered, or an answer.
-pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> ChatReply {
+///
+/// # Errors
+/// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered. The arguments of such
+/// a call are never taken for an answer: the model wrote them for something else.
+pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<ChatReply, ModelError> {
     let offered = Offered::of(&request.tools);
     let mut calls = std::mem::take(&mut reply.tool_calls);
     if reply.finish.is_failed_generation() {
@@ -120,16 +125,23 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> ChatReply {
     }
     // A model that was given a form of answer may call it like a tool.
     let form = request.output.as_ref().map(|it| wire_name(&it.name));
-    let is_answer = |call: &ToolCall| {
-        offered.find(&call.name).is_none()
-            && (request.tools.is_empty() || form.as_ref() == Some(&call.name))
-    };
+    let is_answer =
+        |call: &ToolCall| offered.find(&call.name).is_none() && form.as_ref() == Some(&call.name);
     if let Some(answer) = calls.iter().find(|it| is_answer(it)) {
         if reply.text.trim().is_empty() {
             let blank = answer.arguments.trim().is_empty();
             reply.text = if blank { "{}".to_owned() } else { answer.arguments.clone() };
         }
-        return reply;
+        return Ok(reply);
+    }
+    if request.tools.is_empty() {
+        // What the model says beside the calls may be the answer.
+        return match calls.into_iter().next() {
+            Some(ToolCall { name, arguments, .. }) if reply.text.trim().is_empty() => {
+                Err(ModelError::UnknownTool { name, arguments, usage: reply.usage })
+            }
+            _ => Ok(reply),
+        };
     }
     for call in &mut calls {
         if let Some(tool) = offered.find(&call.name) {
@@ -140,7 +152,7 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> ChatReply {
         reply.text = String::new();
     }
     reply.tool_calls = calls;
-    reply
+    Ok(reply)
 }
 
 /// The call that a provider has checked itself and rejected (Groq does), if it is one of a tool.
@@ -178,7 +190,7 @@ mod tests {
             {"id": "2", "function": {"name": "fs.read", "arguments": {"path": "a"}}},
             {"id": "3", "function": {"name": "nobody"}},
         ]});
-        let calls = settle(reply(&message), &request).tool_calls;
+        let calls = settle(reply(&message), &request).unwrap().tool_calls;
         let names: Vec<&str> = calls.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["fs/read", "fs.read", "nobody"]);
         assert_eq!(calls[1].arguments, r#"{"path":"a"}"#);
@@ -196,7 +208,7 @@ mod tests {
             {"id": "", "extra_content": signed, "function": {"name": "now", "arguments": "oh"}},
         ]});
         let request = request(&["now"]);
-        let calls = settle(reply(&message), &request).tool_calls;
+        let calls = settle(reply(&message), &request).unwrap().tool_calls;
         #[cfg(feature = "openai")]
         {
             let wire = Offered::of(&request.tools).call_on_the_wire(&calls[0]);
@@ -207,16 +219,26 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_what_nobody_offered_is_the_answer() {
+    fn only_a_call_of_the_form_that_was_asked_for_is_an_answer() {
         let called = json!({"function_call": {"name": "json", "arguments": "{\"a\": 1}"}});
-        let answer = settle(reply(&called), &request(&[]));
-        assert_eq!((answer.text.as_str(), answer.tool_calls.len()), ("{\"a\": 1}", 0));
-        // Among tools, only a call of the form that was asked for is one.
-        let answer = settle(reply(&called), &request(&["now"]));
+        let unknown = settle(reply(&called), &request(&[])).unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "the model called `json`, a tool that does not exist, instead of answering"
+        );
+        let answer = settle(reply(&called), &request(&["now"])).unwrap();
         assert_eq!((answer.text.as_str(), answer.tool_calls.len()), ("", 1));
         let form = OutputSchema { name: "json".into(), schema: json!({}) };
-        let asked = ChatRequest { output: Some(form), ..request(&["now"]) };
-        assert_eq!(settle(reply(&called), &asked).text, "{\"a\": 1}");
+        for tools in [&[][..], &["now"]] {
+            let asked = ChatRequest { output: Some(form.clone()), ..request(tools) };
+            assert_eq!(settle(reply(&called), &asked).unwrap().text, "{\"a\": 1}");
+        }
+        let other = json!({"function_call": {"name": "other", "arguments": "{\"a\": 1}"}});
+        let asked = ChatRequest { output: Some(form), ..request(&[]) };
+        assert!(settle(reply(&other), &asked).is_err());
+        let beside = ChatReply { text: "42".into(), ..reply(&other) };
+        let answer = settle(beside, &request(&[])).unwrap();
+        assert_eq!((answer.text.as_str(), answer.tool_calls.len()), ("42", 0));
     }
 
     #[test]
@@ -227,12 +249,13 @@ mod tests {
             ..ChatReply::default()
         };
         let call = r#"{"name": "now", "arguments": {"zone": 3}}"#;
-        let calls = settle(rejected(call), &request(&["now"]));
+        let settled = |text: &str, tool: &str| settle(rejected(text), &request(&[tool])).unwrap();
+        let calls = settled(call, "now");
         assert_eq!(
             (calls.text.as_str(), calls.tool_calls[0].arguments.as_str()),
             ("", r#"{"zone":3}"#)
         );
-        assert!(settle(rejected(call), &request(&["then"])).tool_calls.is_empty());
-        assert_eq!(settle(rejected("{oh"), &request(&["now"])).text, "{oh");
+        assert!(settled(call, "then").tool_calls.is_empty());
+        assert_eq!(settled("{oh", "now").text, "{oh");
     }
 }

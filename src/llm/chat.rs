@@ -150,7 +150,7 @@ pub struct OutputSchema {
 /// A model's answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatReply {
-    /// The answer. Where the model answered by calling a tool that nobody offered, the call's arguments.
+    /// The answer. Where the model called the form of the answer like a tool, the call's arguments.
     /// With calls, what it says beside them, which may be nothing.
     pub text: String,
     /// The tools it calls before it answers. A model that was offered none calls none.

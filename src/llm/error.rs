@@ -83,6 +83,16 @@ pub enum ModelError {
         /// What that cost.
         usage: Usage,
     },
+    /// The model called a tool that it was not offered, and gave no answer.
+    #[error("the model called `{name}`, a tool that does not exist, instead of answering")]
+    UnknownTool {
+        /// The tool.
+        name: String,
+        /// The arguments of the call, which are no answer.
+        arguments: String,
+        /// What that cost.
+        usage: Usage,
+    },
     /// The provider reported success, but there is no answer in the reply.
     #[error("the reply is empty")]
     EmptyResponse {
@@ -203,7 +213,7 @@ impl ModelError {
             Self::ContextOverflow { .. } => ErrorKind::ContextOverflow,
             Self::BadRequest { .. } => ErrorKind::BadRequest,
             Self::Refused { .. } => ErrorKind::Refused,
-            Self::Truncated { .. } => ErrorKind::InvalidOutput,
+            Self::Truncated { .. } | Self::UnknownTool { .. } => ErrorKind::InvalidOutput,
             Self::NoRecording { .. } | Self::NotRecorded { .. } => ErrorKind::Recording,
         }
     }
@@ -222,6 +232,7 @@ impl ModelError {
             | Self::BadRequest { .. }
             | Self::Refused { .. }
             | Self::Truncated { .. }
+            | Self::UnknownTool { .. }
             | Self::ReplyTooLarge { .. }
             | Self::NoRecording { .. }
             | Self::NotRecorded { .. } => false,
@@ -241,6 +252,7 @@ impl ModelError {
         match self {
             Self::Refused { usage, .. }
             | Self::Truncated { usage, .. }
+            | Self::UnknownTool { usage, .. }
             | Self::EmptyResponse { usage } => *usage,
             _ => Usage::default(),
         }

@@ -159,9 +159,7 @@ impl OpenAiCompatible {
         let is_http = reqwest::Url::parse(base_url)
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
         if !is_http {
-            return Err(ConfigError::BaseUrl {
-                url: redact(base_url).into_owned(),
-            });
+            return Err(ConfigError::BaseUrl { url: redact(base_url).into_owned() });
         }
         // async-openai panics on a key that makes no header.
         if HeaderValue::from_str(api_key.expose()).is_err() {
@@ -207,7 +205,7 @@ impl OpenAiCompatible {
             }
             Err(error) => return Err(unexpected(&error)),
         };
-        let mut reply = settle(read_reply(&body)?, request);
+        let mut reply = settle(read_reply(&body)?, request)?;
         if reply.usage.total_tokens() == 0 {
             reply.usage = estimate(request, &reply.text);
         }

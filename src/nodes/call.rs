@@ -142,7 +142,9 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     };
     let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
     let raw = match error {
-        ModelError::Truncated { text, .. } | ModelError::Refused { text, .. } => Some(text.clone()),
+        ModelError::Truncated { text, .. }
+        | ModelError::Refused { text, .. }
+        | ModelError::UnknownTool { arguments: text, .. } => Some(text.clone()),
         _ => None,
     };
     Failure {

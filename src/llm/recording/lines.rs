@@ -120,6 +120,7 @@ impl ReplyLine {
                     ModelError::Refused { text, .. } | ModelError::Truncated { text, .. } => {
                         Some(text.clone())
                     }
+                    ModelError::UnknownTool { arguments, .. } => Some(arguments.clone()),
                     _ => None,
                 },
                 usage: Some(error.usage()),
@@ -191,6 +192,7 @@ pub(super) enum ErrorWord {
     BadRequest,
     Refused,
     Truncated,
+    UnknownTool,
     EmptyResponse,
 }
 
@@ -216,6 +218,9 @@ impl ErrorLine {
                 ModelError::Refused { text: if text.is_empty() { message } else { text }, usage }
             }
             ErrorWord::Truncated => ModelError::Truncated { text, usage },
+            ErrorWord::UnknownTool => {
+                ModelError::UnknownTool { name: message, arguments: text, usage }
+            }
             ErrorWord::EmptyResponse => ModelError::EmptyResponse { usage },
         }
     }
@@ -230,6 +235,7 @@ impl ErrorLine {
             ModelError::ContextOverflow { .. } => ErrorWord::ContextOverflow,
             ModelError::Refused { .. } => ErrorWord::Refused,
             ModelError::Truncated { .. } => ErrorWord::Truncated,
+            ModelError::UnknownTool { .. } => ErrorWord::UnknownTool,
             ModelError::EmptyResponse { .. } => ErrorWord::EmptyResponse,
             ModelError::Transient { .. } => ErrorWord::Transient,
             ModelError::BadRequest { .. }
@@ -246,6 +252,7 @@ impl ErrorLine {
             | ModelError::Quota { message }
             | ModelError::ContextOverflow { message }
             | ModelError::BadRequest { message, .. } => (None, message.clone()),
+            ModelError::UnknownTool { name, .. } => (None, name.clone()),
             ModelError::ReplyTooLarge { .. } => (None, error.to_string()),
             _ => (None, String::new()),
         };

@@ -122,7 +122,7 @@ impl Replay {
 impl ChatModel for Replay {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         match self.find(request) {
-            Some(entry) => entry.answer(request).map(|it| settle(it, request)),
+            Some(entry) => entry.answer(request).and_then(|it| settle(it, request)),
             None => Err(ModelError::NoRecording {
                 node: request.caller.clone(),
                 file: self.file.clone(),

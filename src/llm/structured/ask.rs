@@ -107,6 +107,10 @@ pub async fn ask_structured<T>(
                 request.max_output_tokens =
                     request.max_output_tokens.map(|tokens| tokens.saturating_mul(2));
             }
+            // It is no answer, and the model may mend it like one that cannot be read.
+            Err(error @ ModelError::UnknownTool { .. }) if may_repair => {
+                request.messages = repair_messages(&asked, "", &[error.to_string()]);
+            }
             Err(error) => return Err(StructuredError::Model { error, usage }),
         }
         repairs += 1;
