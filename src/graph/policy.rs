@@ -80,7 +80,7 @@ impl Catch {
 /// How often and how patiently something is tried again.
 ///
 /// The wait before try n+1 is drawn from half to all of `initial` × 2ⁿ⁻¹, and at most `max`
-/// ("equal jitter"). The draw depends on the run and the task only, so that rules stay pure.
+/// ("equal jitter"). A provider may ask for a longer wait, up to `max` as well. The draw depends on the run and the task only, so that rules stay pure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// Tries in all; one means that nothing is tried again.

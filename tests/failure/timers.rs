@@ -49,6 +49,11 @@ impl Attempts {
 
     /// A graph of one node, whose provider asks for a minute of patience until an attempt succeeds.
     fn graph(&self, succeeds: u32, limits: Limits) -> GraphBuilder {
+        self.graph_within(succeeds, limits, Duration::from_secs(120))
+    }
+
+    /// The same, where no task waits longer than `max`.
+    fn graph_within(&self, succeeds: u32, limits: Limits, max: Duration) -> GraphBuilder {
         let attempts = self.clone();
         let calls = node_fn(move |_: Nothing, ctx: NodeContext| {
             let attempts = attempts.clone();
@@ -64,7 +69,7 @@ impl Attempts {
                 Err(Failure { transient: true, retry_after_ms: Some(60_000), ..patience }.into())
             }
         });
-        let retry = Backoff { attempts_max: 5, ..Backoff::default() };
+        let retry = Backoff { attempts_max: 5, max, ..Backoff::default() };
         GraphBuilder::new::<super::Team>("patience")
             .node_with("calls", calls, Policies { retry, ..Policies::default() })
             .entry("calls")
@@ -84,6 +89,14 @@ async fn g19_a_resumed_run_waits_for_the_rest_only_and_counts_its_attempts_on() 
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["attempt 4".to_owned()]));
     assert_eq!(attempts.seen(), [(1, 0), (2, 60), (3, 120), (4, 180)]);
     assert_eq!(end.position.spent.usage.calls, 4, "what failed attempts took is kept, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_makes_no_task_wait_longer_than_its_own_maximum() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(attempts.graph_within(2, Limits::default(), Duration::from_secs(7)));
+    saved.start(&saved.engine(&graph).with_clock(attempts.clock())).await;
+    assert_eq!(attempts.seen(), [(1, 0), (2, 7)]);
 }
 
 #[tokio::test(start_paused = true)]

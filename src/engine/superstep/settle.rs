@@ -1,7 +1,5 @@
 //! What becomes of one task: its record, its retries, and where it leads.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -15,9 +13,6 @@ use crate::{
     id::{ChannelName, NodeName, TaskId},
     state::{ReduceError, StateError, Update, contained},
 };
-
-/// The longest wait that a provider can ask for and get.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
 impl Machine {
     /// A node returned: its update is checked, its routes are decided, and both are one record.
@@ -280,9 +275,9 @@ impl Machine {
         let hash = blake3::hash(format!("{}/{task}/{attempt}", self.run).as_bytes());
         let drawn = hash.as_bytes().iter().take(2).fold(0, |sum, &it| sum << 8 | u64::from(it));
         let jittered = whole / 2 + (whole / 2).saturating_mul(drawn) / u64::from(u16::MAX);
-        let asked = retry_after_ms.unwrap_or(0);
-        let asked_max = u64::try_from(RETRY_AFTER_MAX.as_millis()).unwrap_or(u64::MAX);
-        jittered.max(asked.min(asked_max))
+        // A provider may ask for any wait; the author of the workflow decides how long a task waits at most.
+        let max = u64::try_from(retry.max.as_millis()).unwrap_or(u64::MAX);
+        jittered.max(retry_after_ms.unwrap_or(0).min(max))
     }
 
     pub(super) fn policies(&self, node: &NodeName) -> &crate::graph::Policies {
