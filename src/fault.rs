@@ -40,6 +40,12 @@ pub enum Point {
     ShutdownDrain,
     /// A database was brought to another format, and that is not committed.
     MigrateInTransaction,
+    /// A new database is an empty file under another name.
+    CreateBegun,
+    /// A new database is complete, under another name.
+    CreateFilled,
+    /// A new database has its name, and the other name as well.
+    CreateNamed,
 }
 
 /// The failure of a point that was told to fail.
@@ -66,6 +72,10 @@ impl Point {
         Self::ShutdownDrain,
     ];
 
+    /// Every point in the opening of a database.
+    pub const OPENING: [Self; 4] =
+        [Self::MigrateInTransaction, Self::CreateBegun, Self::CreateFilled, Self::CreateNamed];
+
     /// Its name in a plan.
     pub fn name(self) -> &'static str {
         match self {
@@ -84,6 +94,9 @@ impl Point {
             Self::LeaseRenew => "lease.renew",
             Self::ShutdownDrain => "shutdown.drain",
             Self::MigrateInTransaction => "migrate.in_tx",
+            Self::CreateBegun => "create.begun",
+            Self::CreateFilled => "create.filled",
+            Self::CreateNamed => "create.named",
         }
     }
 }
@@ -194,7 +207,7 @@ mod plan {
             };
             let point = Point::ALL
                 .into_iter()
-                .chain([Point::MigrateInTransaction])
+                .chain(Point::OPENING)
                 .find(|it| it.name() == point)
                 .ok_or_else(|| PlanError::UnknownPoint(point.to_owned()))?;
             let action = Action::parse(action).ok_or_else(unreadable)?;
@@ -242,14 +255,12 @@ mod plan {
 
         #[test]
         fn a_plan_is_read_or_refused_with_the_part_that_is_wrong() {
-            for point in Point::ALL {
+            for point in Point::ALL.into_iter().chain(Point::OPENING) {
                 let fault = Fault::parse(&format!("{}=sleep(5)@3", point.name())).unwrap();
                 let sleep = Action::Sleep(Duration::from_millis(5));
                 assert_eq!((fault.point, fault.action, fault.nth), (point, sleep, Some(3)));
             }
             assert_eq!(Fault::parse("lease.renew=err").unwrap().nth, None);
-            let migrates = Fault::parse("migrate.in_tx=abort").unwrap();
-            assert_eq!(migrates.point, Point::MigrateInTransaction);
             for wrong in ["task.in_tx", "task.in_tx=die", "task.in_tx=abort@x", "here=abort"] {
                 let error = Fault::parse(wrong).err().unwrap().to_string();
                 let part = wrong.strip_suffix("=abort").unwrap_or(wrong);

@@ -121,3 +121,29 @@ fn g16_an_answer_to_a_question_whose_time_ran_out_before_a_crash_is_late() {
     let state = json!({"note": "nobody answered"});
     assert_eq!((done.code, &done.json()["state"]), (0, &state), "{done}");
 }
+
+#[test]
+fn a_killed_creation_of_the_database_leaves_nothing_in_the_way() {
+    for (fault, is_there) in [
+        ("create.begun=abort", false),
+        ("create.filled=abort", false),
+        ("create.named=abort", true),
+    ] {
+        let place = Place::new();
+        let workflow = workflow("three_steps");
+        let execute = ["execute", &workflow, "-i", "brief=x", "--db", "sqlite:runs.db"];
+        killed(&place, &execute, fault);
+        assert_eq!(place.path("runs.db").exists(), is_there, "{fault}");
+        let listed = place.run(["runs", "list", "--db", "sqlite:runs.db"]);
+        assert_eq!(listed.code, 0, "{fault}: {listed}");
+        let is_missed = listed.stderr.contains("there is no database `runs.db`");
+        assert_eq!(is_missed, !is_there, "{fault}: {listed}");
+        let ended = place.run(execute);
+        assert_eq!(ended.code, 0, "{fault}: {ended}");
+        let names = std::fs::read_dir(place.path("")).unwrap();
+        let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+        let drafts: Vec<String> = names.filter(|it| it.contains("graphrun-new")).collect();
+        // Where the database is there, no process makes it again and looks for drafts.
+        assert_eq!(drafts.len(), usize::from(is_there), "{fault}: {drafts:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Why a transaction came to nothing, and what the caller is told about it.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use rusqlite::{ErrorCode, ffi};
 use thiserror::Error;
@@ -12,6 +12,8 @@ use crate::{checkpoint::CheckpointError, fault::Injected, storage::rules::Refusa
 pub(super) enum Fault {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
+    #[error(transparent)]
+    File(#[from] io::Error),
     #[error("{0}")]
     Damaged(String),
     /// Why the database cannot be used, and what to do.
@@ -44,6 +46,7 @@ impl Fault {
             Self::Known(error) => error,
             Self::Injected(source) => CheckpointError::Storage { action, source: source.into() },
             Self::Refused(refusal) => refusal.explain(action),
+            Self::File(source) => CheckpointError::Storage { action, source: source.into() },
             Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },
             Self::Damaged(how) => damaged(path, &how),
             Self::Unusable(reason) => unusable(path, &reason),

@@ -4,6 +4,7 @@
 //! the SQL, `fault` the errors; the form of what is written is that of `storage/journal`. Here a call of the trait becomes one
 //! transaction.
 
+mod create;
 mod database;
 mod entries;
 mod fault;
@@ -57,7 +58,7 @@ enum Threads {
 }
 
 impl SqliteStorage {
-    /// Opens a database, and makes it if there is none: the file for its owner's eyes only, in a
+    /// Opens a database, and makes it if there is none, whole or not at all: the file for its owner's eyes only, in a
     /// folder that, if it is made as well, is too.
     ///
     /// This reads and writes files and does not wait for them in the `async` way.

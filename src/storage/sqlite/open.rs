@@ -4,17 +4,18 @@
 //! sees it, as SQLite tidies up after the last process when it closes a database.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::File,
     io::{self, ErrorKind, Read},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{self, Path},
     thread,
     time::{Duration, Instant},
 };
 
+use nix::errno::Errno;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::{
+    create::create,
     fault::{Fault, unusable},
     migrate::migrate,
 };
@@ -35,6 +36,12 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// The bytes of a page.
 const PAGE_SIZE: u32 = 8192;
 
+/// The files that SQLite opens for a database: itself, its log, and the index of that.
+const DESCRIPTORS: usize = 3;
+
+const NO_MEMORY: &str =
+    "there is not enough memory; end other programs, or allow this one more, and try again";
+
 /// What a SQLite file begins with: <https://sqlite.org/fileformat.html#the_database_header>.
 const HEADER_LENGTH: usize = 100;
 
@@ -52,14 +59,10 @@ const BLANK: Marks = Marks { application_id: 0, version: 0 };
 
 /// Opens the database, and makes it if there is none.
 pub(super) fn open(path: &Path) -> Result<Connection, CheckpointError> {
-    create_file(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => unusable(path, "its folder cannot be made; give another path"),
-        _ => inaccessible(path, &error),
-    })?;
-    check_header(path)?;
-    let mut connection = connect(path)?;
-    create_schema(&mut connection).map_err(|fault| unopened(path, fault))?;
-    make_ready(path, connection)
+    if path.symlink_metadata().is_err() {
+        create(path, create_schema).map_err(|fault| uncreated(path, fault))?;
+    }
+    open_existing(path)
 }
 
 /// Opens the database if there is one. A file without content is none: it may be what is left of
@@ -67,17 +70,6 @@ pub(super) fn open(path: &Path) -> Result<Connection, CheckpointError> {
 pub(super) fn open_existing(path: &Path) -> Result<Connection, CheckpointError> {
     check_header(path)?;
     make_ready(path, connect(path)?)
-}
-
-/// Makes an empty file that only its owner can read, unless there is a file.
-fn create_file(path: &Path) -> io::Result<()> {
-    if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Checks a file by its header, without SQLite.
@@ -122,24 +114,17 @@ fn connect(path: &Path) -> Result<Connection, CheckpointError> {
     Ok(connection)
 }
 
-/// Makes the tables if there are none. Of several processes that try, one does.
+/// Makes the tables.
 ///
 /// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
 fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
-    if marks(connection)? != BLANK {
-        return Ok(());
-    }
     // Several entries of a usual size fit into a page, so that little of it stays empty. This has
     // an effect only before there is anything.
     connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let tables: i64 =
-        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if marks(&transaction)? == BLANK && tables == 0 {
-        transaction.execute_batch(SCHEMA)?;
-        transaction.pragma_update(None, "application_id", MARKS.application_id)?;
-        transaction.pragma_update(None, "user_version", MARKS.version)?;
-    }
+    transaction.execute_batch(SCHEMA)?;
+    transaction.pragma_update(None, "application_id", MARKS.application_id)?;
+    transaction.pragma_update(None, "user_version", MARKS.version)?;
     transaction.commit()?;
     Ok(())
 }
@@ -213,6 +198,17 @@ fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
     other_format(found.version).map_or(Ok(()), |reason| Err(unusable(path, &reason)))
 }
 
+/// What is wrong with a database that cannot be made.
+fn uncreated(path: &Path, fault: Fault) -> CheckpointError {
+    match fault {
+        Fault::File(error) if error.kind() == ErrorKind::NotFound => {
+            unusable(path, "its folder cannot be made; give another path")
+        }
+        Fault::File(error) => inaccessible(path, &error),
+        fault => unopened(path, fault),
+    }
+}
+
 /// What is wrong with a database that SQLite does not open.
 fn unopened(path: &Path, fault: Fault) -> CheckpointError {
     match fault {
@@ -225,9 +221,36 @@ fn unopened(path: &Path, fault: Fault) -> CheckpointError {
                 Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly)
             ) =>
         {
-            inaccessible(path, &ErrorKind::PermissionDenied.into())
+            // SQLite does not tell why; a process without descriptors cannot open any file.
+            let cause = out_of_descriptors().unwrap_or_else(|| ErrorKind::PermissionDenied.into());
+            inaccessible(path, &cause)
+        }
+        Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::OutOfMemory) => {
+            inaccessible(path, &ErrorKind::OutOfMemory.into())
         }
         fault => fault.explain(path, format!("open {}", path.display())),
+    }
+}
+
+/// Returns the error with which the next files cannot be opened, if this process or the machine has no descriptors left.
+fn out_of_descriptors() -> Option<io::Error> {
+    let null = || File::open("/dev/null");
+    let opened: io::Result<Vec<File>> = (0..DESCRIPTORS).map(|_| null()).collect();
+    opened.err().filter(|error| shortage(error).is_some())
+}
+
+/// Returns what this process or the machine has too little of, and what to do about it.
+fn shortage(error: &io::Error) -> Option<&'static str> {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE) => Some(
+            "this process may not open more files; allow it more, such as with `ulimit -n 256`",
+        ),
+        Some(Errno::ENFILE) => {
+            Some("this machine has too many files open; close other programs and try again")
+        }
+        Some(Errno::ENOMEM) => Some(NO_MEMORY),
+        _ if error.kind() == ErrorKind::OutOfMemory => Some(NO_MEMORY),
+        _ => None,
     }
 }
 
@@ -237,6 +260,9 @@ fn no_database(path: &Path) -> CheckpointError {
 
 /// What is wrong with a file that cannot be opened.
 fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
+    if let Some(reason) = shortage(error) {
+        return unusable(path, reason);
+    }
     let reason = match error.kind() {
         ErrorKind::NotFound => {
             "there is no such file; give the path of the runs you look for".into()

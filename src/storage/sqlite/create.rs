@@ -1,0 +1,184 @@
+//! Makes a database that is not there yet.
+//!
+//! The database is made under another name in the same folder and gets its own name once it is complete. So no
+//! process sees half a database, whenever the one that makes it dies. Of several that make one at once, one gives it
+//! the name; the others remove theirs and use that one.
+
+use std::{
+    ffi::OsString,
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, ErrorKind},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{self, Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::fault::Fault;
+use crate::fault::{Point, hit};
+
+/// Stands in the names of databases that are not complete.
+const MARK: &str = ".graphrun-new-";
+
+/// The hexadecimal digits after it, which tell those of several processes apart.
+const DIGITS: usize = 16;
+
+/// A database that has no name of its own yet. Dropped, it is removed.
+struct Draft {
+    path: PathBuf,
+    /// Locked until the process is done with it, or dead: the lock tells others which.
+    file: File,
+}
+
+/// Makes the database with `fill`, unless there is a file of that name by then.
+pub(super) fn create(
+    path: &Path,
+    fill: impl FnOnce(&mut Connection) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let folder = folder_of(path);
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    remove_abandoned(path)?;
+    let draft = Draft::new(path)?;
+    hit(Point::CreateBegun)?;
+    // Not by the usual way to open a database, which takes names such as `file:x` for something else.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path::absolute(&draft.path)?, flags)?;
+    // A draft that is not completed is thrown away, so it needs no journal.
+    connection.pragma_update_and_check(None, "journal_mode", "off", |_| Ok(()))?;
+    fill(&mut connection)?;
+    connection.close().map_err(|(_, error)| error)?;
+    draft.file.sync_all()?;
+    hit(Point::CreateFilled)?;
+    // Unlike a renaming, this never replaces a file that another process made meanwhile.
+    match fs::hard_link(&draft.path, path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) if has_no_links(&error) && !path.exists() => fs::rename(&draft.path, path)?,
+        linked => linked?,
+    }
+    hit(Point::CreateNamed)?;
+    drop(draft);
+    // The name, too, survives the loss of power.
+    Ok(File::open(folder)?.sync_all()?)
+}
+
+impl Draft {
+    /// Makes an empty draft that only its owner can read.
+    fn new(path: &Path) -> io::Result<Self> {
+        loop {
+            let name = format!("{MARK}{:0DIGITS$x}", rand::random::<u64>());
+            let path = draft_path(path, &name);
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            file.lock()?;
+            // Another process may have taken it for abandoned before it was locked.
+            if file.metadata()?.nlink() > 0 {
+                return Ok(Self { path, file });
+            }
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // One that stays behind is removed by the next process that makes a database here.
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+/// Removes what processes left behind that died while they made this database.
+fn remove_abandoned(path: &Path) -> io::Result<()> {
+    let prefix = draft_path(path, MARK);
+    let prefix = prefix.file_name().unwrap_or_default().as_encoded_bytes();
+    for entry in fs::read_dir(folder_of(path))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let digits = name.as_encoded_bytes().strip_prefix(prefix);
+        let is_draft =
+            digits.is_some_and(|it| it.len() == DIGITS && it.iter().all(u8::is_ascii_hexdigit));
+        if is_draft {
+            remove_if_abandoned(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_abandoned(draft: &Path) -> io::Result<()> {
+    let file = match OpenOptions::new().write(true).open(draft) {
+        // Its process removed it meanwhile, or it belongs to another user.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            return Ok(());
+        }
+        opened => opened?,
+    };
+    match file.try_lock() {
+        Ok(()) => {
+            drop(fs::remove_file(draft));
+            Ok(())
+        }
+        Err(TryLockError::WouldBlock) => Ok(()),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Returns whether the file system knows no second names of a file.
+fn has_no_links(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A hidden name beside the database.
+fn draft_path(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(ending);
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|it| it.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_abandoned_draft_is_removed_and_one_in_use_stays() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("runs.db");
+        let in_use = Draft::new(&path).unwrap();
+        let abandoned = draft_path(&path, &format!("{MARK}{:0DIGITS$x}", 7));
+        let other = draft_path(&path, &format!("{MARK}notes"));
+        for file in [&abandoned, &other] {
+            fs::write(file, "half a database").unwrap();
+        }
+        create(&path, |_| Ok(())).unwrap();
+        assert!(in_use.path.exists() && other.exists() && !abandoned.exists());
+        assert_eq!(names(folder.path()).len(), 3, "{:?}", names(folder.path()));
+    }
+
+    #[test]
+    fn a_file_that_appears_meanwhile_is_kept() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("runs.db");
+        create(&path, |_| Ok(fs::write(&path, "first")?)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(names(folder.path()), ["runs.db"]);
+    }
+
+    #[test]
+    fn a_draft_that_cannot_be_filled_leaves_nothing() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("runs.db");
+        let error = create(&path, |_| Err(Fault::Failed)).unwrap_err();
+        assert!(matches!(error, Fault::Failed));
+        assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
+    }
+}
