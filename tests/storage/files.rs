@@ -99,6 +99,47 @@ fn looking_for_runs_makes_no_database() {
 }
 
 #[test]
+fn an_empty_file_is_refused_and_never_made_a_database() {
+    for open in [OPEN, OPEN_EXISTING] {
+        let reason = refusal(open, |path| write(path, b""));
+        assert!(reason.contains("the file is empty; put a copy from before"), "{reason}");
+    }
+}
+
+/// What somebody does to the file of a database while a run is written to it.
+const TAKEN: [(&str, Make, &str); 3] = [
+    ("removed", |path| fs::remove_file(path).unwrap(), "it was removed or moved away"),
+    (
+        "moved",
+        |path| fs::rename(path, path.with_extension("old")).unwrap(),
+        "it was removed or moved away",
+    ),
+    (
+        "replaced",
+        |path| {
+            fs::copy(path, path.with_extension("copy")).unwrap();
+            fs::rename(path.with_extension("copy"), path).unwrap();
+        },
+        "another file was put in its place",
+    ),
+];
+
+#[tokio::test]
+async fn a_step_that_is_written_to_a_file_that_is_gone_is_not_saved() {
+    for (what, take, says) in TAKEN {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("runs.db");
+        let storage: Arc<dyn Checkpointer> = Arc::new(SqliteStorage::open(&path).unwrap());
+        let hold = create(&storage, "R1").await;
+        storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        take(&path);
+        let error = storage.append(&hold, &commit(2, vec![]).into()).await.unwrap_err();
+        assert!(matches!(error, CheckpointError::Unusable { .. }), "{what}: {error:?}");
+        assert!(told(&error).contains(says), "{what}: {}", told(&error));
+    }
+}
+
+#[test]
 fn a_database_that_this_user_may_not_write_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
@@ -138,15 +179,6 @@ async fn a_new_database_is_for_its_owner_only() {
     for file in ["runs.db", "runs.db-wal", "runs.db-shm"] {
         assert_eq!(mode(&path.with_file_name(file)), 0o600, "{file}");
     }
-}
-
-#[test]
-fn a_file_that_was_left_empty_becomes_a_database() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("runs.db");
-    fs::write(&path, "").unwrap();
-    drop(SqliteStorage::open(&path).unwrap());
-    SqliteStorage::open_existing(&path).unwrap();
 }
 
 #[test]

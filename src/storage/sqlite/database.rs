@@ -9,6 +9,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, co
 
 use super::{
     fault::{Fault, is_failed_write},
+    identity::Identity,
     reserve,
     run::Run,
 };
@@ -19,6 +20,8 @@ use crate::{
 
 pub(super) struct Database {
     path: PathBuf,
+    /// Which file it is; none where that cannot be told.
+    identity: Option<Identity>,
     tools: Mutex<Tools>,
     open_steps: Mutex<OpenSteps>,
 }
@@ -39,7 +42,8 @@ impl Database {
             source: error.into(),
         })?;
         let tools = Mutex::new(Tools { connection, codec, failed: false });
-        Ok(Self { path: path.to_owned(), tools, open_steps: Mutex::default() })
+        let (path, identity) = (path.to_owned(), Identity::of(path));
+        Ok(Self { path, identity, tools, open_steps: Mutex::default() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -61,10 +65,12 @@ impl Database {
             run.append(database, stand, (codec, &mut open_steps), hold, entry)
         };
         if rests(entry) {
-            self.write_at_need(action, work)
+            self.write_at_need(action, work)?;
         } else {
-            self.transact(TransactionBehavior::Immediate, action, work)
+            self.transact(TransactionBehavior::Immediate, action, work)?;
         }
+        // Afterwards, so that nothing is told of a step that is in no file any more.
+        self.identity.map_or(Ok(()), |it| it.check(&self.path))
     }
 
     /// Writes; if the disk is full, with the room that was kept for that.

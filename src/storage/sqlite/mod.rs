@@ -8,6 +8,7 @@ mod create;
 mod database;
 mod entries;
 mod fault;
+mod identity;
 mod inbox;
 mod lease;
 mod migrate;
