@@ -43,6 +43,13 @@ pub struct Holder {
     pub until: Timestamp,
 }
 
+impl Holder {
+    /// Whether it still has the run: its lease lasts, or its process is certain to be there.
+    pub fn has_it(&self, now: Timestamp) -> bool {
+        self.until > now || self.owner.is_there()
+    }
+}
+
 /// The wish to hold a run.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -98,6 +105,17 @@ impl Owner {
         }
         began(self.pid) != self.began
     }
+
+    /// Whether it is certain that the owner is there.
+    ///
+    /// Its run is then not free, even if the lease looks over: a clock that was set ahead ends no process. As with
+    /// [`is_gone`](Self::is_gone), that can be told only of owners on this machine. A process that was stopped
+    /// may never continue, so the end of its lease decides.
+    pub fn is_there(&self) -> bool {
+        let here = &*SELF;
+        let is_near = self.place.is_some() && self.place == here.place && self.host == here.host;
+        is_near && self.began.is_some() && !self.is_gone() && !is_stopped(self.pid)
+    }
 }
 
 impl fmt::Display for Owner {
@@ -145,15 +163,25 @@ fn place() -> Option<String> {
 /// When a process began, in ticks since the boot; none if there is no such process, or if it has
 /// ended and only waits for its parent to take note.
 fn began(pid: u32) -> Option<u64> {
-    // The second field is a name and may hold anything: <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
+    let fields = stat(pid)?;
+    let mut fields = fields.split_whitespace();
     let state = fields.next()?;
     if matches!(state, "Z" | "X") {
         return None;
     }
     fields.nth(18)?.parse().ok()
+}
+
+/// Whether a process was stopped by a signal or a debugger.
+fn is_stopped(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields.trim_start().starts_with(['T', 't']))
+}
+
+/// What the system tells of a process, from its state on.
+fn stat(pid: u32) -> Option<String> {
+    // The second field is a name and may hold anything: <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')').map(|(_, fields)| fields.to_owned())
 }
 
 #[cfg(test)]
@@ -165,9 +193,9 @@ mod tests {
         let (one, other) = (Presence::new(), Presence::new());
         let owner = one.owner().clone();
         assert_ne!(owner, *other.owner());
-        assert!(!owner.is_gone());
+        assert!(!owner.is_gone() && owner.is_there());
         drop(one);
-        assert!(owner.is_gone() && !other.owner().is_gone());
+        assert!(owner.is_gone() && !owner.is_there() && !other.owner().is_gone());
     }
 
     #[test]
@@ -175,7 +203,13 @@ mod tests {
         let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
         let owner = Owner { pid, began: began(pid), ..SELF.clone() };
-        assert!(!owner.is_gone());
+        assert!(!owner.is_gone() && owner.is_there());
+        let process = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+        nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        while !is_stopped(pid) {
+            std::thread::yield_now();
+        }
+        assert!(!owner.is_gone() && !owner.is_there(), "a stopped process may never continue");
         child.kill().unwrap();
         // Dead, though nobody has taken note of it.
         while began(pid).is_some() {
@@ -202,7 +236,7 @@ mod tests {
             Owner { place: None, ..gone.clone() },
             Owner { host: "elsewhere".into(), ..gone },
         ] {
-            assert!(!elsewhere.is_gone(), "{elsewhere:?}");
+            assert!(!elsewhere.is_gone() && !elsewhere.is_there(), "{elsewhere:?}");
         }
     }
 }

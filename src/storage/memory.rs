@@ -250,7 +250,7 @@ impl Checkpointer for MemoryStorage {
 impl Run {
     /// Who holds it, if their time is not over.
     fn holder(&self) -> Option<&Holder> {
-        self.holder.as_ref().filter(|it| it.until > Timestamp::now())
+        self.holder.as_ref().filter(|it| it.has_it(Timestamp::now()))
     }
 
     fn give(&mut self, claim: &Claim) -> Hold {

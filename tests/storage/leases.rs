@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Claim, Entry, Hold, Holder},
+    checkpoint::{CheckpointError, Claim, Entry, Hold, Holder, Presence},
     event::Status,
     id::Step,
 };
@@ -19,6 +19,7 @@ promises! {
     a_run_belongs_to_whoever_began_it
     a_lease_that_is_over_can_be_taken_and_its_owner_writes_nothing_more
     an_owner_whose_lease_is_over_goes_on_if_nobody_took_it
+    an_owner_that_is_there_keeps_its_run_whatever_the_clock_says
     a_claim_replaces_the_lease_that_it_calls_over_and_no_later_one
     an_entry_that_brings_a_run_to_rest_gives_it_back
     a_run_that_is_given_back_can_be_taken_and_its_owner_writes_nothing_more
@@ -34,6 +35,20 @@ async fn state(home: &Home) -> String {
     let storage = home.open();
     let saved = storage.load(&run("R1")).await.unwrap();
     format!("{saved:?} {:?}", storage.journal(&run("R1"), 0, usize::MAX).await.unwrap())
+}
+
+/// A clock that is ahead ends every lease early; on one machine the process of the owner decides.
+async fn an_owner_that_is_there_keeps_its_run_whatever_the_clock_says(home: Home) {
+    let (storage, presence) = (home.open(), Presence::new());
+    let owner = presence.owner().clone();
+    let over = short(Claim { owner, ..claim() });
+    let first = commit(0, vec![]).into();
+    storage.create(&info("R1", "a"), &over, &first).await.unwrap();
+    let error = storage.acquire(&run("R1"), &claim()).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
+    assert!(storage.remove(&run("R1")).await.is_err());
+    drop(presence);
+    storage.acquire(&run("R1"), &claim()).await.unwrap();
 }
 
 /// Checks that nothing comes of what the owner of a lease does, and why.

@@ -80,7 +80,8 @@ impl Lease {
 impl Locked {
     /// Who holds it, if their time is not over.
     pub(super) fn present_holder(&self) -> Option<Holder> {
-        self.stand.lease.holder().filter(|it| it.until.as_millisecond() > self.now)
+        let now = Timestamp::from_millisecond(self.now).unwrap_or(Timestamp::MAX);
+        self.stand.lease.holder().filter(|it| it.has_it(now))
     }
 
     /// Fails if somebody has it.

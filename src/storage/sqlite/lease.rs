@@ -128,8 +128,8 @@ impl Run {
 
 /// Who holds a run, if their time is not over.
 fn present(database: &Connection, lease: &Lease) -> Result<Option<Holder>, Fault> {
-    let now = now(database)?;
-    Ok(lease.holder().filter(|it| it.until.as_millisecond() > now))
+    let now = Timestamp::from_millisecond(now(database)?).unwrap_or(Timestamp::MAX);
+    Ok(lease.holder().filter(|it| it.has_it(now)))
 }
 
 /// The time of the database, in milliseconds since 1970.
