@@ -50,6 +50,7 @@ mod process;
 mod progress;
 mod questions;
 mod report;
+mod resources;
 mod run_at;
 mod runtime;
 mod set;
@@ -130,6 +131,9 @@ enum Command {
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
+    if let Err(error) = resources::check_limits() {
+        return report(&error, Paint::new(false)).into();
+    }
     process::protect_secrets();
     let surroundings = Surroundings::look();
     let cli = match Cli::try_parse() {
@@ -170,7 +174,7 @@ impl Command {
     }
 }
 
-/// Prints help, or what is wrong with the command line, which may contain a key.
+/// Prints help, or the fault of the command line, which may contain a key.
 fn refuse(error: &clap::Error, surroundings: Surroundings) -> Exit {
     let globals = Globals::new(GlobalArgs::default(), surroundings);
     terminal::allow_colours(globals.stdout, globals.stderr);

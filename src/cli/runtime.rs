@@ -1,10 +1,13 @@
 //! The threads of the program.
 
-use std::{future::Future, num::NonZero, thread::available_parallelism};
+use std::{future::Future, io, num::NonZero, thread::available_parallelism};
 
 use tokio::runtime::Builder;
 
-use super::{error::CliError, exit::Exit};
+use super::{error::CliError, exit::Exit, resources::check_threads};
+
+/// The threads besides those that run nodes: for the lease, for the terminal, and for what blocks.
+const MORE_THREADS: usize = 3;
 
 /// Runs a command that waits for things, and leaves nothing behind that it would wait for.
 pub(super) fn block_on<F>(command: F) -> Result<Exit, CliError>
@@ -13,10 +16,14 @@ where
 {
     // One may be waiting for the disk.
     let threads = available_parallelism().map_or(1, NonZero::get) + 1;
+    let unusable = |error: io::Error| {
+        CliError::new(Exit::Unusable, "cannot start the threads of the program")
+            .because(error)
+            .with_help("allow this user more processes and memory, or close other programs")
+    };
+    check_threads(threads + MORE_THREADS).map_err(unusable)?;
     let mut builder = Builder::new_multi_thread();
-    let runtime = builder.worker_threads(threads).enable_all().build().map_err(|error| {
-        CliError::new(Exit::Unusable, "cannot start the threads of the program").because(error)
-    })?;
+    let runtime = builder.worker_threads(threads).enable_all().build().map_err(unusable)?;
     let exit = runtime.block_on(command);
     // A thread may still wait for a line from the terminal; nobody needs it any more.
     runtime.shutdown_background();

@@ -26,6 +26,7 @@ mod provider;
 mod prune;
 mod refused;
 mod remedies;
+mod resources;
 mod result;
 mod retry;
 #[cfg(feature = "postgres")]

@@ -1,0 +1,81 @@
+//! What the program needs of the machine before it begins: descriptors, memory and threads.
+//!
+//! Where one of them runs out later, libraries panic or wait for ever, and the allocator ends the process. So the
+//! program looks at its limits first and refuses to start with too little.
+
+use std::{io, sync::RwLock, thread};
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
+use super::{error::CliError, exit::Exit};
+
+/// A run without a sandbox has 14 files open: its streams, the database, signals and threads. A command has 8 more.
+const FILES_MIN: u64 = 32;
+
+/// The address space holds the program itself, and two megabytes for the stack of each thread.
+const ADDRESS_SPACE_BYTES_MIN: u64 = 128 << 20;
+
+/// What the program allocates for a small run, with room for a model's reply.
+const DATA_BYTES_MIN: u64 = 32 << 20;
+
+/// Checks the limits of this process.
+///
+/// # Errors
+///
+/// Fails with the limit that is too low, and what to do about it.
+pub(super) fn check_limits() -> Result<(), CliError> {
+    let files = limit(Resource::RLIMIT_NOFILE).unwrap_or(RLIM_INFINITY);
+    if files < FILES_MIN {
+        let message = format!("this process may open only {files} files, and needs {FILES_MIN}");
+        return Err(CliError::new(Exit::Unusable, message)
+            .with_help("allow it more, such as with `ulimit -n 256`"));
+    }
+    let memory = [
+        (Resource::RLIMIT_AS, ADDRESS_SPACE_BYTES_MIN, "address space", "v"),
+        (Resource::RLIMIT_DATA, DATA_BYTES_MIN, "memory", "d"),
+    ];
+    for (resource, bytes_min, what, flag) in memory {
+        let bytes = limit(resource).unwrap_or(RLIM_INFINITY);
+        if bytes < bytes_min {
+            let (has, needs) = (bytes >> 10, bytes_min >> 10);
+            let message =
+                format!("this process may use only {has} KiB of {what}, and needs {needs}");
+            let help = format!("allow it more, such as with `ulimit -{flag} unlimited`");
+            return Err(CliError::new(Exit::Unusable, message).with_help(help));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that so many threads can be started at once. A runtime that cannot start one of its own panics.
+///
+/// # Errors
+///
+/// Fails with the error of the first thread that cannot be started.
+pub(super) fn check_threads(count: usize) -> io::Result<()> {
+    let gate = RwLock::new(());
+    thread::scope(|scope| {
+        // Threads wait at the gate, so that all of them exist at the same time.
+        let closed = gate.write();
+        let started: io::Result<Vec<_>> = (0..count)
+            .map(|_| thread::Builder::new().spawn_scoped(scope, || drop(gate.read())))
+            .collect();
+        drop(closed);
+        started.map(drop)
+    })
+}
+
+fn limit(resource: Resource) -> Option<u64> {
+    getrlimit(resource).ok().map(|(soft, _)| soft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_process_has_enough() {
+        assert!(check_threads(8).is_ok());
+        assert!(check_limits().is_ok());
+    }
+}
