@@ -55,6 +55,8 @@ pub mod diagnostic;
 pub mod fault;
 pub mod redact;
 
+pub mod beneath;
+
 pub mod state;
 
 pub mod llm;

@@ -8,6 +8,7 @@ use std::{
 /// The modules of the crate, lowest first. Those of one row do not import each other.
 const LAYERS: &[&[&str]] = &[
     &["id", "data_limit", "diagnostic", "fault", "redact"],
+    &["beneath"],
     &["state"],
     &["llm", "sandbox", "team", "tool"],
     &["event"],
@@ -39,6 +40,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("toml_edit", &["cli"]),
     ("seccompiler", &["sandbox"]),
     ("spawn(", &["engine/driver/tasks.rs", "engine/lease.rs", "sandbox", "storage", "cli"]),
+    ("openat2", &["beneath"]),
     ("println!", &["cli"]),
     ("env::var", &["cli", "llm"]),
 ];

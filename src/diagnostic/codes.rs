@@ -42,8 +42,8 @@ pub const CODES: &[Code] = pages! {
     "GR030" "GR031" "GR032" "GR033" "GR034" "GR035" "GR036" "GR037" "GR038" "GR039"
     // Prompts and safety.
     "GR040" "GR041" "GR046" "GR047" "GR048" "GR049" "GR050"
-    // Sizes.
-    "GR055"
+    // Sizes and places.
+    "GR055" "GR056"
     // Workflows in workflows.
     "GR070" "GR071" "GR072" "GR073"
     // Cases.

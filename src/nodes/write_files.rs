@@ -1,6 +1,6 @@
 //! `write_files`: delivers files, documents and a report to a folder.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -15,6 +15,8 @@ use crate::{
 
 /// The file that a report is written to.
 const REPORT: &str = "report.md";
+/// What is shown of a path, in characters.
+const PATH_CHARACTERS_MAX: usize = 200;
 
 /// Writes files that a model wrote, so it trusts neither their names nor what lies in the folder.
 ///
@@ -58,8 +60,15 @@ impl Node for WriteFiles {
         let output_dir = self.output_dir.to_string_lossy();
         let files = self.collect(&ctx, &output_dir)?;
         let to = self.definition.to.evaluate(&expression_view(&ctx, Some(&output_dir)))?;
-        let folder = PathBuf::from(to.as_str().unwrap_or_default());
-        let written = deliver(folder, files, self.replace).await?;
+        let to = to.as_str().unwrap_or_default();
+        let below = below(&output_dir, to).ok_or_else(|| not_below(&output_dir, to))?;
+        let delivery = Delivery {
+            root: self.output_dir.clone(),
+            below: below.to_owned(),
+            files,
+            replace: self.replace,
+        };
+        let written = deliver(delivery).await?;
         for path in written {
             ctx.report(Report::Artifact { path: path.display().to_string() }).await;
         }
@@ -79,19 +88,40 @@ impl Node for WriteFiles {
     }
 }
 
-/// Writes in a thread that may block.
-async fn deliver(
-    folder: PathBuf,
+/// Files, and where they go.
+struct Delivery {
+    root: PathBuf,
+    below: String,
     files: Vec<SourceFile>,
     replace: Replace,
-) -> Result<Vec<PathBuf>, NodeError> {
-    let shown = folder.display().to_string();
-    let write = move || sandbox::write_files(Path::new(&folder), &files, replace);
+}
+
+/// Returns the path from the output folder to a folder below it, if it is below it as it is written. What it may contain
+/// is checked where it is opened.
+fn below<'a>(output_dir: &str, to: &'a str) -> Option<&'a str> {
+    let rest = to.strip_prefix(output_dir)?;
+    let is_boundary = rest.is_empty() || rest.starts_with('/') || output_dir.ends_with('/');
+    let rest = is_boundary.then_some(rest)?;
+    Some(rest.strip_prefix('/').unwrap_or(rest).trim_end_matches('/'))
+}
+
+fn not_below(output_dir: &str, to: &str) -> NodeError {
+    let shown: String = to.chars().take(PATH_CHARACTERS_MAX).collect();
+    NodeError::permanent(format!(
+        "`to` is {shown:?}, which is not below the output folder {output_dir:?}: build it from `output.dir`"
+    ))
+}
+
+/// Writes in a thread that may block.
+async fn deliver(delivery: Delivery) -> Result<Vec<PathBuf>, NodeError> {
+    let Delivery { root, below, files, replace } = delivery;
+    let shown = root.join(&below).display().to_string();
+    let write = move || sandbox::write_files(&root, &below, &files, replace);
     let written = tokio::task::spawn_blocking(write);
     written.await?.map_err(|error| {
         // What a model named wrongly is the work's failure; a folder that cannot be written is not.
         let kind = match error {
-            WriteError::Refused(_) => ErrorKind::Other,
+            WriteError::Refused(_) | WriteError::Below { .. } => ErrorKind::Other,
             _ => ErrorKind::Delivery,
         };
         let failure = Failure::of(kind, &error);
@@ -115,4 +145,27 @@ pub(super) fn source_files(files: &Value) -> Result<Vec<SourceFile>, NodeError> 
     let read: Option<Vec<SourceFile>> =
         files.as_array().and_then(|it| it.iter().map(read).collect());
     read.ok_or_else(|| NodeError::permanent("files are a list of `{file_path, content}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_below_the_output_folder_as_it_is_written() {
+        for (output_dir, to, expected) in [
+            ("/out", "/out", Some("")),
+            ("/out", "/out/", Some("")),
+            ("/out", "/out/a/b/", Some("a/b")),
+            ("/out/", "/out/a", Some("a")),
+            ("/out/", "/out//a", Some("a")),
+            ("/out", "/out/../x", Some("../x")),
+            ("/out", "/outside", None),
+            ("/out", "/", None),
+            ("/out", "a", None),
+            ("/out", "", None),
+        ] {
+            assert_eq!(below(output_dir, to), expected, "{to} below {output_dir}");
+        }
+    }
 }

@@ -209,7 +209,8 @@ fn reserved(components: &[&str]) -> Option<String> {
     let is_reserved_anywhere = |name: &&String| {
         matches!(name.as_str(), ".git" | ".hg" | ".svn" | ".home" | ".ssh" | ".cargo")
     };
-    if let Some(name) = folded.iter().find(is_reserved_anywhere) {
+    let is_own = |name: &&String| name.starts_with(".graphrun");
+    if let Some(name) = folded.iter().find(|it| is_reserved_anywhere(it) || is_own(it)) {
         return Some(name.clone());
     }
     let file = folded.last()?;
@@ -218,8 +219,7 @@ fn reserved(components: &[&str]) -> Option<String> {
         "sitecustomize.py" | "usercustomize.py" | "pyvenv.cfg" | ".npmrc" | ".pypirc" | ".netrc"
     ) || file
         .rsplit_once('.')
-        .is_some_and(|(_, extension)| extension == "pth")
-        || file.starts_with(".graphrun");
+        .is_some_and(|(_, extension)| extension == "pth");
     is_reserved_file.then(|| file.clone())
 }
 
@@ -258,7 +258,7 @@ mod tests {
             "a\nb", "..%2f", "\u{ff0e}\u{ff0e}/x", ".git/hooks/pre-commit", "sub/.GIT/config", "/proc/self/root/x",
             "a/.../b", "%00", "a.", "a ", " a", "a./b", "a\u{301}.py", "é.py", "a:b", "a\tb", "a\u{7f}",
             "sitecustomize.py", "lib/usercustomize.py", "x.pth", "a/.PTH", ".home/x", ".cargo/config.toml", ".npmrc",
-            "con .txt", "a*b", "a?b", "a|b", "a<b", "a\"b", "a'b", "a`b", "a;b", "a&b", "a!b", "-", "a/-b",
+            ".graphrun/runs.db", "a/.Graphrun-x", "con .txt", "a*b", "a?b", "a|b", "a<b", "a\"b", "a'b", "a`b", "a;b", "a&b", "a!b", "-", "a/-b",
         ];
         for path in vectors {
             assert!(check_path(path).is_err(), "{path:?} was accepted");

@@ -1,29 +1,22 @@
 //! Delivers generated files to a folder of the host.
 //!
 //! The folder may hold an earlier delivery, or anything else that grew there since. Every step is taken relative to an
-//! open folder and follows no symbolic link, so nothing that lies in the folder can lead a write out of it. Nothing in it
-//! is changed before everything is known to be possible.
+//! open [`Folder`] and follows no symbolic link, so nothing that lies in the folder can lead a write out of it. Nothing in
+//! it is changed before everything is known to be possible.
 
 use std::{
-    fs::{self, File},
-    io::{self, Read as _, Write as _},
-    os::fd::{AsFd, OwnedFd},
+    io,
     path::{Path, PathBuf},
 };
 
-use nix::{
-    errno::Errno,
-    fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2, renameat},
-    sys::stat::{Mode, SFlag, fstatat, mkdirat},
-    unistd::{UnlinkatFlags, unlinkat},
-};
 use thiserror::Error;
 
 use super::{
     delivered::{self, Delivered},
-    path::{FilesRefused, check_files},
+    path::{FilesRefused, PathError, check_files, check_path},
     source_file::SourceFile,
 };
+use crate::beneath::{BeneathError, Folder, Kind};
 
 /// The largest file that a delivery may have left; a larger one is somebody else's.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
@@ -47,12 +40,20 @@ pub enum WriteError {
     /// The files are not acceptable; nothing was written.
     #[error("the files are refused")]
     Refused(#[from] FilesRefused),
+    /// The folder below the root is not acceptable; nothing was written.
+    #[error("the folder {path:?} is refused: {error}")]
+    Below {
+        /// The folder, from the root.
+        path: String,
+        /// What is wrong with it.
+        error: PathError,
+    },
     /// The folder itself cannot be made or opened.
     #[error("cannot open the folder `{}`", path.display())]
     Root {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// Why.
         source: io::Error,
     },
     /// In the way lies a symbolic link, a folder in the place of a file, or something stranger; it was left alone.
@@ -79,33 +80,39 @@ pub enum WriteError {
     },
 }
 
-/// Writes generated files below `root`, which is made if it does not exist, and returns their paths in order.
+/// Writes generated files to the folder `below` a root, and returns their paths in order. Both folders are made if they do
+/// not exist; an empty `below` is the root itself.
 ///
 /// A regular file of the same name is replaced as a whole if it has the new content already, an earlier delivery left it
 /// as it is, or `replace` says so; to deliver twice is harmless, also when the first time was cut short by the end of the
-/// process. What is there and is not named stays. Symbolic links below `root` are neither followed nor replaced; `root`
-/// itself is the caller's word. Deliveries to one folder wait for each other.
+/// process. What is there and is not named stays. The root is a path that a person chose. Everything below it is checked
+/// by the same rules ([`check_path`]), and symbolic links there are neither followed nor replaced. Deliveries to one
+/// folder wait for each other.
 ///
 /// # Errors
 /// Everything is checked, and every file is written under another name, before the first one gets its own: what is
 /// refused, and a disk that is full, deliver nothing.
 pub fn write_files(
     root: &Path,
+    below: &str,
     files: &[SourceFile],
     replace: Replace,
 ) -> Result<Vec<PathBuf>, WriteError> {
     check_files(files)?;
-    let failed = |source| WriteError::Root { path: root.to_owned(), source };
-    fs::create_dir_all(root).map_err(failed)?;
-    let folder = File::open(root).map_err(failed)?;
+    if !below.is_empty() {
+        let refused = |error| WriteError::Below { path: below.to_owned(), error };
+        check_path(below).map_err(refused)?;
+    }
+    let outer = Folder::create(root)
+        .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
+    let (root, folder) = descend(root, &outer, below)?;
     // Where the file system knows no locks, whoever delivers must see to it that nobody else does.
     let _ = folder.lock();
-    let folder = OwnedFd::from(folder);
     let mut list = Delivered::parse(&known(&folder).unwrap_or_default());
     let mut places = Vec::new();
     let mut foreign = Vec::new();
     for file in files {
-        let place = Place::find(root, &folder, file)?;
+        let place = Place::find(&root, &folder, file)?;
         if let Some(content) = place.content()? {
             let is_ours = content == file.content.as_bytes() || list.knows(&file.path, &content);
             if !is_ours && replace == Replace::Delivered {
@@ -133,6 +140,22 @@ pub fn write_files(
     Ok(places.into_iter().map(|it| it.path).collect())
 }
 
+/// Opens the folder at a path below another one, and makes every folder on the way.
+fn descend(root: &Path, outer: &Folder, below: &str) -> Result<(PathBuf, Folder), WriteError> {
+    let mut path = root.to_owned();
+    let mut folder = outer.again().map_err(|it| write_error(root, it))?;
+    for component in below.split('/').filter(|component| !component.is_empty()) {
+        path.push(component);
+        folder = folder.enter(component).map_err(|error| match error {
+            BeneathError::Link | BeneathError::NotFolder => {
+                WriteError::InTheWay { path: path.clone(), expected: "folder" }
+            }
+            error => write_error(&path, error),
+        })?;
+    }
+    Ok((path, folder))
+}
+
 /// Writes all files under other names, or none.
 fn stage(places: &[Place], files: &[SourceFile]) -> Result<(), WriteError> {
     for (place, file) in places.iter().zip(files) {
@@ -148,119 +171,60 @@ fn stage(places: &[Place], files: &[SourceFile]) -> Result<(), WriteError> {
 /// Where a file goes.
 struct Place {
     path: PathBuf,
-    parent: OwnedFd,
+    parent: Folder,
     name: String,
 }
 
 impl Place {
     /// Finds it, and makes the folders on the way.
-    fn find(root: &Path, folder: &OwnedFd, file: &SourceFile) -> Result<Self, WriteError> {
-        let target = root.join(&file.path);
+    fn find(root: &Path, folder: &Folder, file: &SourceFile) -> Result<Self, WriteError> {
         let (parents, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
-        let mut parent =
-            folder.as_fd().try_clone_to_owned().map_err(|source| write_error(&target, source))?;
-        let mut path = root.to_owned();
-        for component in parents.split('/').filter(|component| !component.is_empty()) {
-            path.push(component);
-            parent = enter(&parent, component, &path)?;
-        }
+        let (_, parent) = descend(root, folder, parents)?;
+        let path = root.join(&file.path);
         // Asked first for the sake of the message: a rename would replace a link, and never follow it.
-        match fstatat(&parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(stat)
-                if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG =>
-            {
-                return Err(WriteError::InTheWay { path: target, expected: "file" });
-            }
-            Ok(_) | Err(Errno::ENOENT) => {}
-            Err(error) => return Err(write_error(&target, error.into())),
+        match parent.kind(name).map_err(|it| write_error(&path, it))? {
+            Some(Kind::File) | None => Ok(Self { path, parent, name: name.to_owned() }),
+            Some(_) => Err(WriteError::InTheWay { path, expected: "file" }),
         }
-        Ok(Self { path: target, parent, name: name.to_owned() })
     }
 
     /// What is there already.
     fn content(&self) -> Result<Option<Vec<u8>>, WriteError> {
-        read(&self.parent, &self.name, CONTENT_BYTES_MAX).map_err(|it| write_error(&self.path, it))
+        let content = self.parent.read_own(&self.name, CONTENT_BYTES_MAX);
+        content.map_err(|it| write_error(&self.path, it))
     }
 
     /// Gives the file that was written under another name its own.
     fn take_name(&self) -> Result<(), WriteError> {
-        let temporary = temporary_name(&self.name);
-        renameat(&self.parent, temporary.as_str(), &self.parent, self.name.as_str())
-            .map_err(|error| write_error(&self.path, error.into()))
+        let renamed = self.parent.rename(&temporary_name(&self.name), &self.name);
+        renamed.map_err(|it| write_error(&self.path, it))
     }
 
     fn unstage(&self) {
-        // It may not exist; the error that led here is the one to report.
-        let temporary = temporary_name(&self.name);
-        let _ = unlinkat(&self.parent, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
+        self.parent.remove(&temporary_name(&self.name));
     }
 }
 
 /// The list of a folder, if it has one.
-fn known(folder: &OwnedFd) -> Option<Vec<u8>> {
-    read(folder, delivered::LIST, delivered::BYTES_MAX).ok().flatten()
-}
-
-/// The content of a regular file, if it is there.
-fn read(parent: &OwnedFd, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-    // Something other than a file, put there in between, must not keep us waiting.
-    match open(parent, name, OFlag::O_RDONLY | OFlag::O_NONBLOCK) {
-        Ok(descriptor) => {
-            let mut content = Vec::new();
-            File::from(descriptor).take(bytes_max).read_to_end(&mut content)?;
-            Ok(Some(content))
-        }
-        Err(Errno::ENOENT) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Opens a folder inside a folder, and makes it if it is not there.
-fn enter(parent: &OwnedFd, name: &str, path: &Path) -> Result<OwnedFd, WriteError> {
-    match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
-        Ok(()) | Err(Errno::EEXIST) => {}
-        Err(error) => return Err(write_error(path, error.into())),
-    }
-    open(parent, name, OFlag::O_DIRECTORY | OFlag::O_RDONLY).map_err(|error| match error {
-        Errno::ELOOP | Errno::ENOTDIR => {
-            WriteError::InTheWay { path: path.to_owned(), expected: "folder" }
-        }
-        error => write_error(path, error.into()),
-    })
+fn known(folder: &Folder) -> Option<Vec<u8>> {
+    folder.read_own(delivered::LIST, delivered::BYTES_MAX).ok().flatten()
 }
 
 /// Puts a file with this content in the place of whatever has the name: a reader sees the old file or the new one.
-fn put(parent: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
+fn put(parent: &Folder, name: &str, content: &[u8]) -> Result<(), BeneathError> {
     write_temporary(parent, name, content)?;
-    Ok(renameat(parent, temporary_name(name).as_str(), parent, name)?)
+    parent.rename(&temporary_name(name), name)
 }
 
-/// Writes a file under the name that it has until it is whole.
-fn write_temporary(parent: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
-    // The name is one that generated files may not have, and always the same: what a killed process left is found, and
-    // nobody else is at work on it, since the folder is locked.
-    let temporary = temporary_name(name);
-    // Mostly there is nothing; if it cannot be removed, making the new one fails and says why.
-    let _ = unlinkat(parent, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
-    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY;
-    let mut file = File::from(open(parent, &temporary, flags)?);
-    file.write_all(content)?;
-    file.sync_all()
+/// Writes a file under the name that it has until it is whole. Generated files may not have this name, and it is always
+/// the same: what a killed process left is found, and no other delivery uses it, since the folder is locked.
+fn write_temporary(parent: &Folder, name: &str, content: &[u8]) -> Result<(), BeneathError> {
+    parent.write_new(&temporary_name(name), content)
 }
 
 /// What a file is called until it is whole.
 fn temporary_name(name: &str) -> String {
     format!(".graphrun-{name}.tmp")
-}
-
-fn open(parent: &OwnedFd, name: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
-    let mut how = OpenHow::new()
-        .flags(flags | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
-        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
-    if flags.contains(OFlag::O_CREAT) {
-        how = how.mode(Mode::from_bits_truncate(0o644));
-    }
-    openat2(parent, name, how)
 }
 
 fn are(many: usize) -> &'static str {
@@ -274,8 +238,8 @@ fn listed(paths: &[String]) -> String {
     named.join(", ") + &more
 }
 
-fn write_error(path: &Path, source: io::Error) -> WriteError {
-    WriteError::Write { path: path.to_owned(), source }
+fn write_error(path: &Path, error: BeneathError) -> WriteError {
+    WriteError::Write { path: path.to_owned(), source: error.into() }
 }
 
 #[cfg(test)]

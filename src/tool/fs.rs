@@ -10,7 +10,7 @@ use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Tool, ToolContext, ToolError, beneath::Beneath, tool_fn};
+use super::{Tool, ToolContext, ToolError, folder::ToolFolder, tool_fn};
 
 /// The names of the built-in tools.
 pub const BUILT_IN: [&str; 3] = ["fs.read", "fs.list", "fs.grep"];
@@ -150,9 +150,9 @@ pub fn built_in(name: &str, root: PathBuf) -> Option<Arc<dyn Tool>> {
 /// Works in a thread that may block.
 async fn blocking<O: Send + 'static>(
     root: Arc<Path>,
-    work: impl FnOnce(&Beneath) -> Result<O, ToolError> + Send + 'static,
+    work: impl FnOnce(&ToolFolder) -> Result<O, ToolError> + Send + 'static,
 ) -> Result<O, ToolError> {
-    let working = tokio::task::spawn_blocking(move || work(&Beneath::open(&root)?));
+    let working = tokio::task::spawn_blocking(move || work(&ToolFolder::open(&root)?));
     working.await.map_err(ToolError::permanent)?
 }
 
@@ -164,7 +164,7 @@ fn here() -> String {
     ".".to_owned()
 }
 
-impl Beneath {
+impl ToolFolder {
     fn text(&self, input: &Read) -> Result<FileText, ToolError> {
         let (bytes, size) = self.read(&input.path, READ_BYTES_MAX)?;
         if bytes.contains(&0) {
@@ -213,7 +213,7 @@ impl Beneath {
         let pattern = RegexBuilder::new(&input.pattern).size_limit(PATTERN_BYTES_MAX).build();
         let pattern =
             pattern.map_err(|error| ToolError::permanent(format!("the pattern: {error}")))?;
-        let is_folder = self.file(&input.path)?.metadata().is_ok_and(|it| it.is_dir());
+        let is_folder = self.open_any(&input.path)?.metadata().is_ok_and(|it| it.is_dir());
         let mut search = Search {
             pattern,
             matches: Vec::new(),
@@ -261,7 +261,7 @@ impl Search {
         self.matches.len() > MATCHES_MAX || self.bytes_left == 0
     }
 
-    fn file(&mut self, files: &Beneath, path: &str) -> Result<(), ToolError> {
+    fn file(&mut self, files: &ToolFolder, path: &str) -> Result<(), ToolError> {
         let (bytes, size) = files.read(path, self.bytes_left.min(READ_BYTES_MAX))?;
         self.is_partial |= size > bytes.len() as u64;
         self.bytes_left = self.bytes_left.saturating_sub(bytes.len() as u64);

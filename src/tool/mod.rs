@@ -3,7 +3,7 @@
 //! Start with [`Tool`]; [`tool_fn`] makes one of an async function. The built-in ones read files
 //! below a folder: [`built_in`].
 
-mod beneath;
+mod folder;
 mod fs;
 mod function;
 

@@ -1,9 +1,14 @@
-use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+};
+
+use nix::sys::stat::Mode;
 
 use super::*;
 
 fn deliver(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, WriteError> {
-    write_files(root, files, Replace::Delivered)
+    write_files(root, "", files, Replace::Delivered)
 }
 
 fn file(path: &str, content: &str) -> SourceFile {
@@ -102,7 +107,7 @@ fn a_hard_link_is_replaced_and_not_written_through() {
     let victim = root.path().join("victim");
     fs::write(&victim, "untouched").unwrap();
     fs::hard_link(&victim, root.path().join("x")).unwrap();
-    write_files(root.path(), &[file("x", "new")], Replace::Anything).unwrap();
+    write_files(root.path(), "", &[file("x", "new")], Replace::Anything).unwrap();
     assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
 }
 
@@ -139,7 +144,7 @@ fn a_file_that_no_delivery_left_there_keeps_all_files_out_unless_it_is_forced() 
         "a file is in the way, not of an earlier delivery, or changed since: `b.py`; nothing was written"
     );
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "half of it was delivered");
-    write_files(root.path(), &files, Replace::Anything).unwrap();
+    write_files(root.path(), "", &files, Replace::Anything).unwrap();
     assert_eq!(text(&root.path().join("b.py")), "2");
     deliver(root.path(), &[file("b.py", "3")]).unwrap();
 }
@@ -199,4 +204,34 @@ fn many_files_in_the_way_are_counted() {
     let paths: Vec<String> = (0..12).map(|it| format!("f{it}")).collect();
     let shown = WriteError::Foreign { paths }.to_string();
     assert!(shown.ends_with("`f9` and 2 more; nothing was written"), "{shown}");
+}
+
+#[test]
+fn a_folder_below_the_root_has_the_rules_of_generated_paths() {
+    let outer = tempfile::tempdir().unwrap();
+    let root = outer.path().join("out");
+    let deliver = |below: &str| write_files(&root, below, &[file("x", "1")], Replace::Delivered);
+    for below in [
+        "..",
+        "../victim",
+        "a/../../victim",
+        "/abs",
+        "a//b",
+        ".git/hooks",
+        "A/.GIT",
+        ".graphrun/x",
+        "a\0b",
+    ] {
+        let error = deliver(below).unwrap_err();
+        assert!(matches!(error, WriteError::Below { .. }), "{below}: {error}");
+    }
+    assert!(!root.exists(), "a refused folder makes nothing");
+    assert_eq!(deliver("site/docs").unwrap(), [root.join("site/docs/x")]);
+    symlink(outer.path(), root.join("far")).unwrap();
+    symlink("site", root.join("near")).unwrap();
+    for below in ["far", "far/site", "near", "site/docs/x"] {
+        let error = deliver(below).unwrap_err();
+        assert!(matches!(error, WriteError::InTheWay { .. }), "{below}: {error}");
+    }
+    assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 1, "something was written outside");
 }

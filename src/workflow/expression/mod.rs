@@ -13,6 +13,7 @@ mod lexer;
 mod meter;
 mod numbers;
 mod operators;
+mod output_path;
 mod parser;
 mod print;
 mod sights;
@@ -32,6 +33,7 @@ use serde_json::Value;
 pub use self::evaluate::EvaluateError;
 pub(crate) use self::{
     known::known_after,
+    output_path::OutputPathError,
     worlds::{CaseList, Uncovered},
 };
 use super::{report::Problem, written::Written};

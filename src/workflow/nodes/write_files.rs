@@ -1,12 +1,13 @@
 //! `write_files`: files are written to a folder.
 
-use std::path::{Component, Path};
-
-use super::{Reading, WRITE_FILES_KEYS};
+use super::{Reading, WRITE_FILES_KEYS, fits};
 use crate::{
+    diagnostic::Diagnostic,
+    sandbox::check_path,
     state::Type,
     workflow::{
         WriteFilesNode,
+        expression::{Expression, OutputPathError},
         lower::Lowering,
         reader::{Data, Entry, Yaml},
         shape::Section,
@@ -26,6 +27,9 @@ impl Lowering<'_> {
         let to = to.and_then(|it| {
             let to = self.expression_with_output(it, &written)?;
             self.expect_type(it, to.ty(), &Type::String, "a folder");
+            if fits(to.ty(), &Type::String) {
+                self.check_output_path(it, &to);
+            }
             Some(to)
         });
         let files = parts.get("files").and_then(|it| {
@@ -40,9 +44,8 @@ impl Lowering<'_> {
                 self.report.wrong_kind(yaml, "`documents`", wanted);
             }
             for Entry { key, value } in yaml.entries() {
-                let stays = Path::new(&key.text).components();
-                if !{ stays }.all(|it| matches!(it, Component::Normal(_))) {
-                    let message = format!("`{}` is no path below the folder", key.text);
+                if let Err(error) = check_path(&key.text) {
+                    let message = format!("`{}` cannot be delivered: {error}", key.text);
                     self.report.bad_value(key, message, "write a name such as `review.json`");
                 }
                 let document = self.expression(value, &written);
@@ -55,5 +58,25 @@ impl Lowering<'_> {
         }
         let report = report.map(|it| self.prompt_of(it));
         Some(WriteFilesNode { to: to?, files, documents, report })
+    }
+
+    /// Refuses a folder that no run could accept.
+    fn check_output_path(&mut self, yaml: &Yaml, to: &Expression) {
+        let Err(error) = to.check_output_path() else { return };
+        let message = match error {
+            OutputPathError::Elsewhere => {
+                format!("`{}` is not a path below `output.dir`", to.source())
+            }
+            OutputPathError::Beside(text) => {
+                format!("`output.dir` followed by {text:?} names a folder beside the output folder")
+            }
+            OutputPathError::Below { path, error } => {
+                format!("files cannot be delivered to {path:?} below `output.dir`: {error}")
+            }
+        };
+        let finding =
+            Diagnostic::error("GR056", message).at(self.report.place(&yaml.range), "here");
+        let help = "write `output.dir`, or a path below it, as in `output.dir + \"/docs\"`";
+        self.report.push(finding.help(help));
     }
 }

@@ -1,0 +1,51 @@
+//! Files that a person names: links are followed, and only regular files are opened.
+
+use std::{
+    fs::{File, OpenOptions},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use nix::libc::{O_NOCTTY, O_NONBLOCK};
+
+use super::{BeneathError, regular, text_of};
+use crate::data_limit::DataLimit;
+
+/// Opens a regular file to read it. A pipe or a device is refused, and is not waited for.
+///
+/// # Errors
+///
+/// Fails when it is not there, cannot be read or is not a regular file.
+pub fn open_named(path: &Path) -> Result<File, BeneathError> {
+    let opened = OpenOptions::new().read(true).custom_flags(O_NONBLOCK | O_NOCTTY).open(path);
+    regular(opened?)
+}
+
+/// Reads the whole text of a regular file.
+///
+/// # Errors
+///
+/// As [`open_named`], and fails when it is larger than the limit or is not UTF-8.
+pub fn read_named(path: &Path, limit: DataLimit) -> Result<String, BeneathError> {
+    text_of(open_named(path)?, limit)
+}
+
+/// Reads the whole text of a regular file, or of a descriptor that the shell passes, such as `/dev/stdin`.
+///
+/// # Errors
+///
+/// As [`read_named`].
+pub fn read_given(path: &Path, limit: DataLimit) -> Result<String, BeneathError> {
+    if is_descriptor(path) {
+        // It is open already, by the word of the user. Reading waits for its writer, as with standard input.
+        return text_of(File::open(path)?, limit);
+    }
+    read_named(path, limit)
+}
+
+fn is_descriptor(path: &Path) -> bool {
+    path == Path::new("/dev/stdin")
+        || ["/dev/fd", "/proc/self/fd"]
+            .iter()
+            .any(|folder| path.parent() == Some(Path::new(folder)))
+}

@@ -1,0 +1,131 @@
+//! Writing beneath a folder: one name at a time, and no link is followed.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{AtFlags, OFlag, renameat},
+    sys::stat::{Mode, SFlag, fstatat, mkdirat},
+    unistd::{UnlinkatFlags, unlinkat},
+};
+
+use super::{BeneathError, Folder, Links, regular, start_of};
+
+/// What a name in a folder stands for. The target of a link does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A link, a pipe, a device or a socket.
+    Other,
+}
+
+impl Folder {
+    /// Opens a folder that a person named, and makes it if it is not there: links in the path to it are followed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be made or opened.
+    pub fn create(path: &Path) -> Result<Self, BeneathError> {
+        fs::create_dir_all(path)?;
+        Self::open(path)
+    }
+
+    /// Opens the folder of this name, and makes it if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be made, or a link or a file has the name.
+    pub fn enter(&self, name: &str) -> Result<Self, BeneathError> {
+        match mkdirat(&self.0, name, Mode::from_bits_truncate(0o755)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+        self.resolve(Path::new(name), flags, Mode::empty(), Links::Never).map(Self)
+    }
+
+    /// Opens the same folder once more.
+    ///
+    /// # Errors
+    ///
+    /// Fails when this process has too many open files.
+    pub fn again(&self) -> Result<Self, BeneathError> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
+    /// Waits until no other process has locked the folder, and locks it until it is closed.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the file system has no locks.
+    pub fn lock(&self) -> io::Result<()> {
+        self.0.lock()
+    }
+
+    /// Returns the kind of the entry of this name.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the folder cannot be searched.
+    pub fn kind(&self, name: &str) -> Result<Option<Kind>, BeneathError> {
+        match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+                SFlag::S_IFREG => Kind::File,
+                SFlag::S_IFDIR => Kind::Folder,
+                _ => Kind::Other,
+            })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads the first bytes of the regular file of this name, if it is there. A link is refused.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is something else, or cannot be read.
+    pub fn read_own(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, BeneathError> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW;
+        match self.resolve(Path::new(name), flags, Mode::empty(), Links::Never) {
+            Ok(file) => Ok(Some(start_of(regular(file)?, bytes_max)?.0)),
+            Err(BeneathError::Missing) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a new file of this name, and syncs it. A file or a link of this name is removed first.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the name stays taken, as by a folder, or the file cannot be written.
+    pub fn write_new(&self, name: &str, content: &[u8]) -> Result<(), BeneathError> {
+        self.remove(name);
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
+        let mode = Mode::from_bits_truncate(0o644);
+        let mut file = self.resolve(Path::new(name), flags, mode, Links::Never)?;
+        file.write_all(content)?;
+        Ok(file.sync_all()?)
+    }
+
+    /// Gives a file another name in this folder. A file of that name is replaced and never changed; a reader sees the
+    /// old file or the new one.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a folder has the other name.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), BeneathError> {
+        Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    /// Removes a file or a link, if there is one: what stays makes the next step fail, which tells why.
+    pub fn remove(&self, name: &str) {
+        let _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
+    }
+}
