@@ -4,14 +4,7 @@
 //! [`set_data_limits`] before it loads anything. They belong to the process and not to a workflow: a workflow is not
 //! trusted to raise them.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    fs::File,
-    io::{self, ErrorKind, Read},
-    path::Path,
-    sync::OnceLock,
-};
+use std::{collections::BTreeMap, fmt, sync::OnceLock};
 
 use thiserror::Error;
 
@@ -109,21 +102,6 @@ impl DataLimit {
     pub fn check(self, amount: u64) -> Result<(), DataLimitReached> {
         let max = self.value();
         if amount <= max { Ok(()) } else { Err(DataLimitReached { limit: self, max }) }
-    }
-
-    /// Reads a text file whose bytes this limits.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the file cannot be read, is larger than the limit or is not UTF-8.
-    pub fn read_to_string(self, path: &Path) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        // A device has no size that could be checked first, and may never end.
-        File::open(path)?.take(self.value().saturating_add(1)).read_to_end(&mut bytes)?;
-        self.check(bytes.len() as u64)
-            .map_err(|reached| io::Error::new(ErrorKind::FileTooLarge, reached))?;
-        let invalid = |_| io::Error::new(ErrorKind::InvalidData, "the file is not UTF-8");
-        String::from_utf8(bytes).map_err(invalid)
     }
 
     #[rustfmt::skip] // a line for each

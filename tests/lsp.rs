@@ -390,6 +390,8 @@ fn a_finding_in_a_prompt_is_published_there_and_an_open_prompt_counts_unsaved() 
     let workflow =
         team("prompt: { text: \"{{ brief }} {{ visit }}\" }", "prompt: prompts/write.md");
     editor.write("prompts/write.md", "Größe: {{ breif }}");
+    // The folder above that of the workflow belongs to its project.
+    editor.write("graphrun.toml", "");
     let (uri, prompt) = (editor.uri("graphs/team.yaml"), editor.uri("prompts/write.md"));
     editor.open(&uri, &workflow);
     assert_eq!(editor.findings(&uri), [Value::Null; 0]);

@@ -53,9 +53,12 @@ pub enum BeneathError {
     /// A symbolic link is in the way of a writer.
     #[error("a symbolic link is in the way")]
     Link,
-    /// It is a folder, a pipe, a device or a socket.
+    /// It is a pipe, a device or a socket.
     #[error("it is not a regular file")]
     NotRegular,
+    /// It is a folder.
+    #[error("it is a folder and not a file")]
+    IsFolder,
     /// It is not a folder.
     #[error("it is not a folder")]
     NotFolder,
@@ -186,7 +189,11 @@ impl Folder {
 
 /// Passes a regular file on, and refuses anything else.
 fn regular(file: File) -> Result<File, BeneathError> {
-    if file.metadata()?.is_file() { Ok(file) } else { Err(BeneathError::NotRegular) }
+    match file.metadata()?.file_type() {
+        kind if kind.is_file() => Ok(file),
+        kind if kind.is_dir() => Err(BeneathError::IsFolder),
+        _ => Err(BeneathError::NotRegular),
+    }
 }
 
 /// Reads the first bytes of a file, and returns its size with them.
@@ -229,6 +236,7 @@ impl From<BeneathError> for io::Error {
             },
             BeneathError::Missing => io::ErrorKind::NotFound,
             BeneathError::NotFolder => io::ErrorKind::NotADirectory,
+            BeneathError::IsFolder => io::ErrorKind::IsADirectory,
             BeneathError::NotText => io::ErrorKind::InvalidData,
             BeneathError::TooLarge(_) => io::ErrorKind::FileTooLarge,
             BeneathError::LeadsOut | BeneathError::Link => io::ErrorKind::PermissionDenied,

@@ -11,14 +11,18 @@ use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use super::{BeneathError, regular, text_of};
 use crate::data_limit::DataLimit;
 
-/// Opens a regular file to read it. A pipe or a device is refused, and is not waited for.
+/// The device that is always empty.
+const NULL_DEVICE: &str = "/dev/null";
+
+/// Opens a regular file to read it, or `/dev/null`, which stands for an empty one. A pipe or another device is refused, and
+/// is not waited for.
 ///
 /// # Errors
 ///
 /// Fails when it is not there, cannot be read or is not a regular file.
 pub fn open_named(path: &Path) -> Result<File, BeneathError> {
-    let opened = OpenOptions::new().read(true).custom_flags(O_NONBLOCK | O_NOCTTY).open(path);
-    regular(opened?)
+    let opened = OpenOptions::new().read(true).custom_flags(O_NONBLOCK | O_NOCTTY).open(path)?;
+    if path == Path::new(NULL_DEVICE) { Ok(opened) } else { regular(opened) }
 }
 
 /// Reads the whole text of a regular file.

@@ -30,12 +30,13 @@ impl Project {
     /// user, a folder that everyone can write and the root of the file system bound the search: a `.git` there marks no
     /// project, because it would open all of the user's files to every workflow below.
     ///
+    /// The folder does not have to exist: an editor may hold a workflow that is not saved yet.
+    ///
     /// # Errors
     ///
-    /// Fails when the folder is not there or cannot be looked up.
+    /// Fails when the folder cannot be looked up.
     pub fn around(folder: &Path) -> io::Result<Self> {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let own = fs::canonicalize(folder)?;
+        let own = without_links(folder)?;
         let home = env::home_dir().and_then(|it| fs::canonicalize(it).ok());
         let ends_search =
             |it: &Path| it.parent().is_none() || Some(it) == home.as_deref() || is_shared(it);
@@ -43,6 +44,17 @@ impl Project {
         let root = candidates.find(|it| is_marked(it)).unwrap_or(&own);
         let within = own.strip_prefix(root).unwrap_or(Path::new("")).to_owned();
         Ok(Self { root: root.to_owned(), within })
+    }
+}
+
+/// The absolute path of a folder, without links as far as it exists.
+fn without_links(folder: &Path) -> io::Result<PathBuf> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    match (fs::canonicalize(folder), folder.parent(), folder.file_name()) {
+        (Err(error), Some(parent), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(without_links(parent)?.join(name))
+        }
+        (found, ..) => found,
     }
 }
 

@@ -45,7 +45,7 @@ fn reading_follows_links_that_stay_beneath_and_no_others() {
         ("chain", Err("it leads out of the folder")),
         ("loop", Err("a symbolic link is in the way")),
         ("nothing", Err("there is no such file or folder")),
-        ("sub", Err("it is not a regular file")),
+        ("sub", Err("it is a folder and not a file")),
         ("file/x", Err("it is not a folder")),
     ] {
         assert_eq!(read(&root, path), expected.map(str::to_owned).map_err(str::to_owned), "{path}");
@@ -63,10 +63,12 @@ fn pipes_sockets_and_devices_are_refused_at_once() {
         let error = read_named(&root.join(path), DataLimit::FileBytes).unwrap_err();
         assert!(!matches!(error, BeneathError::Missing), "{path}: {error}");
     }
-    for device in ["/dev/zero", "/dev/null"] {
-        let error = read_named(Path::new(device), DataLimit::FileBytes).unwrap_err();
-        assert!(matches!(error, BeneathError::NotRegular), "{device}: {error}");
+    symlink("/dev/zero", root.join("device")).unwrap();
+    for device in [Path::new("/dev/zero"), &root.join("device")] {
+        let error = read_named(device, DataLimit::FileBytes).unwrap_err();
+        assert!(matches!(error, BeneathError::NotRegular), "{device:?}: {error}");
     }
+    assert_eq!(read_named(Path::new("/dev/null"), DataLimit::FileBytes).unwrap(), "");
 }
 
 #[test]
@@ -116,7 +118,8 @@ fn the_root_is_the_nearest_folder_with_a_marker() {
     fs::write(top.join("clone/graphs/graphrun.toml"), "").unwrap();
     assert_eq!(project(&deep), top.join("clone/graphs"));
     assert_eq!(project(&top.join("clone")), top.join("clone"));
-    assert!(Project::around(&top.join("nothing")).is_err());
+    assert_eq!(project(&top.join("clone/not/there")), top.join("clone"), "not saved yet");
+    assert!(Project::around(&top.join("clone/not/../there")).is_err());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     state::Type,
-    workflow::{KINDS, Outline, Slot, Step, prompt_paths},
+    workflow::{KINDS, Outline, Slot, Step, source_paths},
 };
 
 /// The most files that are offered, and how deep folders are looked into for them.
@@ -163,7 +163,7 @@ impl Offers<'_, '_> {
         let mut found = Vec::new();
         let relative = Path::new(typed_folder);
         if relative.components().all(|it| matches!(it, std::path::Component::Normal(_))) {
-            for place in prompt_paths(folder, relative) {
+            for place in source_paths(folder, relative) {
                 files(&place, typed_folder, 0, &mut found);
             }
         }

@@ -6,7 +6,7 @@ use super::{
     protocol::{Location, Position, Range},
     workspace::{View, Workspace},
 };
-use crate::workflow::prompt_paths;
+use crate::workflow::source_paths;
 
 /// The beginning of a file.
 const START: Range =
@@ -24,7 +24,7 @@ pub(super) fn definition(workspace: &Workspace, view: &View<'_>, at: usize) -> O
         Role::Model => view.declared("models", word),
         Role::Sandbox => view.declared("sandboxes", word),
         Role::Prompt => {
-            let paths = prompt_paths(view.folder()?, word.as_ref());
+            let paths = source_paths(view.folder()?, word.as_ref());
             let uris = paths.iter().map(|it| (it, workspace.uri_of(it)));
             let mut there =
                 uris.filter(|(path, uri)| path.is_file() || workspace.view(uri).is_some());

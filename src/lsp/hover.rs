@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     state::{Field, Reducer, Type},
-    workflow::{Step, prompt_paths},
+    workflow::{Step, source_paths},
 };
 
 /// The text about what stands at an offset.
@@ -45,7 +45,7 @@ fn about(view: &View<'_>, role: Role, word: &str, spot: &Spot) -> Option<String>
         Role::Model => view.about_declared("models", word),
         Role::Sandbox => view.about_declared("sandboxes", word),
         Role::Prompt => {
-            let found = prompt_paths(view.folder()?, word.as_ref());
+            let found = source_paths(view.folder()?, word.as_ref());
             let found = found.iter().find(|it| it.is_file());
             Some(match found {
                 Some(path) => format!("prompt `{}`", path.display()),

@@ -1,17 +1,9 @@
 //! Reads the fixed tests of a person: files beneath the folder of a workflow, and no others.
-//!
-//! The kernel resolves the paths and follows no link out of the folder, and there is no moment between a check and its use.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read as _},
-    os::fd::AsRawFd as _,
-    path::Path,
-};
-
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use std::path::Path;
 
 use crate::{
+    beneath::{BeneathError, Folder},
     data_limit::DataLimit,
     sandbox::{FixedFile, check_path},
 };
@@ -23,19 +15,18 @@ const FILES_MAX: usize = 200;
 ///
 /// # Errors
 /// Says why a file cannot be read or is not accepted, as a part of a sentence.
-pub(super) fn read_fixed(folder: &Path, path: &str) -> Result<Vec<FixedFile>, String> {
-    let root = File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
-        .map_err(|error| error.to_string())?;
+pub(super) fn read_fixed(root: &Folder, path: &str) -> Result<Vec<FixedFile>, String> {
     let mut files = Vec::new();
     let mut total = 0;
     let mut open = vec![path.trim_end_matches('/').to_owned()];
     while let Some(path) = open.pop() {
+        let refused = |error: BeneathError| format!("`{path}`: {error}");
         check_path(&path).map_err(|error| format!("`{path}`: {error}"))?;
-        let file = open_beneath(&root, &path).map_err(|error| format!("`{path}`: {error}"))?;
-        if file.metadata().map_err(|error| error.to_string())?.is_dir() {
-            open.extend(entries(&file, &path).map_err(|error| format!("`{path}`: {error}"))?);
+        if root.open_folder(Path::new(&path)).is_ok() {
+            open.extend(entries(root, &path).map_err(refused)?);
         } else {
-            let content = read_file(file).map_err(|error| format!("`{path}`: {error}"))?;
+            let limit = DataLimit::FileBytes.value().saturating_add(1);
+            let (content, _) = root.read_start(Path::new(&path), limit).map_err(refused)?;
             total += content.len() as u64;
             files.push(FixedFile { path, content });
         }
@@ -52,19 +43,10 @@ pub(super) fn read_fixed(folder: &Path, path: &str) -> Result<Vec<FixedFile>, St
     Ok(files)
 }
 
-/// Opens a file or folder beneath another.
-fn open_beneath(root: &File, path: &str) -> io::Result<File> {
-    // Not blocking, so that a pipe that lies there does not hold the thread.
-    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-    let how = OpenHow::new().flags(flags).resolve(resolve);
-    Ok(File::from(openat2(root, path, how)?))
-}
-
-/// The paths of what lies in an open folder.
-fn entries(folder: &File, path: &str) -> io::Result<Vec<String>> {
+/// The paths of what lies in a folder.
+fn entries(root: &Folder, path: &str) -> Result<Vec<String>, BeneathError> {
     let mut paths = Vec::new();
-    for entry in fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))? {
+    for entry in root.entries(Path::new(path))? {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
         if !name.starts_with('.') && name != "__pycache__" {
@@ -74,18 +56,9 @@ fn entries(folder: &File, path: &str) -> io::Result<Vec<String>> {
     Ok(paths)
 }
 
-fn read_file(file: File) -> io::Result<Vec<u8>> {
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut content = Vec::new();
-    file.take(DataLimit::FileBytes.value().saturating_add(1)).read_to_end(&mut content)?;
-    Ok(content)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{fs, os::unix::fs::symlink};
 
     use super::*;
 
@@ -107,8 +80,8 @@ mod tests {
     fn folders_are_read_with_the_files_in_them() {
         let folder = folder();
         let file = |path: &str, text: &str| FixedFile { path: path.into(), content: text.into() };
-        assert_eq!(read_fixed(folder.path(), "tests/"), Ok(vec![file("tests/test_a.py", "a")]));
-        assert_eq!(read_fixed(folder.path(), "data.json"), Ok(vec![file("data.json", "{}")]));
+        assert_eq!(read_fixed(&Folder::open(folder.path()).unwrap(), "tests/"), Ok(vec![file("tests/test_a.py", "a")]));
+        assert_eq!(read_fixed(&Folder::open(folder.path()).unwrap(), "data.json"), Ok(vec![file("data.json", "{}")]));
     }
 
     #[test]
@@ -118,7 +91,7 @@ mod tests {
         symlink(outside.path(), folder.path().join("out")).unwrap();
         symlink(outside.path().join("secret"), folder.path().join("tests/link.py")).unwrap();
         for path in ["out", "out/secret", "tests", "../x", "/etc/passwd", "missing", ""] {
-            assert!(read_fixed(folder.path(), path).is_err(), "{path}");
+            assert!(read_fixed(&Folder::open(folder.path()).unwrap(), path).is_err(), "{path}");
         }
     }
 }

@@ -122,7 +122,7 @@ pub(super) fn lower(
     let sources =
         Sources { root, heads: &heads, schema: &schema, input: &input, registry, loaded: &loaded };
     let flow = Flow::of(sources, &state.vague);
-    let tools_root = prompts.folder().to_owned();
+    let tools_root = prompts.folder().path().to_owned();
     let mut lowering = Lowering {
         prompts,
         report,
@@ -151,7 +151,7 @@ pub(super) fn lower(
     let mut workflow = lowering.workflow(name, limits, entry);
     workflow.about = about.map(|it| it.text);
     (workflow.input, workflow.output, workflow.inbox) = (input, output, inbox);
-    lowering.prompts.folder().clone_into(&mut workflow.folder);
+    lowering.prompts.folder().path().clone_into(&mut workflow.folder);
     if let Some(nodes) = nodes {
         lowering.read_items(nodes);
         lowering.read_nodes(nodes, &mut workflow);

@@ -58,14 +58,16 @@ pub use self::{
 pub(crate) use self::{
     nodes::KINDS,
     outline::{Outline, Part, Slot, Step},
-    prompt::prompt_paths,
+    source::source_paths,
 };
 use self::{
     prompt::PromptFiles,
     report::Report,
+    source::SourceFolder,
     used::{Chain, WholeSize},
 };
 use crate::{
+    beneath::read_named,
     data_limit::DataLimit,
     diagnostic::{Diagnostics, SourceFile},
 };
@@ -88,15 +90,15 @@ pub enum LoadError {
 
 /// Reads and checks a workflow and its prompts; the findings are warnings.
 ///
-/// Paths in it start at its folder, or at the one above.
+/// Paths in it start at its folder, or at the one above, and lead to regular files beneath its project: the nearest folder
+/// from there upwards with a `graphrun.toml` or a `.git`, or else its own ([`Project`](crate::beneath::Project)).
 ///
 /// # Errors
 ///
 /// Fails when the file cannot be read, and with every finding when one of them is an error.
 pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics), LoadError> {
-    let text = DataLimit::FileBytes
-        .read_to_string(path)
-        .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    let text = read_named(path, DataLimit::FileBytes)
+        .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
     let file = Arc::new(SourceFile { name: path.display().to_string(), text });
     let folder = path.parent().unwrap_or(Path::new(""));
     parse(file, folder, registry).map_err(LoadError::Invalid)
@@ -128,19 +130,20 @@ pub fn survey(
     buffers: &Buffers,
 ) -> (Option<Workflow>, Diagnostics) {
     let (name, size) = (file.name.clone(), WholeSize::default());
-    survey_within(file, folder, registry, &Chain::new(Path::new(&name), &size, buffers))
+    let folder = SourceFolder::of(folder, buffers.clone());
+    survey_within(file, folder, registry, &Chain::new(Path::new(&name), &size))
 }
 
 /// As [`survey`], of a workflow that may be used by another one.
 fn survey_within(
     file: Arc<SourceFile>,
-    folder: &Path,
+    folder: SourceFolder,
     registry: &Registry,
     chain: &Chain<'_>,
 ) -> (Option<Workflow>, Diagnostics) {
     let mut report = Report::new(file);
     let Some(root) = reader::read(&mut report) else { return (None, report.into_findings()) };
-    let prompts = PromptFiles::new(folder, chain.buffers().clone());
+    let prompts = PromptFiles::new(folder);
     let (workflow, report) = lower::lower(report, &root, prompts, (registry, chain));
     (workflow, report.into_findings())
 }

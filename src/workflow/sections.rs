@@ -79,7 +79,14 @@ impl Lowering<'_> {
         if let Some(root) = files.and_then(|it| it.get("root"))
             && let Some(root) = self.report.word(root, "`root`")
         {
-            self.tools_root = self.tools_root.join(root.text);
+            match self.prompts.folder().check_folder(root.text.as_ref()) {
+                Ok(()) => self.tools_root = self.tools_root.join(root.text),
+                Err(error) => {
+                    let message = format!("the tools cannot read `{}`: {error}", root.text);
+                    let help = self.prompts.folder().help_for(&error).unwrap_or_default();
+                    self.report.bad_value(&root, message, &help);
+                }
+            }
         }
     }
 

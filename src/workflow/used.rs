@@ -15,10 +15,9 @@ use std::{
 
 use super::{
     LeaveNode, NodeDefinition, NodeKind, Registry, Workflow,
-    prompt::prompt_paths,
     reader::{Word, Yaml},
     report::Report,
-    source::Buffers,
+    source::SourceFolder,
     survey_within,
 };
 use crate::{
@@ -45,20 +44,14 @@ pub(super) struct Chain<'a> {
     file: &'a Path,
     user: Option<&'a Self>,
     size: &'a WholeSize,
-    buffers: &'a Buffers,
 }
 
 /// The fields outside that are filled, each with the one within that it is taken from.
 pub(super) type Takes = Vec<(ChannelName, ChannelName)>;
 
 impl<'a> Chain<'a> {
-    pub(super) fn new(file: &'a Path, size: &'a WholeSize, buffers: &'a Buffers) -> Self {
-        Self { file, user: None, size, buffers }
-    }
-
-    /// The texts that stand for files on the disk.
-    pub(super) fn buffers(&self) -> &Buffers {
-        self.buffers
+    pub(super) fn new(file: &'a Path, size: &'a WholeSize) -> Self {
+        Self { file, user: None, size }
     }
 
     /// Counts the nodes of a file.
@@ -107,7 +100,7 @@ impl<'a> Chain<'a> {
 pub(super) fn load_used(
     report: &mut Report,
     nodes: &Yaml,
-    folder: &Path,
+    folder: &SourceFolder,
     registry: &Registry,
     chain: &Chain<'_>,
 ) -> BTreeMap<NodeName, Workflow> {
@@ -126,7 +119,7 @@ pub(super) fn load_used(
 fn load_one(
     report: &mut Report,
     word: &Word,
-    folder: &Path,
+    folder: &SourceFolder,
     registry: &Registry,
     chain: &Chain<'_>,
 ) -> Option<Workflow> {
@@ -136,29 +129,29 @@ fn load_one(
     };
     let relative = Path::new(&word.text);
     let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
-    let candidates = prompt_paths(folder, relative).into_iter();
-    let found = { candidates }.find(|it| stays && chain.buffers.has_file(it));
-    let help = "a path starts at the folder of the workflow or the one above, and has no `..`";
-    let Some(path) = found else {
-        report.extend(refuse("GR070", format!("there is no workflow `{}`", word.text), help));
+    let Some(path) = stays.then(|| folder.find(relative)).flatten() else {
+        let help = format!("{}, and has no `..`", folder.help());
+        report.extend(refuse("GR070", format!("there is no workflow `{}`", word.text), &help));
         return None;
     };
-    if let Some(reason) = chain.refuses(&path) {
+    if let Some(reason) = chain.refuses(&path.shown) {
         let help = "let the nodes that they have in common be a workflow of their own";
         report.extend(refuse("GR073", format!("`{}`: {reason}", word.text), help));
         return None;
     }
-    let text = match chain.buffers.read(&path) {
+    let text = match folder.read(&path) {
         Ok(text) => text,
         Err(error) => {
             let message = format!("the workflow `{}` cannot be read: {error}", word.text);
+            let help = folder.help_for(&error);
+            let help = help.as_deref().unwrap_or("name a regular file with a workflow");
             report.extend(refuse("GR070", message, help));
             return None;
         }
     };
-    let file = Arc::new(SourceFile { name: path.display().to_string(), text });
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let (workflow, findings) = survey_within(file, folder, registry, &chain.then(&path));
+    let file = Arc::new(SourceFile { name: path.shown.display().to_string(), text });
+    let own = folder.of_file(&path);
+    let (workflow, findings) = survey_within(file, own, registry, &chain.then(&path.shown));
     report.extend(findings);
     workflow
 }

@@ -56,9 +56,19 @@ async fn run(text: &str, input: Value) -> Ended {
 }
 
 async fn run_with(text: &str, input: Value, services: Services, registry: Registry) -> Ended {
+    run_in(Path::new("tests/nodes"), text, input, (services, registry)).await
+}
+
+/// Runs a workflow that lies in a folder.
+async fn run_in(
+    folder: &Path,
+    text: &str,
+    input: Value,
+    (services, registry): (Services, Registry),
+) -> Ended {
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });
-    let (workflow, warnings) = parse(file, Path::new("tests/nodes"), &registry)
-        .unwrap_or_else(|findings| panic!("{findings}"));
+    let (workflow, warnings) =
+        parse(file, folder, &registry).unwrap_or_else(|findings| panic!("{findings}"));
     let (graph, missing) = workflow.into_graph(&factory(services, registry));
     assert!(warnings.is_empty() && missing.is_empty(), "{warnings}{missing}");
     let (graph, _) = compile((graph, missing)).unwrap_or_else(|findings| panic!("{findings}"));

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{run, run_with, services};
+use super::{run_in, run_with, services};
 
 #[derive(Deserialize, JsonSchema)]
 struct Numbers {
@@ -199,18 +199,19 @@ async fn what_is_read_is_bounded() {
 #[tokio::test]
 async fn a_workflow_says_which_folder_its_tools_see() {
     let outer = folder();
-    let root = outer.path().join("root");
     let text = |path: &str| {
         format!(
             "graphrun: 1\nname: w\nstate: {{ path: string, text: string, cut: bool }}\ninput: path\n\
-             tools: {{ fs: {{ root: '{}' }} }}\nstart: read\nnodes:\n  read:\n    tool: fs.read\n    \
-             args: {{ path: {path} }}\n    writes: {{ text: text, cut: truncated }}\n    then: end\n",
-            root.display()
+             tools: {{ fs: {{ root: root }} }}\nstart: read\nnodes:\n  read:\n    tool: fs.read\n    \
+             args: {{ path: {path} }}\n    writes: {{ text: text, cut: truncated }}\n    then: end\n"
         )
     };
-    let ended = run(&text("path"), json!({"path": "readme.md"})).await;
+    let run = async |text: String, input| {
+        run_in(outer.path(), &text, input, (services(), registry())).await
+    };
+    let ended = run(text("path"), json!({"path": "readme.md"})).await;
     assert_eq!(*ended.state("text"), json!("one\ntwo\nthree\n"), "{}", ended.reason());
-    let ended = run(&text("path"), json!({"path": "../secret.txt"})).await;
+    let ended = run(text("path"), json!({"path": "../secret.txt"})).await;
     assert_eq!(ended.end.status, Status::Failed);
     assert!(ended.reason().contains("leads out of the folder"), "{}", ended.reason());
 }

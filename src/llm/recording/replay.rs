@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 
 use super::entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key};
+use crate::beneath::read_named;
 use crate::data_limit::DataLimit;
 use crate::llm::calls::settle;
 use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError, Nearest};
@@ -47,9 +48,8 @@ impl Replay {
     /// line that is no entry.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let file = path.as_ref().to_owned();
-        let text = DataLimit::InputBytes
-            .read_to_string(&file)
-            .map_err(|source| RecordingError::Open { file: file.clone(), source })?;
+        let text = read_named(&file, DataLimit::InputBytes)
+            .map_err(|error| RecordingError::Open { file: file.clone(), source: error.into() })?;
         let mut entries = Vec::new();
         let mut lines = Vec::new();
         for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {

@@ -25,6 +25,7 @@ use super::{
     report::Report,
 };
 use crate::{
+    beneath::read_named,
     data_limit::DataLimit,
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
     event::Status,
@@ -145,9 +146,8 @@ impl Draft {
     ///
     /// Fails when the file cannot be read. What is wrong in it is said by [`Draft::check`].
     pub fn read(path: &Path) -> Result<Self, LoadError> {
-        let text = DataLimit::FileBytes
-            .read_to_string(path)
-            .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+        let text = read_named(path, DataLimit::FileBytes)
+            .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
         let file = Arc::new(SourceFile { name: path.display().to_string(), text });
         let mut report = Report::new(file);
         let root = reader::read(&mut report);

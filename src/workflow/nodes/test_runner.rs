@@ -118,8 +118,13 @@ impl Lowering<'_> {
     fn read_fixed_files(&mut self, yaml: &Yaml) -> Option<Vec<FixedFile>> {
         let mut files: Vec<FixedFile> = Vec::new();
         let mut is_clean = true;
+        let folder = self.prompts.folder().open_folder();
         for word in self.report.words(yaml, "`fixed`") {
-            match read_fixed(self.prompts.folder(), &word.text) {
+            let read = match &folder {
+                Ok(folder) => read_fixed(folder, &word.text),
+                Err(error) => Err(error.to_string()),
+            };
+            match read {
                 Ok(read) => files.extend(read),
                 Err(reason) => {
                     self.refuse_fixed(&word, &reason);

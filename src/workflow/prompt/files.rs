@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    path::{Component, Path, PathBuf},
+    path::{Component, Path},
     sync::Arc,
 };
 
@@ -13,7 +12,7 @@ use crate::{
     workflow::{
         reader::{Word, Yaml},
         report::{Problem, Report, suggestion},
-        source::Buffers,
+        source::{SourceFolder, SourcePath},
     },
 };
 
@@ -34,9 +33,8 @@ enum Origin {
 /// The prompts that were read so far.
 #[derive(Debug)]
 pub(crate) struct PromptFiles {
-    folder: PathBuf,
-    buffers: Buffers,
-    loaded: BTreeMap<PathBuf, Option<LoadedPrompt>>,
+    folder: SourceFolder,
+    loaded: BTreeMap<SourcePath, Option<LoadedPrompt>>,
 }
 
 impl LoadedPrompt {
@@ -66,36 +64,36 @@ impl Origin {
 }
 
 impl PromptFiles {
-    pub(crate) fn new(folder: &Path, buffers: Buffers) -> Self {
-        Self { folder: folder.to_owned(), buffers, loaded: BTreeMap::new() }
+    pub(crate) fn new(folder: SourceFolder) -> Self {
+        Self { folder, loaded: BTreeMap::new() }
     }
 
     /// The folder of the workflow.
-    pub(crate) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &SourceFolder {
         &self.folder
     }
 
     /// Reads the prompt at a path that is written in the workflow.
     pub(crate) fn load(&mut self, report: &mut Report, path: &Word) -> Option<LoadedPrompt> {
-        const HELP: &str = "a path starts at the folder of the workflow or the one above";
         let relative = Path::new(&path.text);
         let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
         if !stays || path.text.is_empty() {
-            report.bad_value(path, "the path of a prompt is relative and has no `..`", HELP);
+            let help = self.folder.help();
+            report.bad_value(path, "the path of a prompt is relative and has no `..`", help);
             return None;
         }
-        let candidates = prompt_paths(&self.folder, relative);
-        if let Some(found) = candidates.iter().find(|it| self.buffers.has_file(it)) {
-            return self.load_once(report, found, path);
+        if let Some(found) = self.folder.find(relative) {
+            return self.load_once(report, &found, path);
         }
         let near = if path.text.contains(char::is_whitespace) {
             Some("a prompt that is written here is `{ text: … }`".to_owned())
         } else {
-            candidates.iter().find_map(|it| nearby(it, relative))
+            let candidates = self.folder.candidates(relative);
+            candidates.iter().find_map(|it| self.nearby(it, relative))
         };
         let finding = Diagnostic::error("GR013", format!("there is no prompt `{}`", path.text));
         let finding = finding.at(report.place(&path.range), "no such file");
-        report.push(finding.help(near.unwrap_or_else(|| HELP.to_owned())));
+        report.push(finding.help(near.unwrap_or_else(|| self.folder.help().to_owned())));
         None
     }
 
@@ -106,9 +104,8 @@ impl PromptFiles {
         node: &Word,
     ) -> Option<LoadedPrompt> {
         let path = format!("prompts/{}.md", node.text);
-        let candidates = prompt_paths(&self.folder, Path::new(&path));
-        if let Some(found) = candidates.iter().find(|it| self.buffers.has_file(it)) {
-            return self.load_once(report, found, node);
+        if let Some(found) = self.folder.find(Path::new(&path)) {
+            return self.load_once(report, &found, node);
         }
         let finding = Diagnostic::error("GR013", format!("`{}` has no prompt", node.text));
         let finding = finding.at(report.place(&node.range), "without `prompt`");
@@ -119,41 +116,47 @@ impl PromptFiles {
     fn load_once(
         &mut self,
         report: &mut Report,
-        found: &Path,
+        found: &SourcePath,
         named: &Word,
     ) -> Option<LoadedPrompt> {
         if !self.loaded.contains_key(found) {
-            let prompt = read(report, found, named, &self.buffers);
-            self.loaded.insert(found.to_owned(), prompt);
+            let prompt = self.read(report, found, named);
+            self.loaded.insert(found.clone(), prompt);
         }
         self.loaded.get(found).cloned().flatten()
     }
-}
 
-/// Where the file of a prompt may be, whose path is written in a workflow of a folder.
-pub(crate) fn prompt_paths(folder: &Path, relative: &Path) -> [PathBuf; 2] {
-    [folder.join(relative), above(folder).join(relative)]
-}
-
-fn read(
-    report: &mut Report,
-    found: &Path,
-    named: &Word,
-    buffers: &Buffers,
-) -> Option<LoadedPrompt> {
-    let name = found.display().to_string();
-    match buffers.read(found) {
-        Ok(text) => {
-            let file = Arc::new(SourceFile { name: name.clone(), text });
-            report.refuse_secret_in(&file.text, |range| Place { file: Arc::clone(&file), range });
-            let text = Arc::clone(&file);
-            compiled(report, &name, &text.text, Origin::File(file))
+    fn read(&self, report: &mut Report, found: &SourcePath, named: &Word) -> Option<LoadedPrompt> {
+        let name = found.shown.display().to_string();
+        match self.folder.read(found) {
+            Ok(text) => {
+                let file = Arc::new(SourceFile { name: name.clone(), text });
+                report
+                    .refuse_secret_in(&file.text, |range| Place { file: Arc::clone(&file), range });
+                let text = Arc::clone(&file);
+                compiled(report, &name, &text.text, Origin::File(file))
+            }
+            Err(error) => {
+                let help = self.folder.help_for(&error);
+                let message = format!("the prompt `{name}` cannot be read: {error}");
+                let finding = Diagnostic::error("GR013", message);
+                let finding = finding.at(report.place(&named.range), "named here");
+                report.push(Diagnostic { help, ..finding });
+                None
+            }
         }
-        Err(error) => {
-            let message = format!("the prompt `{name}` cannot be read: {error}");
-            let place = report.place(&named.range);
-            report.push(Diagnostic::error("GR013", message).at(place, "named here"));
-            None
+    }
+
+    /// A suggestion out of the files that are there instead.
+    fn nearby(&self, missing: &SourcePath, relative: &Path) -> Option<String> {
+        let name = missing.shown.file_name()?.to_str()?;
+        let mut names = self.folder.names_beside(missing);
+        names.sort();
+        let folder = relative.parent().unwrap_or(Path::new(""));
+        let near = crate::diagnostic::did_you_mean(name, names.iter().map(String::as_str));
+        match near {
+            Some(near) => Some(format!("did you mean `{}`?", folder.join(near).display())),
+            None => suggestion(name, names.iter().map(String::as_str)),
         }
     }
 }
@@ -166,28 +169,5 @@ fn compiled(report: &mut Report, name: &str, text: &str, origin: Origin) -> Opti
             report.push_problem(problem, place);
             None
         }
-    }
-}
-
-/// The folder above; `graphs/x.yaml` and `prompts/y.md` stand side by side.
-fn above(folder: &Path) -> PathBuf {
-    match folder.components().next_back() {
-        Some(Component::Normal(_)) => folder.parent().unwrap_or(folder).to_owned(),
-        _ => folder.join(".."),
-    }
-}
-
-/// A suggestion out of the files that are there instead.
-fn nearby(missing: &Path, relative: &Path) -> Option<String> {
-    let name = missing.file_name()?.to_str()?;
-    let files = fs::read_dir(missing.parent()?).ok()?;
-    let mut names: Vec<String> =
-        files.filter_map(|it| it.ok()?.file_name().into_string().ok()).collect();
-    names.sort();
-    let folder = relative.parent().unwrap_or(Path::new(""));
-    let near = crate::diagnostic::did_you_mean(name, names.iter().map(String::as_str));
-    match near {
-        Some(near) => Some(format!("did you mean `{}`?", folder.join(near).display())),
-        None => suggestion(name, names.iter().map(String::as_str)),
     }
 }

@@ -27,7 +27,6 @@ use minijinja::{
 };
 use thiserror::Error;
 
-pub(crate) use self::files::prompt_paths;
 use self::metered::metered;
 pub(super) use self::{
     checker::PromptScope,

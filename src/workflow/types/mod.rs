@@ -12,7 +12,6 @@ mod values;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    path::Path,
 };
 
 use serde_json::{Value, json};
@@ -23,6 +22,7 @@ use super::{
     registry::Registry,
     report::{Report, suggestion},
     shape::Section,
+    source::SourceFolder,
 };
 use crate::{
     data_limit::DataLimit,
@@ -69,7 +69,7 @@ pub(super) struct ReadState {
 pub(super) fn read_state(
     report: &mut Report,
     top: &Section<'_>,
-    folder: &Path,
+    folder: &SourceFolder,
     registry: &Registry,
 ) -> ReadState {
     let mut reading = Reading {
@@ -96,7 +96,7 @@ pub(super) fn read_state(
 struct Reading<'a, 'y> {
     report: &'a mut Report,
     registry: &'a Registry,
-    folder: &'a Path,
+    folder: &'a SourceFolder,
     types: BTreeMap<&'y str, Named<'y>>,
     /// The named types that are being read, the outermost first.
     open: Vec<&'y str>,

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{Reading, refuse_reserved};
 use crate::{
-    data_limit::DataLimit,
     diagnostic::Diagnostic,
     state::Schema,
     workflow::reader::{Word, Yaml},
@@ -67,8 +66,7 @@ impl<'y> Reading<'_, 'y> {
         if !relative.components().all(|it| matches!(it, Component::Normal(_))) {
             return Err("a path here is relative and has no `..`".to_owned());
         }
-        let file = self.folder.join(relative);
-        let text = DataLimit::FileBytes.read_to_string(&file).map_err(|it| it.to_string())?;
+        let text = self.folder.read(&self.folder.own(relative)).map_err(|it| it.to_string())?;
         let schema: Value = serde_json::from_str(&text).map_err(|it| it.to_string())?;
         // A schema of `true` would be the type `json`, which has a name.
         if !schema.is_object() {
