@@ -1,27 +1,29 @@
-//! What flags leave open: the environment says it, or else `graphrun.toml` in the current folder.
+//! What flags leave open: the environment, the `graphrun.toml` of the current folder, and the user's own configuration.
 //!
-//! [`KEYS`] is the list of what can be set. A value is kept as the text it was written as, with the
-//! layer it came from, and is read by the code that reads the flag; so an error names its layer, and a
-//! command that does not use a value does not fail by it. The file is read as a whole, in [`file`].
+//! [`KEYS`] is the list of what can be set. A value is kept as the text it was written as, with the layer it came from, and
+//! is read by the code that reads the flag; so an error names its layer, and a command that does not use a value does not
+//! fail by it. Files are read as a whole, in [`file`]. [`trust`] decides which settings of a folder's file need the trust of
+//! the user.
 
 mod file;
+mod layers;
+mod trust;
 
-use std::{collections::BTreeMap, env, fs, io, path::Path};
+use std::collections::BTreeMap;
 
+use self::trust::{Amount, Trust};
+pub(super) use self::{layers::FolderFile, trust::Withheld};
 use super::{
     database::without_secrets,
     error::CliError,
     exit::Exit,
-    options::RunOptions,
+    options::{RunOptions, UntrustedLimits},
     values::{parse_count, parse_dollars, parse_duration},
 };
 use crate::llm::Prices;
 
 /// The file, in the folder in which the program is started.
 pub(super) const FILE: &str = "graphrun.toml";
-
-/// The largest file that is read.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// Something that can be set.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(super) struct Key {
     kind: Kind,
     /// Says what is wrong with a value.
     check: fn(&str) -> Result<(), String>,
+    /// Whether the file of a folder may set it only where the user trusts the folder.
+    trust: Trust,
 }
 
 /// How a value is written in the file.
@@ -43,20 +47,23 @@ enum Kind {
     Number,
 }
 
+/// Why an address of models needs trust.
+const KEYS_GO_THERE: &str = "requests to models go there, and your key with them";
+
 /// Everything that can be set, prices and sizes of models aside.
 #[rustfmt::skip] // a line for each
 const KEYS: &[Key] = &[
-    Key { name: "db", variable: "GRAPHRUN_DB", kind: Kind::Text, check: anything },
-    Key { name: "model", variable: "GRAPHRUN_MODEL", kind: Kind::Text, check: anything },
-    Key { name: "base_url", variable: "OPENAI_BASE_URL", kind: Kind::Text, check: address },
-    Key { name: "lease", variable: "GRAPHRUN_LEASE", kind: Kind::Text, check: |it| parse_duration(it).map(drop) },
-    Key { name: "limits.steps", variable: "GRAPHRUN_MAX_STEPS", kind: Kind::Number, check: |it| parse_count::<u64>(it).map(drop) },
-    Key { name: "limits.tokens", variable: "GRAPHRUN_MAX_TOKENS", kind: Kind::Number, check: |it| parse_count::<u64>(it).map(drop) },
-    Key { name: "limits.usd", variable: "GRAPHRUN_MAX_COST", kind: Kind::Number, check: |it| parse_dollars(it).map(drop) },
-    Key { name: "limits.time", variable: "GRAPHRUN_TIMEOUT", kind: Kind::Text, check: |it| parse_duration(it).map(drop) },
+    Key { name: "db", variable: "GRAPHRUN_DB", kind: Kind::Text, check: anything, trust: Trust::Database },
+    Key { name: "model", variable: "GRAPHRUN_MODEL", kind: Kind::Text, check: anything, trust: Trust::Harmless },
+    Key { name: "base_url", variable: "OPENAI_BASE_URL", kind: Kind::Text, check: address, trust: Trust::Needed(KEYS_GO_THERE) },
+    Key { name: "lease", variable: "GRAPHRUN_LEASE", kind: Kind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Harmless },
+    Key { name: "limits.steps", variable: "GRAPHRUN_MAX_STEPS", kind: Kind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
+    Key { name: "limits.tokens", variable: "GRAPHRUN_MAX_TOKENS", kind: Kind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
+    Key { name: "limits.usd", variable: "GRAPHRUN_MAX_COST", kind: Kind::Number, check: |it| parse_dollars(it).map(drop), trust: Trust::Limit(Amount::Number) },
+    Key { name: "limits.time", variable: "GRAPHRUN_TIMEOUT", kind: Kind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Limit(Amount::Time) },
 ];
 
-/// What the environment and the file say.
+/// What the environment and the files say.
 #[derive(Debug, Default)]
 pub(super) struct Config {
     said: BTreeMap<&'static str, Said>,
@@ -64,48 +71,24 @@ pub(super) struct Config {
     pub(super) prices: Prices,
     /// The most tokens that a request to a model and its reply can have together.
     pub(super) context: BTreeMap<String, u64>,
-    /// Whether the file is there.
-    pub(super) has_file: bool,
+    /// The files that were read, as they are shown.
+    files: Vec<String>,
+    /// The settings of a file that is not trusted, which have no effect.
+    withheld: Vec<Withheld>,
 }
 
 /// A value, and who said it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) text: String,
-    /// A variable, or a place in the file.
+    /// A variable, or a place in a file.
     pub(super) layer: String,
+    /// Whether it is that of a folder which the user does not trust.
+    is_untrusted: bool,
 }
 
 impl Config {
-    /// Reads the environment and the file of the current folder.
-    ///
-    /// # Errors
-    ///
-    /// Fails with everything that is wrong with the file, each at its place.
-    pub(super) fn read() -> Result<Self, CliError> {
-        Self::of(Path::new("."), &|name| env::var(name).ok())
-    }
-
-    fn of(folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, CliError> {
-        let mut config = match text_of(&folder.join(FILE))? {
-            Some(text) => file::parse(&text).map_err(|problems| {
-                CliError::new(Exit::Unusable, format!("`{FILE}` cannot be used"))
-                    .with_problems(problems)
-                    .with_help("docs/configuration.md tells what it may say; nothing was started")
-            })?,
-            None => Self::default(),
-        };
-        for key in KEYS {
-            let text = variable(key.variable).filter(|it| !it.trim().is_empty());
-            if let Some(text) = text {
-                let layer = key.variable.to_owned();
-                config.said.insert(key.name, Said { text, layer });
-            }
-        }
-        Ok(config)
-    }
-
-    /// What is said of a key, by the environment or else the file.
+    /// The value of a key, from the first layer that sets it.
     pub(super) fn get(&self, name: &str) -> Option<&Said> {
         self.said.get(name)
     }
@@ -116,6 +99,40 @@ impl Config {
         let by_default =
             || self.context.get(&format!("openai/{model}")).filter(|_| !model.contains('/'));
         self.context.get(model).or_else(by_default).copied()
+    }
+
+    /// The settings that have no effect because the user does not trust the folder.
+    pub(super) fn withheld(&self) -> &[Withheld] {
+        &self.withheld
+    }
+
+    /// Checks that none of these settings waits for the trust of the user.
+    ///
+    /// # Errors
+    ///
+    /// Fails with each of them, its place and the remedies.
+    pub(super) fn check_trust(&self, needs: impl Fn(&Withheld) -> bool) -> Result<(), CliError> {
+        let problems: Vec<String> =
+            self.withheld.iter().filter(|it| needs(it)).map(Withheld::shown).collect();
+        if problems.is_empty() { Ok(()) } else { Err(untrusted(problems)) }
+    }
+
+    /// The files that were read, as they are shown.
+    pub(super) fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    /// The limits of a file that is not trusted, which no flag replaces: each with its place.
+    pub(super) fn untrusted_limits(&self, options: &RunOptions) -> UntrustedLimits {
+        let place = |name: &str, is_replaced: bool| {
+            self.get(name).filter(|it| it.is_untrusted && !is_replaced).map(|it| it.layer.clone())
+        };
+        UntrustedLimits {
+            steps: place("limits.steps", options.max_steps.is_some()),
+            tokens: place("limits.tokens", options.max_tokens.is_some()),
+            usd: place("limits.usd", options.max_cost.is_some()),
+            time: place("limits.time", options.timeout.is_some()),
+        }
     }
 
     /// Everything that is said, without what may be secret in it.
@@ -162,30 +179,20 @@ impl Config {
         read: fn(&str) -> Result<T, String>,
         problems: &mut Vec<String>,
     ) -> Option<T> {
-        let Said { text, layer } = self.get(name)?;
+        let Said { text, layer, .. } = self.get(name)?;
         let wrong = |error| problems.push(format!("{layer} is `{text}`: {error}"));
         read(text).map_err(wrong).ok()
     }
 }
 
-/// The text of the file, if there is one.
-fn text_of(path: &Path) -> Result<Option<String>, CliError> {
-    let too_large = |it: &fs::Metadata| it.len() > BYTES_MAX;
-    let read = fs::metadata(path).and_then(|it| {
-        if too_large(&it) {
-            let message = format!("it is larger than {BYTES_MAX} bytes");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-        }
-        fs::read_to_string(path)
-    });
-    match read {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            let message = format!("`{FILE}` cannot be read; nothing was started");
-            Err(CliError::new(Exit::Unusable, message).because(error))
-        }
-    }
+/// The error for settings of a file in a folder that the user does not trust.
+pub(super) fn untrusted(problems: Vec<String>) -> CliError {
+    let message =
+        format!("`{FILE}` sets what needs your trust in this folder; nothing was started");
+    CliError::new(Exit::Unusable, message)
+        .with_problems(problems)
+        .with_help("remove it from the file, or read the file and run `graphrun trust`")
+        .with_help("flags, the environment and your own configuration need no trust")
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the form of a check")]
@@ -201,130 +208,4 @@ fn address(text: &str) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::{super::terminal::Paint, *};
-
-    const FULL: &str = r#"
-db = "sqlite:a.db"
-model = "ollama/q"
-base_url = "http://box:1/v1"
-lease = "1m"
-[limits]
-steps = 7
-tokens = 1_000
-usd = 2.5
-time = "45m"
-"#;
-
-    fn config(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(FILE), text).unwrap();
-        let variable = |name: &str| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
-        };
-        Config::of(folder.path(), &variable).map_err(|it| it.draw(Paint::new(false), 80))
-    }
-
-    #[test]
-    fn a_flag_is_before_the_environment_and_that_before_the_file() {
-        let config =
-            config(FULL, &[("GRAPHRUN_MAX_STEPS", "8"), ("GRAPHRUN_MAX_TOKENS", "9")]).unwrap();
-        let flags = RunOptions { max_steps: Some(1), ..RunOptions::default() };
-        let options = config.complete(&flags).unwrap();
-        assert_eq!((options.max_steps, options.max_tokens), (Some(1), Some(9)));
-        assert_eq!(options.max_cost, Some(2.5));
-        assert_eq!(options.timeout, Some(Duration::from_secs(2700)));
-        assert_eq!(options.model.as_deref(), Some("ollama/q"));
-    }
-
-    #[test]
-    fn what_is_set_is_shown_with_its_layer_and_without_passwords() {
-        let db = ("GRAPHRUN_DB", "postgres://me:secret@db/app");
-        let shown = config(FULL, &[db]).unwrap().shown();
-        insta::assert_snapshot!(shown.join("\n"), @r"
-        base_url = http://box:1/v1 (graphrun.toml:4:12)
-        db = postgres://me:…@db/app (GRAPHRUN_DB)
-        lease = 1m (graphrun.toml:5:9)
-        limits.steps = 7 (graphrun.toml:7:9)
-        limits.time = 45m (graphrun.toml:10:8)
-        limits.tokens = 1000 (graphrun.toml:8:10)
-        limits.usd = 2.5 (graphrun.toml:9:7)
-        model = ollama/q (graphrun.toml:3:9)
-        ");
-    }
-
-    #[test]
-    fn a_wrong_value_of_the_environment_names_its_variable() {
-        let config = config("", &[("GRAPHRUN_MAX_COST", "much"), ("GRAPHRUN_TIMEOUT", "5")]);
-        let error = config.unwrap().complete(&RunOptions::default()).unwrap_err();
-        assert_eq!(error.exit(), Exit::Unusable);
-        let text = error.draw(Paint::new(false), 80);
-        assert!(text.contains("GRAPHRUN_MAX_COST is `much`: expected an amount"), "{text}");
-        assert!(text.contains("GRAPHRUN_TIMEOUT is `5`: "), "{text}");
-    }
-
-    #[test]
-    fn a_flag_hides_what_is_wrong_behind_it() {
-        let config = config("", &[("GRAPHRUN_MAX_STEPS", "x")]).unwrap();
-        let flags = RunOptions { max_steps: Some(1), ..RunOptions::default() };
-        assert_eq!(config.complete(&flags).unwrap().max_steps, Some(1));
-    }
-
-    #[test]
-    fn every_mistake_of_a_file_is_found_at_once_each_at_its_place() {
-        let text = config(
-            r#"modle = "x"
-base_url = "box:1"
-db = 5
-limits = { step = 1, tokens = "many", usd = -1, time = "0s" }
-[prices."a/b"]
-input_per_million = "cheap"
-output = 3
-[prices.c]
-input_per_million = -1
-output_per_million = 1
-[context]
-"a/b" = 0
-[limit]
-"#,
-            &[],
-        );
-        insta::assert_snapshot!(text.unwrap_err(), @r#"
-        error: `graphrun.toml` cannot be used
-          - graphrun.toml:1:1: there is no setting `modle`; did you mean `model`?
-          - graphrun.toml:2:12: `base_url` is `box:1`: expected an address, as in `http://localhost:8000/v1`
-          - graphrun.toml:3:6: `db` is a text in quotes, and this is a number
-          - graphrun.toml:4:12: there is no setting `limits.step`; did you mean `steps`?
-          - graphrun.toml:4:31: `limits.tokens` is a number, and this is a text
-          - graphrun.toml:4:45: `limits.usd` is `-1`: expected an amount above zero, as in `2.50`
-          - graphrun.toml:4:56: `limits.time` is `0s`: expected a time above zero, as in `90s`, `1h 30m` or `30d`
-          - graphrun.toml:7:1: there is no setting `output`; there is input_per_million, output_per_million, cached_input_per_million
-          - graphrun.toml:6:21: `input_per_million` is a number, and this is a text
-          - graphrun.toml:5:9: the price of `a/b` has no `output_per_million`
-          - graphrun.toml:9:21: `input_per_million` is a number of 0 or more
-          - graphrun.toml:12:9: `a/b` is a number of 1 or more
-          - graphrun.toml:13:2: there is no setting `limit`; did you mean `limits`?
-        help: docs/configuration.md tells what it may say; nothing was started
-        "#);
-    }
-
-    #[test]
-    fn what_is_no_toml_is_told_with_its_place() {
-        let text = config("db = \"a\"\n[prices.openai/gpt-5]\ninput_per_million = 1\n", &[]);
-        insta::assert_snapshot!(text.unwrap_err(), @r#"
-        error: `graphrun.toml` cannot be used
-          - graphrun.toml:2:15: invalid unquoted key, expected letters, numbers, `-`, `_`
-          - the name of a model is quoted: `[prices."lab/model"]`
-        help: docs/configuration.md tells what it may say; nothing was started
-        "#);
-    }
-
-    #[test]
-    fn without_a_file_nothing_is_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = Config::of(folder.path(), &|_| None).unwrap();
-        assert!(!config.has_file && config.shown().is_empty() && config.prices.is_empty());
-    }
-}
+mod tests;

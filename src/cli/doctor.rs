@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    config::{Config, FILE},
+    config::{Config, FILE, Withheld},
     database::Database,
     error::CliError,
     exit::Exit,
@@ -163,14 +163,21 @@ fn database(database: Result<Database, CliError>) -> Check {
     }
 }
 
-/// What the environment and the file set, and which of them it was.
+/// What the environment and the files set, which of them it was, and whether the folder is trusted.
 fn configuration(config: Result<&Config, CliError>) -> Check {
     let config = match config {
         Ok(config) => config,
         Err(error) => return refused("settings", error),
     };
-    let file = if config.has_file { format!("`{FILE}`") } else { format!("no `{FILE}` here") };
-    let mut parts = vec![file];
+    if !config.withheld().is_empty() {
+        let list: Vec<String> = config.withheld().iter().map(Withheld::shown).collect();
+        return Check::bad("settings", format!("`{FILE}` is not trusted: {}", list.join("; ")))
+            .help(Some("remove it from the file, or read the file and run `graphrun trust`"));
+    }
+    let mut parts = config.files().to_vec();
+    if parts.is_empty() {
+        parts.push(format!("no `{FILE}` here"));
+    }
     parts.extend(config.shown());
     let (prices, context) = (config.prices.len(), config.context.len());
     let models = |many: usize| count(many.try_into().unwrap_or(u64::MAX), "model");

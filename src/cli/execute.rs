@@ -34,7 +34,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
     let database = globals.database()?;
-    let loaded = prepare::load(&args.workflow)?.with(globals.settings(&args.options)?);
+    let loaded = prepare::load(&args.workflow)?.with(globals.settings(&args.options)?)?;
     let workflow = &loaded.workflow;
     let input = input::read(&args.input, &workflow.schema, &workflow.input)?;
     let models = loaded.connect()?;

@@ -49,7 +49,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let origin = Origin { options: started, ..origin }.with_options(args.options);
         let loaded = prepare::load(&origin.workflow)
             .map_err(|it| it.with_exit(Exit::NotResumable))?
-            .with(globals.settings(&origin.options)?);
+            .with(globals.settings(&origin.options)?)?;
         let workflow = &loaded.workflow;
         let set = args.set.read(&workflow.schema, SetKind::Whole)?;
         let (origin, info) = args

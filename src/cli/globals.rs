@@ -5,12 +5,13 @@ use std::{cell::OnceCell, sync::Arc, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::{
-    config::Config,
+    config::{Config, Withheld},
     database::Database,
     error::CliError,
     options::{RunOptions, Settings},
     surroundings::Surroundings,
     terminal::Paint,
+    trust,
     values::parse_duration,
 };
 use crate::{checkpoint::Checkpointer, compile::CompiledGraph, engine::Engine};
@@ -30,8 +31,9 @@ Environment:
   GRAPHRUN_LIMIT_VALUE_DEPTH, GRAPHRUN_LIMIT_INPUT_BYTES and others
                   limits on the size of data (docs/configuration.md)
 
-What neither a flag nor the environment says is read from `graphrun.toml` in the current folder:
-where runs are kept, the model, limits, and what models cost (docs/configuration.md).";
+What neither a flag nor the environment says is read from `graphrun.toml` in the current folder,
+and then from your own `~/.config/graphrun/config.toml`: where runs are kept, the model, limits,
+and what models cost (docs/configuration.md). `graphrun trust` lets a folder's file set the rest.";
 
 /// The flags that may stand before or after the command.
 #[derive(Clone, Debug, Default, Args)]
@@ -121,6 +123,8 @@ pub(super) struct Globals {
     surroundings: Surroundings,
     db: Option<String>,
     config: OnceCell<Config>,
+    /// The configuration as it is since the user trusted the folder at the terminal.
+    trusted: OnceCell<Config>,
 }
 
 impl Globals {
@@ -135,20 +139,38 @@ impl Globals {
             surroundings,
             db: args.db,
             config: OnceCell::new(),
+            trusted: OnceCell::new(),
         }
     }
 
-    /// What the environment and the file say, read when it is first asked for.
+    /// What the environment and the files say, read when it is first asked for.
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with the file.
+    /// Fails with everything that is wrong with a file.
     pub(super) fn config(&self) -> Result<&Config, CliError> {
-        if let Some(config) = self.config.get() {
+        if let Some(config) = self.trusted.get().or_else(|| self.config.get()) {
             return Ok(config);
         }
         let config = Config::read()?;
         Ok(self.config.get_or_init(|| config))
+    }
+
+    /// The same, for a use that these settings of the folder's file would change. At a terminal the user is asked whether
+    /// to trust the folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails also when one of the settings needs trust that the user does not give.
+    fn config_for(&self, uses: impl Fn(&Withheld) -> bool) -> Result<&Config, CliError> {
+        let config = self.config()?;
+        let Err(refused) = config.check_trust(uses) else { return Ok(config) };
+        if !self.can_ask() || !trust::ask(config.withheld())? {
+            return Err(refused);
+        }
+        let config = Config::read()?;
+        config.check_trust(|_| true)?;
+        Ok(self.trusted.get_or_init(|| config))
     }
 
     /// Where runs are kept.
@@ -161,7 +183,7 @@ impl Globals {
         if let Some(url) = &self.db {
             return Database::parse(url, "--db");
         }
-        match self.config()?.get("db") {
+        match self.config_for(|it| it.name == "db")?.get("db") {
             Some(it) => Ok(Database::parse(&it.text, &it.layer)?.implied()),
             None => Ok(Database::default()),
         }
@@ -173,11 +195,27 @@ impl Globals {
     ///
     /// Fails with every value that cannot be, and the layer it came from.
     pub(super) fn settings(&self, options: &RunOptions) -> Result<Settings, CliError> {
-        let config = self.config()?;
+        // A flag may have replaced the database; `database` checks it where none has.
+        let config = self.config_for(|it| it.name != "db")?;
         Ok(Settings {
+            untrusted: config.untrusted_limits(options),
             options: config.complete(options)?,
             prices: config.prices.clone().into(),
             base_url: config.get("base_url").map(|it| it.text.clone()),
+        })
+    }
+
+    /// The settings of a run that is planned and not started: nothing needs trust.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every value that cannot be, and the layer it came from.
+    pub(super) fn settings_to_plan(&self) -> Result<Settings, CliError> {
+        let config = self.config()?;
+        Ok(Settings {
+            options: config.complete(&RunOptions::default())?,
+            prices: config.prices.clone().into(),
+            ..Settings::default()
         })
     }
 
@@ -216,6 +254,11 @@ impl Globals {
     /// Whether somebody can be asked right here.
     pub(super) fn can_ask(&self) -> bool {
         self.surroundings.stdin_is_terminal && self.progress == Progress::Tree
+    }
+
+    /// Whether a person types at a terminal.
+    pub(super) fn can_type(&self) -> bool {
+        self.surroundings.stdin_is_terminal && self.surroundings.stderr_is_terminal
     }
 
     /// Whether drawings should do without line-drawing characters.

@@ -20,6 +20,7 @@ mod runs;
 mod say;
 mod schema;
 mod test;
+mod trust;
 mod validate;
 
 mod answer;
@@ -59,6 +60,8 @@ mod steps;
 mod summary;
 mod surroundings;
 mod terminal;
+mod trusted_folders;
+mod user_folders;
 mod values;
 mod visible;
 mod who;
@@ -123,6 +126,8 @@ enum Command {
     Runs(runs::Args),
     /// Say what is usable here: sandbox, Python, models, database
     Doctor,
+    /// Let the `graphrun.toml` of a folder set what can do harm, until it changes
+    Trust(trust::Args),
     /// Serve an editor: findings, hover texts, definitions, completion (LSP on stdio)
     Lsp(lsp::Args),
     /// Print a completion script for a shell
@@ -168,6 +173,7 @@ impl Command {
             Self::Test(args) => test::run(&args, globals),
             Self::Runs(args) => runs::run(args, globals),
             Self::Doctor => doctor::run(globals),
+            Self::Trust(args) => trust::run(&args, globals),
             Self::Lsp(args) => lsp::run(&args, globals),
             Self::Completions(args) => completions::run(&args, globals),
         }
@@ -265,6 +271,9 @@ mod tests {
             "graphrun runs diff x@1 x@",
             "graphrun runs verify x --expect abc",
             "graphrun runs verify --expect 00",
+            "graphrun trust --list --yes",
+            "graphrun trust --revoke --yes",
+            "graphrun trust . --list",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
             assert!(error.use_stderr() && error.exit_code() == 2, "{line}");

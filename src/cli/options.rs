@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    config::untrusted,
     error::CliError,
     values::{parse_count, parse_dollars, parse_duration},
 };
@@ -73,6 +74,41 @@ pub(super) struct Settings {
     pub(super) prices: Arc<Prices>,
     /// The server of models whose names have no provider.
     pub(super) base_url: Option<String>,
+    /// The limits among the options that come from a file which is not trusted.
+    pub(super) untrusted: UntrustedLimits,
+}
+
+/// The places of limits in a file that is not trusted. Such a limit may lower that of the workflow and not raise it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct UntrustedLimits {
+    pub(super) steps: Option<String>,
+    pub(super) tokens: Option<String>,
+    pub(super) usd: Option<String>,
+    pub(super) time: Option<String>,
+}
+
+impl Settings {
+    /// Refuses limits that are above those of the workflow and come from a file which is not trusted.
+    ///
+    /// # Errors
+    ///
+    /// Fails with each of them and its place.
+    pub(super) fn check_limits(&self, limits: &Limits) -> Result<(), CliError> {
+        let RunOptions { max_steps, max_tokens, max_cost, timeout, .. } = &self.options;
+        let UntrustedLimits { steps, tokens, usd, time } = &self.untrusted;
+        let checked = [
+            (steps, "steps", max_steps.is_some_and(|it| it > limits.steps)),
+            (tokens, "tokens", max_tokens.zip(limits.tokens).is_some_and(|(it, own)| it > own)),
+            (usd, "usd", max_cost.zip(limits.usd).is_some_and(|(it, own)| it > own)),
+            (time, "time", timeout.zip(limits.time).is_some_and(|(it, own)| it > own)),
+        ];
+        let raised = checked.into_iter().filter_map(|(place, name, is_above)| {
+            let place = place.as_ref().filter(|_| is_above)?;
+            Some(format!("{place}: `limits.{name}` raises the limit of the workflow"))
+        });
+        let problems: Vec<String> = raised.collect();
+        if problems.is_empty() { Ok(()) } else { Err(untrusted(problems)) }
+    }
 }
 
 impl RunOptions {

@@ -18,7 +18,6 @@ use super::{
     globals::{Globals, Output},
     json::to_json,
     models,
-    options::RunOptions,
     prepare::{self, Loaded},
     terminal::{Paint, print_result},
     words::{cost, duration, table, tokens},
@@ -98,8 +97,8 @@ struct PlannedNode {
 /// Says what a run of a workflow can take at most, and which bounds say so.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("plan", &[Output::Text, Output::Json])?;
-    let settings = globals.settings(&RunOptions::default())?;
-    let loaded = prepare::load(&args.workflow)?.with(settings);
+    let settings = globals.settings_to_plan()?;
+    let loaded = prepare::load(&args.workflow)?.with(settings)?;
     let plan = Plan::of(loaded, globals.config()?)?;
     let text = match globals.output {
         Output::Json => to_json(&plan)?,

@@ -60,8 +60,12 @@ pub(super) fn refuse(path: &Path, error: LoadError) -> CliError {
 
 impl Loaded {
     /// Replaces what the settings say otherwise than the workflow.
-    #[must_use]
-    pub(super) fn with(mut self, settings: Settings) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Fails when a file that is not trusted raises a limit.
+    pub(super) fn with(mut self, settings: Settings) -> Result<Self, CliError> {
+        settings.check_limits(&self.workflow.limits)?;
         settings.options.limit(&mut self.workflow.limits);
         if let Some(model) = &settings.options.model {
             for definition in self.workflow.nodes.values_mut() {
@@ -70,7 +74,7 @@ impl Loaded {
                 }
             }
         }
-        Self { settings, ..self }
+        Ok(Self { settings, ..self })
     }
 
     /// Finds what its nodes need of the world, before the first of them runs.

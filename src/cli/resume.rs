@@ -87,7 +87,7 @@ pub(super) fn take_up(
             )
         };
         let settings = globals.settings(&origin.options)?;
-        let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings);
+        let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;
         let models = loaded.connect()?;
         loaded.check_out(&origin.out)?;
         let results = loaded.cache(&database)?;

@@ -140,10 +140,11 @@ fn a_file_with_mistakes_is_exit_5_and_starts_nothing() {
 }
 
 #[test]
-fn models_are_asked_at_the_address_of_the_file() {
+fn models_are_asked_at_the_address_of_a_trusted_file() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = provider.local_addr().unwrap();
     let place = place(&format!("base_url = \"http://{address}/v1\"\nmodel = \"own\"\n{PRICES}"));
+    assert_eq!(place.run(["trust", "--yes"]).code, 0);
     let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
     let run = Running::of(place.command(args));
     let (mut call, _) = provider.accept().unwrap();

@@ -35,5 +35,6 @@ mod server;
 mod signals;
 mod terminal;
 mod tools;
+mod trust;
 mod used;
 mod validate;

@@ -56,6 +56,10 @@ impl Place {
         for kept in ["PATH", "HOME"] {
             command.envs(std::env::var_os(kept).map(|value| (kept, value)));
         }
+        // The configuration and the trust of the user who runs the tests stay out of them.
+        for own in ["XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+            command.env(own, self.path(&format!(".{own}")));
+        }
         command
     }
 

@@ -53,6 +53,10 @@ impl Home {
         for kept in ["PATH", "HOME", "XDG_CACHE_HOME"] {
             command.envs(std::env::var_os(kept).map(|value| (kept, value)));
         }
+        // The configuration and the trust of the user who runs the tests stay out of them.
+        for own in ["XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+            command.env(own, self.0.path().join(format!(".{own}")));
+        }
         command
     }
 

@@ -1,14 +1,11 @@
-//! Reads `graphrun.toml`: every mistake, each at its line and column.
+//! Reads a configuration file: every mistake, each at its line and column.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use toml_edit::{Document, Item, Key as Name, TableLike};
 
-use super::{Config, FILE, KEYS, Kind, Said};
-use crate::{
-    diagnostic::did_you_mean,
-    llm::{Price, Prices},
-};
+use super::{KEYS, Kind, Said};
+use crate::{diagnostic::did_you_mean, llm::Price};
 
 /// The tables whose keys are names of models.
 const BY_MODEL: [&str; 2] = ["prices", "context"];
@@ -20,13 +17,21 @@ const PRICE_KEYS: [(&str, bool); 3] = [
     ("cached_input_per_million", false),
 ];
 
-/// Reads the text of the file.
+/// What a file says.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) said: BTreeMap<&'static str, Said>,
+    pub(super) prices: BTreeMap<String, Price>,
+    pub(super) context: BTreeMap<String, u64>,
+}
+
+/// Reads the text of a file, which is shown under this name.
 ///
 /// # Errors
 ///
 /// Gives every mistake, with its place.
-pub(super) fn parse(text: &str) -> Result<Config, Vec<String>> {
-    let mut reading = Reading { text, problems: Vec::new() };
+pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, Vec<String>> {
+    let mut reading = Reading { text, name, problems: Vec::new() };
     let document = match Document::parse(text) {
         Ok(document) => document,
         Err(error) => {
@@ -42,7 +47,7 @@ pub(super) fn parse(text: &str) -> Result<Config, Vec<String>> {
             return Err(reading.problems);
         }
     };
-    let mut config = Config { has_file: true, ..Config::default() };
+    let mut config = Parsed::default();
     reading.table(document.as_table(), "", &mut config);
     if reading.problems.is_empty() { Ok(config) } else { Err(reading.problems) }
 }
@@ -50,12 +55,13 @@ pub(super) fn parse(text: &str) -> Result<Config, Vec<String>> {
 /// A file that is being read.
 struct Reading<'a> {
     text: &'a str,
+    name: &'a str,
     problems: Vec<String>,
 }
 
 impl Reading<'_> {
     /// Reads a table of settings; `above` is its name with a dot behind it.
-    fn table(&mut self, table: &dyn TableLike, above: &str, config: &mut Config) {
+    fn table(&mut self, table: &dyn TableLike, above: &str, config: &mut Parsed) {
         for (name, item) in entries(table) {
             let full = format!("{above}{}", name.get());
             if let Some(key) = KEYS.iter().find(|it| it.name == full) {
@@ -69,14 +75,14 @@ impl Reading<'_> {
                 });
                 if let Some(text) = checked {
                     let layer = self.place(item.span());
-                    config.said.insert(key.name, Said { text, layer });
+                    config.said.insert(key.name, Said { text, layer, is_untrusted: false });
                 }
             } else if above.is_empty() && full == "limits" {
                 self.inner(&full, item, |reading, table| reading.table(table, "limits.", config));
             } else if above.is_empty() && full == "prices" {
                 let mut prices = Vec::new();
                 self.inner(&full, item, |reading, table| prices = reading.prices(table));
-                config.prices = Prices::from_iter(prices);
+                config.prices = prices.into_iter().collect();
             } else if above.is_empty() && full == "context" {
                 self.inner(&full, item, |reading, table| {
                     for (name, item) in entries(table) {
@@ -193,7 +199,7 @@ impl Reading<'_> {
         let before = at.and_then(|it| self.text.get(..it.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let start = before.rfind('\n').map_or(0, |it| it + 1);
-        format!("{FILE}:{line}:{}", before[start..].chars().count() + 1)
+        format!("{}:{line}:{}", self.name, before[start..].chars().count() + 1)
     }
 }
 

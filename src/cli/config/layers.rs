@@ -1,0 +1,187 @@
+//! Puts the layers together: the environment, the file of the folder, the file of the user.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Config, FILE, KEYS, Said,
+    file::{self, Parsed},
+    trust::withhold,
+};
+use crate::{
+    beneath::{BeneathError, Folder, read_named},
+    cli::{
+        database::without_secrets, error::CliError, exit::Exit, trusted_folders::TrustedFolders,
+        user_folders::UserFolders,
+    },
+    data_limit::DataLimit,
+    llm::Prices,
+};
+
+/// The `graphrun.toml` of a folder, as it was read.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct FolderFile {
+    /// Its text.
+    pub(in crate::cli) text: String,
+}
+
+/// What a configuration is made of.
+pub(super) struct Layers<'a> {
+    /// The folder in which the program is started.
+    pub(super) folder: &'a Path,
+    /// The file of the folder.
+    pub(super) file: Option<FolderFile>,
+    /// Whether the user trusts the folder with this file.
+    pub(super) is_trusted: bool,
+    /// The file of the user, as it is shown, and its text.
+    pub(super) own: Option<(String, String)>,
+    /// The environment.
+    pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl FolderFile {
+    /// Reads the file of a folder, if it has one. A link that leads out of the folder is refused.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is there and cannot be read.
+    pub(in crate::cli) fn read(folder: &Path) -> Result<Option<Self>, CliError> {
+        let read = Folder::open(folder)
+            .and_then(|folder| folder.read_text(Path::new(FILE), DataLimit::FileBytes));
+        match read {
+            Ok(text) => Ok(Some(Self { text })),
+            Err(BeneathError::Missing) => Ok(None),
+            Err(error) => {
+                let message = format!("`{FILE}` cannot be read; nothing was started");
+                Err(CliError::new(Exit::Unusable, message).because(error))
+            }
+        }
+    }
+}
+
+impl Config {
+    /// Reads the environment, the file of the current folder and that of the user.
+    ///
+    /// # Errors
+    ///
+    /// Fails with everything that is wrong with a file, each at its place.
+    pub(in crate::cli) fn read() -> Result<Self, CliError> {
+        let user = UserFolders::find();
+        let folder = Path::new(".");
+        let file = FolderFile::read(folder)?;
+        let is_trusted = match &file {
+            Some(file) => is_trusted(folder, file, &user)?,
+            None => false,
+        };
+        let own = own_file(user.config_file())?;
+        let variable = |name: &str| env::var(name).ok();
+        Self::of(Layers { folder, file, is_trusted, own, variable: &variable })
+    }
+
+    /// What the file of a folder sets, as it is shown to whoever may trust it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with everything that is wrong with the file.
+    pub(in crate::cli) fn trusted_settings(file: &FolderFile) -> Result<Vec<String>, CliError> {
+        let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
+        let said = parsed.said.iter();
+        let mut shown: Vec<String> =
+            said.map(|(name, it)| format!("{name} = {}", without_secrets(&it.text))).collect();
+        shown.extend(parsed.prices.iter().map(|(model, _)| format!("the price of {model}")));
+        shown.extend(parsed.context.keys().map(|model| format!("the context of {model}")));
+        Ok(shown)
+    }
+
+    pub(super) fn of(layers: Layers<'_>) -> Result<Self, CliError> {
+        let Layers { folder, file, is_trusted, own, variable } = layers;
+        let mut config = Self::default();
+        let mut prices = BTreeMap::new();
+        if let Some((name, text)) = own {
+            let parsed = file::parse(&text, &name).map_err(|it| unusable(&name, it))?;
+            config.files.push(format!("`{name}`"));
+            config.said = parsed.said;
+            config.context = parsed.context;
+            prices.extend(parsed.prices);
+        }
+        let is_set = |key: &str| variable(key).is_some_and(|it| !it.trim().is_empty());
+        if let Some(file) = file {
+            let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
+            let trust = if is_trusted { " (trusted)" } else { "" };
+            config.files.push(format!("`{FILE}`{trust}"));
+            config.add_models(&parsed, is_trusted, &mut prices);
+            for (name, mut said) in parsed.said {
+                let Some(key) = KEYS.iter().find(|it| it.name == name) else { continue };
+                let own = config.said.get(name);
+                let withheld = if is_trusted { None } else { withhold(key, &said, own, folder) };
+                match withheld {
+                    // What the environment replaces has no effect, so that it can do no harm.
+                    Some(_) if is_set(key.variable) => {}
+                    Some(withheld) => config.withheld.push(withheld),
+                    None => {
+                        said.is_untrusted = !is_trusted;
+                        config.said.insert(name, said);
+                    }
+                }
+            }
+        }
+        for key in KEYS.iter().filter(|it| is_set(it.variable)) {
+            let text = variable(key.variable).unwrap_or_default();
+            let layer = key.variable.to_owned();
+            config.said.insert(key.name, Said { text, layer, is_untrusted: false });
+        }
+        config.prices = Prices::from_iter(prices);
+        Ok(config)
+    }
+
+    /// Adds prices and sizes of models. Without trust they do not replace those of the user: a limit of cost is as good as
+    /// its prices.
+    fn add_models(
+        &mut self,
+        parsed: &Parsed,
+        is_trusted: bool,
+        prices: &mut BTreeMap<String, crate::llm::Price>,
+    ) {
+        for (model, price) in &parsed.prices {
+            if is_trusted || !prices.contains_key(model) {
+                prices.insert(model.clone(), *price);
+            }
+        }
+        for (model, size) in &parsed.context {
+            if is_trusted || !self.context.contains_key(model) {
+                self.context.insert(model.clone(), *size);
+            }
+        }
+    }
+}
+
+fn is_trusted(folder: &Path, file: &FolderFile, user: &UserFolders) -> Result<bool, CliError> {
+    let trusted = TrustedFolders::load(user)?;
+    let folder = fs::canonicalize(folder).map_err(|error| {
+        CliError::new(Exit::Unusable, "the current folder is gone").because(error)
+    })?;
+    Ok(trusted.trusts(&folder, &file.text))
+}
+
+/// The configuration of the user, if there is one: its path, and its text.
+fn own_file(path: Option<PathBuf>) -> Result<Option<(String, String)>, CliError> {
+    let Some(path) = path else { return Ok(None) };
+    let name = path.display().to_string();
+    match read_named(&path, DataLimit::FileBytes) {
+        Ok(text) => Ok(Some((name, text))),
+        Err(BeneathError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let message = format!("`{name}` cannot be read; nothing was started");
+            Err(CliError::new(Exit::Unusable, message).because(error))
+        }
+    }
+}
+
+fn unusable(name: &str, problems: Vec<String>) -> CliError {
+    CliError::new(Exit::Unusable, format!("`{name}` cannot be used"))
+        .with_problems(problems)
+        .with_help("docs/configuration.md tells what it may say; nothing was started")
+}

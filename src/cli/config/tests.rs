@@ -1,0 +1,284 @@
+use std::{fs, os::unix::fs::symlink, time::Duration};
+
+use super::{super::terminal::Paint, layers::Layers, *};
+
+const FULL: &str = r#"
+db = "sqlite:a.db"
+model = "ollama/q"
+base_url = "http://box:1/v1"
+lease = "1m"
+[limits]
+steps = 7
+tokens = 1_000
+usd = 2.5
+time = "45m"
+"#;
+
+/// The configuration of a trusted folder with this file.
+fn config(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    layered(folder.path(), text, "", true, variables)
+}
+
+/// The configuration of a folder that is not trusted, and of a user with a file of their own.
+fn untrusted_config(text: &str, own: &str, variables: &[(&str, &str)]) -> Config {
+    let folder = tempfile::tempdir().unwrap();
+    layered(folder.path(), text, own, false, variables).unwrap()
+}
+
+fn layered(
+    folder: &std::path::Path,
+    text: &str,
+    own: &str,
+    is_trusted: bool,
+    variables: &[(&str, &str)],
+) -> Result<Config, String> {
+    let variable = |name: &str| {
+        variables.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
+    };
+    let layers = Layers {
+        folder,
+        file: Some(FolderFile { text: text.to_owned() }),
+        is_trusted,
+        own: (!own.is_empty()).then(|| ("own.toml".to_owned(), own.to_owned())),
+        variable: &variable,
+    };
+    Config::of(layers).map_err(|it| it.draw(Paint::new(false), 80))
+}
+
+/// The keys that have no effect for want of trust.
+fn withheld(config: &Config) -> Vec<&'static str> {
+    config.withheld().iter().map(|it| it.name).collect()
+}
+
+#[test]
+fn a_flag_is_before_the_environment_and_that_before_the_file() {
+    let config =
+        config(FULL, &[("GRAPHRUN_MAX_STEPS", "8"), ("GRAPHRUN_MAX_TOKENS", "9")]).unwrap();
+    let flags = RunOptions { max_steps: Some(1), ..RunOptions::default() };
+    let options = config.complete(&flags).unwrap();
+    assert_eq!((options.max_steps, options.max_tokens), (Some(1), Some(9)));
+    assert_eq!(options.max_cost, Some(2.5));
+    assert_eq!(options.timeout, Some(Duration::from_secs(2700)));
+    assert_eq!(options.model.as_deref(), Some("ollama/q"));
+}
+
+#[test]
+fn what_is_set_is_shown_with_its_layer_and_without_passwords() {
+    let db = ("GRAPHRUN_DB", "postgres://me:secret@db/app");
+    let shown = config(FULL, &[db]).unwrap().shown();
+    insta::assert_snapshot!(shown.join("\n"), @r"
+    base_url = http://box:1/v1 (graphrun.toml:4:12)
+    db = postgres://me:…@db/app (GRAPHRUN_DB)
+    lease = 1m (graphrun.toml:5:9)
+    limits.steps = 7 (graphrun.toml:7:9)
+    limits.time = 45m (graphrun.toml:10:8)
+    limits.tokens = 1000 (graphrun.toml:8:10)
+    limits.usd = 2.5 (graphrun.toml:9:7)
+    model = ollama/q (graphrun.toml:3:9)
+    ");
+}
+
+#[test]
+fn a_wrong_value_of_the_environment_names_its_variable() {
+    let config = config("", &[("GRAPHRUN_MAX_COST", "much"), ("GRAPHRUN_TIMEOUT", "5")]);
+    let error = config.unwrap().complete(&RunOptions::default()).unwrap_err();
+    assert_eq!(error.exit(), Exit::Unusable);
+    let text = error.draw(Paint::new(false), 80);
+    assert!(text.contains("GRAPHRUN_MAX_COST is `much`: expected an amount"), "{text}");
+    assert!(text.contains("GRAPHRUN_TIMEOUT is `5`: "), "{text}");
+}
+
+#[test]
+fn a_flag_hides_what_is_wrong_behind_it() {
+    let config = config("", &[("GRAPHRUN_MAX_STEPS", "x")]).unwrap();
+    let flags = RunOptions { max_steps: Some(1), ..RunOptions::default() };
+    assert_eq!(config.complete(&flags).unwrap().max_steps, Some(1));
+}
+
+#[test]
+fn every_mistake_of_a_file_is_found_at_once_each_at_its_place() {
+    let text = config(
+        r#"modle = "x"
+base_url = "box:1"
+db = 5
+limits = { step = 1, tokens = "many", usd = -1, time = "0s" }
+[prices."a/b"]
+input_per_million = "cheap"
+output = 3
+[prices.c]
+input_per_million = -1
+output_per_million = 1
+[context]
+"a/b" = 0
+[limit]
+"#,
+        &[],
+    );
+    insta::assert_snapshot!(text.unwrap_err(), @r#"
+    error: `graphrun.toml` cannot be used
+      - graphrun.toml:1:1: there is no setting `modle`; did you mean `model`?
+      - graphrun.toml:2:12: `base_url` is `box:1`: expected an address, as in `http://localhost:8000/v1`
+      - graphrun.toml:3:6: `db` is a text in quotes, and this is a number
+      - graphrun.toml:4:12: there is no setting `limits.step`; did you mean `steps`?
+      - graphrun.toml:4:31: `limits.tokens` is a number, and this is a text
+      - graphrun.toml:4:45: `limits.usd` is `-1`: expected an amount above zero, as in `2.50`
+      - graphrun.toml:4:56: `limits.time` is `0s`: expected a time above zero, as in `90s`, `1h 30m` or `30d`
+      - graphrun.toml:7:1: there is no setting `output`; there is input_per_million, output_per_million, cached_input_per_million
+      - graphrun.toml:6:21: `input_per_million` is a number, and this is a text
+      - graphrun.toml:5:9: the price of `a/b` has no `output_per_million`
+      - graphrun.toml:9:21: `input_per_million` is a number of 0 or more
+      - graphrun.toml:12:9: `a/b` is a number of 1 or more
+      - graphrun.toml:13:2: there is no setting `limit`; did you mean `limits`?
+    help: docs/configuration.md tells what it may say; nothing was started
+    "#);
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_its_place() {
+    let text = config("db = \"a\"\n[prices.openai/gpt-5]\ninput_per_million = 1\n", &[]);
+    insta::assert_snapshot!(text.unwrap_err(), @r#"
+    error: `graphrun.toml` cannot be used
+      - graphrun.toml:2:15: invalid unquoted key, expected letters, numbers, `-`, `_`
+      - the name of a model is quoted: `[prices."lab/model"]`
+    help: docs/configuration.md tells what it may say; nothing was started
+    "#);
+}
+
+#[test]
+fn without_a_file_nothing_is_said() {
+    let folder = std::path::Path::new(".");
+    let layers = Layers { folder, file: None, is_trusted: false, own: None, variable: &|_| None };
+    let config = Config::of(layers).unwrap();
+    assert!(config.files().is_empty() && config.shown().is_empty() && config.prices.is_empty());
+}
+
+#[test]
+fn the_file_of_a_trusted_folder_is_before_that_of_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = "db = \"sqlite:/own.db\"\nmodel = \"own/m\"\n[limits]\ntokens = 5\nsteps = 5";
+    let text = "db = \"sqlite:/folder.db\"\n[limits]\ntokens = 9";
+    let config = layered(folder.path(), text, own, true, &[]).unwrap();
+    insta::assert_snapshot!(config.shown().join("\n"), @r"
+    db = sqlite:/folder.db (graphrun.toml:1:6)
+    limits.steps = 5 (own.toml:5:9)
+    limits.tokens = 9 (graphrun.toml:3:10)
+    model = own/m (own.toml:2:9)
+    ");
+    let config = untrusted_config(text, own, &[]);
+    assert_eq!(withheld(&config), ["db", "limits.tokens"]);
+    assert_eq!(config.get("db").unwrap().text, "sqlite:/own.db");
+    assert_eq!(config.get("limits.tokens").unwrap().text, "5");
+}
+
+#[test]
+fn without_trust_a_file_sets_only_what_does_no_harm() {
+    for (setting, needs_trust) in [
+        ("base_url = \"https://elsewhere.example/v1\"", true),
+        ("base_url = \"http://localhost:1/v1\"", true),
+        ("db = \"postgres://elsewhere.example/x\"", true),
+        ("db = \"postgresql:///x\"", true),
+        ("db = \"sqlite:/tmp/runs.db\"", true),
+        ("db = \"sqlite:///tmp/runs.db\"", true),
+        ("db = \"sqlite:../runs.db\"", true),
+        ("db = \"sqlite:a/../../runs.db\"", true),
+        ("db = \"sqlite:runs.db\"", false),
+        ("db = \"sqlite:./a/runs.db\"", false),
+        ("db = \"memory:\"", false),
+        ("model = \"groq/x\"", false),
+        ("lease = \"1m\"", false),
+        ("limits = { steps = 5 }", false),
+        ("limits = { steps = 6 }", true),
+        ("limits = { tokens = 500 }", false),
+        ("limits = { tokens = 501 }", true),
+        ("limits = { usd = 1.5 }", false),
+        ("limits = { usd = 1.51 }", true),
+        ("limits = { time = \"60s\" }", false),
+        ("limits = { time = \"2m\" }", true),
+        ("context = { \"a/b\" = 5 }", false),
+    ] {
+        let own = "limits = { steps = 5, tokens = 500, usd = 1.5, time = \"1m\" }";
+        let config = untrusted_config(setting, own, &[]);
+        assert_eq!(!withheld(&config).is_empty(), needs_trust, "{setting}");
+        let refused = config.check_trust(|_| true);
+        assert_eq!(refused.is_err(), needs_trust, "{setting}");
+        let folder = tempfile::tempdir().unwrap();
+        let trusted = layered(folder.path(), setting, own, true, &[]).unwrap();
+        assert!(withheld(&trusted).is_empty(), "{setting}");
+    }
+}
+
+#[test]
+fn a_database_behind_a_link_out_of_the_folder_needs_trust() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("clone");
+    fs::create_dir(&folder).unwrap();
+    symlink(outer.path(), folder.join("link")).unwrap();
+    let config = layered(&folder, "db = \"sqlite:link/runs.db\"", "", false, &[]).unwrap();
+    assert_eq!(withheld(&config), ["db"]);
+}
+
+#[test]
+fn what_the_environment_sets_needs_no_trust() {
+    let text = "base_url = \"https://elsewhere.example/v1\"\ndb = \"sqlite:/x\"";
+    let variables = [("OPENAI_BASE_URL", "http://mine/v1"), ("GRAPHRUN_DB", "sqlite:/mine")];
+    let config = untrusted_config(text, "", &variables);
+    assert!(config.withheld().is_empty());
+    assert_eq!(config.get("base_url").unwrap().text, "http://mine/v1");
+}
+
+#[test]
+fn without_trust_a_price_does_not_replace_one_of_the_user() {
+    let price = |input: u32| {
+        format!("[prices.\"a/b\"]\ninput_per_million = {input}\noutput_per_million = 1\n")
+    };
+    let more = "[prices.\"a/c\"]\ninput_per_million = 3\noutput_per_million = 1\n";
+    let config = untrusted_config(&(price(0) + more), &price(5), &[]);
+    let input = |model: &str| config.prices.of(model).map(|it| it.input);
+    assert_eq!((input("a/b"), input("a/c")), (Some(5.0), Some(3.0)));
+}
+
+#[test]
+fn a_setting_without_trust_is_named_with_its_place_and_the_remedies() {
+    let config = untrusted_config(
+        "model = \"x\"\nbase_url = \"https://me:pw@elsewhere.example/v1\"",
+        "",
+        &[],
+    );
+    let error = config.check_trust(|_| true).unwrap_err();
+    assert_eq!(error.exit(), Exit::Unusable);
+    insta::assert_snapshot!(error.draw(Paint::new(false), 80), @r"
+    error: `graphrun.toml` sets what needs your trust in this folder; nothing was started
+      - graphrun.toml:2:12: `base_url` is `https://me:…@elsewhere.example/v1`: requests to models go there, and your key with them
+    help: remove it from the file, or read the file and run `graphrun trust`
+    help: flags, the environment and your own configuration need no trust
+    ");
+}
+
+#[test]
+fn a_file_that_is_not_trusted_only_lowers_the_limits_of_a_workflow() {
+    use crate::{cli::options::Settings, graph::Limits};
+    let own = Limits {
+        steps: 10,
+        tokens: Some(10),
+        usd: None,
+        time: Some(Duration::from_secs(10)),
+        ..Limits::default()
+    };
+    for (text, flags, is_refused) in [
+        ("limits = { steps = 10, tokens = 10, usd = 99, time = \"10s\" }", None, false),
+        ("limits = { steps = 11 }", None, true),
+        ("limits = { tokens = 11 }", None, true),
+        ("limits = { time = \"11s\" }", None, true),
+        ("limits = { steps = 11 }", Some(50), false),
+    ] {
+        let config = untrusted_config(text, "", &[]);
+        let flags = RunOptions { max_steps: flags, ..RunOptions::default() };
+        let settings = Settings {
+            untrusted: config.untrusted_limits(&flags),
+            options: config.complete(&flags).unwrap(),
+            ..Settings::default()
+        };
+        assert_eq!(settings.check_limits(&own).is_err(), is_refused, "{text}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The folders of the user in which the program keeps its own files.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+/// The name of the folder in each of them.
+const OWN: &str = "graphrun";
+/// The configuration of the user.
+const CONFIG_FILE: &str = "config.toml";
+/// The list of trusted folders.
+const TRUST_FILE: &str = "trusted.json";
+
+/// Where the user's files are, as far as the environment tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct UserFolders {
+    config: Option<PathBuf>,
+    state: Option<PathBuf>,
+}
+
+impl UserFolders {
+    /// Reads `XDG_CONFIG_HOME`, `XDG_STATE_HOME` and `HOME`.
+    pub(super) fn find() -> Self {
+        Self::of(&|name| env::var_os(name).map(PathBuf::from))
+    }
+
+    fn of(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Self {
+        // A relative path would name a folder that came with a repository.
+        let absolute = |name| variable(name).filter(|it| it.is_absolute());
+        let home = absolute("HOME");
+        let below_home = |path: &str| home.as_ref().map(|it| it.join(path));
+        Self {
+            config: absolute("XDG_CONFIG_HOME").or_else(|| below_home(".config")),
+            state: absolute("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
+        }
+    }
+
+    /// The configuration of the user, whether it is there or not.
+    pub(super) fn config_file(&self) -> Option<PathBuf> {
+        self.config.as_deref().map(|it| own(it, CONFIG_FILE))
+    }
+
+    /// The list of trusted folders, whether it is there or not.
+    pub(super) fn trust_file(&self) -> Option<PathBuf> {
+        self.state.as_deref().map(|it| own(it, TRUST_FILE))
+    }
+}
+
+fn own(folder: &Path, name: &str) -> PathBuf {
+    folder.join(OWN).join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folders(variables: &[(&str, &str)]) -> UserFolders {
+        UserFolders::of(&|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, it)| PathBuf::from(it))
+        })
+    }
+
+    #[test]
+    fn the_variables_name_the_folders_and_home_is_the_default() {
+        let home = folders(&[("HOME", "/home/me")]);
+        assert_eq!(home.config_file(), Some("/home/me/.config/graphrun/config.toml".into()));
+        assert_eq!(home.trust_file(), Some("/home/me/.local/state/graphrun/trusted.json".into()));
+        let named = folders(&[("XDG_CONFIG_HOME", "/c"), ("XDG_STATE_HOME", "/s")]);
+        assert_eq!(named.config_file(), Some("/c/graphrun/config.toml".into()));
+        assert_eq!(named.trust_file(), Some("/s/graphrun/trusted.json".into()));
+    }
+
+    #[test]
+    fn a_relative_folder_is_ignored() {
+        let relative = folders(&[("XDG_CONFIG_HOME", "config"), ("HOME", ".")]);
+        assert_eq!(relative, UserFolders::default());
+    }
+}
