@@ -27,7 +27,7 @@ use nix::{
 use thiserror::Error;
 
 pub use self::{
-    named::{open_named, read_given, read_named},
+    named::{open_given, open_named, read_named},
     project::Project,
     write::Kind,
 };

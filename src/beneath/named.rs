@@ -34,17 +34,14 @@ pub fn read_named(path: &Path, limit: DataLimit) -> Result<String, BeneathError>
     text_of(open_named(path)?, limit)
 }
 
-/// Reads the whole text of a regular file, or of a descriptor that the shell passes, such as `/dev/stdin`.
+/// Opens a regular file, or a descriptor that the shell passes, such as `/dev/stdin`, whose bytes the caller bounds.
 ///
 /// # Errors
 ///
-/// As [`read_named`].
-pub fn read_given(path: &Path, limit: DataLimit) -> Result<String, BeneathError> {
-    if is_descriptor(path) {
-        // It is open already, by the word of the user. Reading waits for its writer, as with standard input.
-        return text_of(File::open(path)?, limit);
-    }
-    read_named(path, limit)
+/// As [`open_named`].
+pub fn open_given(path: &Path) -> Result<File, BeneathError> {
+    // A descriptor is open already, by the word of the user. Reading waits for its writer, as with standard input.
+    if is_descriptor(path) { Ok(File::open(path)?) } else { open_named(path) }
 }
 
 fn is_descriptor(path: &Path) -> bool {

@@ -69,6 +69,27 @@ impl Database {
         Ok(Self { location, flag: Some(Url(url.to_owned())) })
     }
 
+    /// The place of runs in the current folder, where the user names none. A link of this name may have come with the
+    /// folder, so that only the user may choose it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the place is a symbolic link.
+    pub(super) fn of_the_folder() -> Result<Self, CliError> {
+        let path = Path::new(PATH_DEFAULT);
+        match path.ancestors().find(|it| it.is_symlink()) {
+            None => Ok(Self::default()),
+            Some(link) => {
+                let message = format!(
+                    "`{}` is a symbolic link, and runs are not kept behind it",
+                    link.display()
+                );
+                Err(CliError::new(Exit::Unusable, message)
+                    .with_help("name the place of runs with `--db sqlite:PATH`"))
+            }
+        }
+    }
+
     /// The same place, named by the environment: later commands find it without a flag.
     pub(super) fn implied(self) -> Self {
         Self { flag: None, ..self }

@@ -185,7 +185,7 @@ impl Globals {
         }
         match self.config_for(|it| it.name == "db")?.get("db") {
             Some(it) => Ok(Database::parse(&it.text, &it.layer)?.implied()),
-            None => Ok(Database::default()),
+            None => Database::of_the_folder(),
         }
     }
 

@@ -6,8 +6,8 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    fs::File,
     io::{self, Read},
+    path::Path,
     str::FromStr,
 };
 
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::{error::CliError, keys::redact_given};
 use crate::{
+    beneath::open_given,
     data_limit::DataLimit,
     diagnostic::did_you_mean,
     id::ChannelName,
@@ -168,7 +169,9 @@ impl Reading<'_> {
                 self.has_read_stdin = true;
                 self.read_text(io::stdin().lock())
             }
-            path => File::open(path).and_then(|it| self.read_text(it)),
+            path => open_given(Path::new(path))
+                .map_err(io::Error::from)
+                .and_then(|it| self.read_text(it)),
         };
         match read {
             Ok(text) => Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),

@@ -34,7 +34,10 @@ impl NewRunArgs {
         checkpointer: &dyn Checkpointer,
     ) -> Result<(Origin, RunInfo), CliError> {
         let name = free_name(checkpointer).await?;
-        let out = self.out.unwrap_or_else(|| Path::new(OUT_DEFAULT).join(&name));
+        let out = match self.out {
+            Some(out) => out,
+            None => default_out(&name)?,
+        };
         let origin = Origin::new(path, &out, options)?.with_fields_of(workflow);
         let info = RunInfo {
             id: self.run_id.map_or_else(new_id, Ok)?,
@@ -45,6 +48,19 @@ impl NewRunArgs {
         };
         Ok((origin, info))
     }
+}
+
+/// The folder for a run where `--out` names none. A link of this name may have come with the folder, so that only the user
+/// may choose it.
+fn default_out(name: &str) -> Result<PathBuf, CliError> {
+    let parent = Path::new(OUT_DEFAULT);
+    if parent.is_symlink() {
+        return Err(CliError::usage(format!(
+            "`{OUT_DEFAULT}` is a symbolic link; nothing was started"
+        ))
+        .with_help("name a folder for the files of the run with `--out`"));
+    }
+    Ok(parent.join(name))
 }
 
 /// A name that no run has yet. Should another process take it meanwhile, the run is refused.

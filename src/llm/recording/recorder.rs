@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -61,8 +62,14 @@ impl ChatModel for Recorder {
 
 fn open(path: &Path) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
-    // A pipe or a device has no end to look at.
-    if !file.metadata()?.is_file() {
+    let kind = file.metadata()?.file_type();
+    if kind.is_fifo() {
+        // Writing would wait for ever once it is full.
+        let reason = "it is a pipe, and a recording is a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    if !kind.is_file() {
+        // A device has no end to look at.
         return Ok(file);
     }
     let mut text = Vec::new();
