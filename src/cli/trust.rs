@@ -71,7 +71,9 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             .with_help("read the file, and confirm with `graphrun trust --yes`"));
     }
     say(&format!("`{}` sets:", folder.join(FILE).display()));
-    settings.iter().for_each(|it| say(&format!("  {}", clean(it))));
+    for setting in &settings {
+        say(&format!("  {}", clean(setting)));
+    }
     if !args.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
         say("nothing was changed");
         return Ok(Exit::Usage);
@@ -91,7 +93,9 @@ pub(super) fn ask(withheld: &[Withheld]) -> Result<bool, CliError> {
     let folder = fs::canonicalize(".").map_err(failed)?;
     let Some(file) = FolderFile::read(&folder)? else { return Ok(false) };
     say(&format!("`{}` sets what needs your trust:", folder.join(FILE).display()));
-    withheld.iter().for_each(|it| say(&format!("  {}", clean(&it.shown()))));
+    for setting in withheld {
+        say(&format!("  {}", clean(&setting.shown())));
+    }
     if !confirm(&format!("Trust `{}`, until the file changes?", folder.display())) {
         return Ok(false);
     }

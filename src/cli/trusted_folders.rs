@@ -58,7 +58,7 @@ impl TrustedFolders {
             .is_some_and(|known| *known == hash_of(text))
     }
 
-    /// Returns whether a folder is in the list, with whatever content of its file.
+    /// Returns whether a folder is in the list, even if its file changed since.
     pub(super) fn lists(&self, folder: &Path) -> bool {
         folder.to_str().is_some_and(|it| self.content.folders.contains_key(it))
     }

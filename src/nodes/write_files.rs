@@ -15,7 +15,7 @@ use crate::{
 
 /// The file that a report is written to.
 const REPORT: &str = "report.md";
-/// What is shown of a path, in characters.
+/// The longest part of a path that is shown, in characters.
 const PATH_CHARACTERS_MAX: usize = 200;
 
 /// Writes files that a model wrote, so it trusts neither their names nor what lies in the folder.
@@ -96,8 +96,8 @@ struct Delivery {
     replace: Replace,
 }
 
-/// Returns the path from the output folder to a folder below it, if it is below it as it is written. What it may contain
-/// is checked where it is opened.
+/// Returns the path from the output folder to a folder below it, if the text is that of a path below it. The names in
+/// it are checked by the code that opens it.
 fn below<'a>(output_dir: &str, to: &'a str) -> Option<&'a str> {
     let rest = to.strip_prefix(output_dir)?;
     let is_boundary = rest.is_empty() || rest.starts_with('/') || output_dir.ends_with('/');

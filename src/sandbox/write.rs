@@ -45,7 +45,7 @@ pub enum WriteError {
     Below {
         /// The folder, from the root.
         path: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         error: PathError,
     },
     /// The folder itself cannot be made or opened.

@@ -8,7 +8,7 @@ use std::{
 use super::ToolError;
 use crate::beneath::{BeneathError, Folder};
 
-/// What is shown of a path, in characters.
+/// The longest part of a path that is shown, in characters.
 const PATH_CHARACTERS_MAX: usize = 200;
 
 /// A folder that the tools read nothing outside of.

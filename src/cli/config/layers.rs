@@ -81,7 +81,7 @@ impl Config {
         Self::of(Layers { folder, file, is_trusted, own, variable: &variable })
     }
 
-    /// What the file of a folder sets, as it is shown to whoever may trust it.
+    /// The settings of a folder's file, as they are shown before the user trusts it.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Config {
         let said = parsed.said.iter();
         let mut shown: Vec<String> =
             said.map(|(name, it)| format!("{name} = {}", without_secrets(&it.text))).collect();
-        shown.extend(parsed.prices.iter().map(|(model, _)| format!("the price of {model}")));
+        shown.extend(parsed.prices.keys().map(|model| format!("the price of {model}")));
         shown.extend(parsed.context.keys().map(|model| format!("the context of {model}")));
         Ok(shown)
     }
@@ -183,5 +183,5 @@ fn own_file(path: Option<PathBuf>) -> Result<Option<(String, String)>, CliError>
 fn unusable(name: &str, problems: Vec<String>) -> CliError {
     CliError::new(Exit::Unusable, format!("`{name}` cannot be used"))
         .with_problems(problems)
-        .with_help("docs/configuration.md tells what it may say; nothing was started")
+        .with_help("docs/configuration.md lists the settings; nothing was started")
 }

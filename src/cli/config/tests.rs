@@ -20,7 +20,7 @@ fn config(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
     layered(folder.path(), text, "", true, variables)
 }
 
-/// The configuration of a folder that is not trusted, and of a user with a file of their own.
+/// The configuration of a folder that is not trusted, and of a user who has a file.
 fn untrusted_config(text: &str, own: &str, variables: &[(&str, &str)]) -> Config {
     let folder = tempfile::tempdir().unwrap();
     layered(folder.path(), text, own, false, variables).unwrap()
@@ -130,7 +130,7 @@ output_per_million = 1
       - graphrun.toml:9:21: `input_per_million` is a number of 0 or more
       - graphrun.toml:12:9: `a/b` is a number of 1 or more
       - graphrun.toml:13:2: there is no setting `limit`; did you mean `limits`?
-    help: docs/configuration.md tells what it may say; nothing was started
+    help: docs/configuration.md lists the settings; nothing was started
     "#);
 }
 
@@ -141,7 +141,7 @@ fn what_is_no_toml_is_told_with_its_place() {
     error: `graphrun.toml` cannot be used
       - graphrun.toml:2:15: invalid unquoted key, expected letters, numbers, `-`, `_`
       - the name of a model is quoted: `[prices."lab/model"]`
-    help: docs/configuration.md tells what it may say; nothing was started
+    help: docs/configuration.md lists the settings; nothing was started
     "#);
 }
 

@@ -1,6 +1,6 @@
 //! What a `graphrun.toml` may set in a folder that the user does not trust.
 //!
-//! Such a file may come with a repository that somebody else wrote. It may not send a key anywhere, name a place outside
+//! Such a file may come with a repository of another author. It may not send a key anywhere, name a place outside
 //! of its folder, or raise a limit of the user.
 
 use std::path::{Component, Path};
@@ -44,7 +44,7 @@ pub(in crate::cli) struct Withheld {
 }
 
 impl Withheld {
-    /// What it sets, where, and why that needs trust.
+    /// The setting, its place, and why it needs trust.
     pub(in crate::cli) fn shown(&self) -> String {
         let Self { name, text, place, reason } = self;
         format!("{place}: `{name}` is `{}`: {reason}", without_secrets(text))
@@ -87,7 +87,7 @@ impl Amount {
     }
 }
 
-/// Whether a database lies outside of a folder. What names no database is refused where it is opened.
+/// Whether a database lies outside of a folder. A text that names no database is refused by the code that opens it.
 fn leads_out(folder: &Path, url: &str) -> bool {
     match url.split_once(':') {
         Some(("sqlite", path)) => {

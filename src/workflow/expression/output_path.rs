@@ -1,4 +1,4 @@
-//! What is known, before a run, of a path that an expression makes below `output.dir`.
+//! Checks a path below `output.dir` before a run, as far as its expression is known.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(crate) enum OutputPathError {
     Below {
         /// The part, as far as it is known.
         path: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         error: PathError,
     },
 }
