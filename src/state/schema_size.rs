@@ -38,7 +38,7 @@ pub(crate) fn schema_size(schema: &Value) -> Result<u64, DataLimitReached> {
     DataLimit::SchemaNodes.check(size).map(|()| size)
 }
 
-/// The schemas that have a name of their own, by `$anchor`.
+/// The schemas by their `$anchor`.
 type Anchors<'a> = BTreeMap<&'a str, &'a Value>;
 
 struct Measuring<'a> {

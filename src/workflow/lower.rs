@@ -119,6 +119,10 @@ pub(super) fn lower(
     let heads = nodes.map(|it| Heads::read(&mut report, it)).unwrap_or_default();
     let loaded = nodes.map(|it| load_used(&mut report, it, prompts.folder(), registry, chain));
     let loaded = loaded.unwrap_or_default();
+    if chain.is_too_large() {
+        // What uses too much is not put together, which would take the time that the limit saves.
+        return (None, report);
+    }
     let sources =
         Sources { root, heads: &heads, schema: &schema, input: &input, registry, loaded: &loaded };
     let flow = Flow::of(sources, &state.vague);

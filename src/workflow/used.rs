@@ -54,6 +54,11 @@ impl<'a> Chain<'a> {
         Self { file, user: None, size }
     }
 
+    /// Whether the limit on nodes was reached.
+    pub(super) fn is_too_large(&self) -> bool {
+        DataLimit::GraphNodes.check(self.size.nodes.get()).is_err()
+    }
+
     /// Counts the nodes of a file.
     pub(super) fn add_nodes(&self, nodes: usize) -> Result<(), DataLimitReached> {
         let all = self.size.nodes.get() + nodes as u64;

@@ -290,7 +290,7 @@ impl SchemaCheck {
 const NESTING_MAX: u32 = 64;
 
 /// How many pairs of a value and a schema are looked at. Alternatives that refer to each other double with each
-/// level of the answer; a null that is left in place is a problem that the model is told.
+/// level of the answer; a null that is left in place is a problem of the answer.
 const VISITS_MAX: u32 = 1_000_000;
 
 /// A walk through an answer and the schema beside it.

@@ -144,7 +144,7 @@ impl<'a> Evaluation<'a> {
         self.meter.step()?;
         let found = match in_variable(&self.variables, node) {
             Some(InVariable::State(found)) => found.map(Cow::Borrowed),
-            // Only what is at the path is copied, and not the item that it is a part of.
+            // The copy is of the value at the path, not of the item that holds it.
             Some(InVariable::Made(found)) => {
                 found.map(|it| self.meter.copy(it)).transpose()?.map(Cow::Owned)
             }

@@ -1,6 +1,6 @@
-//! The filters, tests and functions of a prompt: those of the engine, which count what they work on.
+//! The filters, tests and functions of a prompt: those of the engine, metered.
 //!
-//! Most make no more than a few times what they are given, so what they are given is counted. For the others
+//! The result of most is a few times as large as the arguments, so the arguments are counted. For the others
 //! [`multiplied`] says what else they make. `namespace` and `debug` are left out: the first makes values that
 //! contain themselves, the second writes everything there is.
 
@@ -89,7 +89,7 @@ fn register_tests(environment: &mut Environment<'_>) {
     }
 }
 
-/// A function that counts what it is given and what it makes.
+/// A function that counts its arguments and its result.
 fn metered(
     name: &'static str,
     function: Value,
@@ -150,7 +150,7 @@ fn multiplied(name: &str, args: &[Value]) -> usize {
             let others: usize = args.iter().skip(1).map(|it| size(Some(it))).sum();
             length().saturating_mul(others)
         }
-        // What is sorted is compared several times.
+        // Sorting compares each item several times.
         "sort" | "unique" | "groupby" | "dictsort" | "min" | "max" => size(args.first()) * 4,
         // Texts and lists are copied with each item that is added.
         "sum" => {

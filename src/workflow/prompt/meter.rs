@@ -8,7 +8,7 @@ use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
 use crate::data_limit::{DataLimit, DataLimitReached};
 
-/// How many steps a value counts for, whatever it is.
+/// How many steps each value counts for.
 const STEPS_PER_VALUE: u64 = 4;
 /// How many bytes of a text count as one step.
 const BYTES_PER_STEP: u64 = 8;

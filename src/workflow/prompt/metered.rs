@@ -1,7 +1,7 @@
 //! A template whose operators are metered: the tree of the template, copied with a filter around each
 //! operand that may be large.
 //!
-//! The engine offers no other place to count what an operator works on. What is the same for small and
+//! The engine offers no other place to count what an operator works on. Code that costs the same for small and
 //! large values, such as `and` or the look-up of a field, is copied as it is. Text between tags becomes an
 //! expression, so that the formatter sees it, and counts it also where a block captures it.
 
