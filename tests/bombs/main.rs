@@ -1,0 +1,38 @@
+//! No file uses up the memory: each bomb is refused with the limit that it reaches, or answered.
+//!
+//! The program runs with 300 MB of memory.
+
+mod generator;
+mod run;
+
+use std::thread;
+
+use generator::{Bomb, Expected, bombs};
+
+#[test]
+fn every_bomb_is_refused_or_answered_in_little_memory() {
+    run::limit_memory();
+    let bombs = bombs();
+    assert!(bombs.len() >= 100, "{} bombs", bombs.len());
+    let problems = |part: &[Bomb]| -> Vec<String> {
+        part.iter().filter_map(|it| run::run(it).problem(it)).collect()
+    };
+    let (one, other) = bombs.split_at(bombs.len() / 2);
+    let wrong = thread::scope(|scope| {
+        let beside = scope.spawn(|| problems(one));
+        let mut wrong = problems(other);
+        wrong.extend(beside.join().expect("no bomb makes the test panic"));
+        wrong
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn every_limit_of_what_is_written_has_a_bomb() {
+    let bombs = bombs();
+    for limit in
+        ["file_bytes", "yaml_nodes", "schema_nodes", "expression_steps", "expression_bytes"]
+    {
+        assert!(bombs.iter().any(|it| it.expected == Expected::Limit(limit)), "{limit}");
+    }
+}
