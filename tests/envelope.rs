@@ -60,7 +60,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
     let limits = graph.graph().limits.clone();
     let id = RunId::parse("r").unwrap();
     let (mut machine, _, first) =
-        Machine::start(graph.clone(), limits, id, &Update::default()).unwrap();
+        Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
     let (mut taken, mut open, mut next) = (Taken::default(), Vec::<Task>::new(), first);
     taken.count(&machine);
     for _ in 0..TASKS_MAX {

@@ -98,7 +98,7 @@ impl Hand {
     fn start(graph: &CompiledGraph) -> Self {
         let limits = graph.graph().limits.clone();
         let (machine, saved, actions) =
-            Machine::start(graph.clone(), limits, run_id(), &Update::default()).unwrap();
+            Machine::start(graph.clone(), limits, run_id(), Update::default()).unwrap();
         let mut hand =
             Self { machine, open: VecDeque::new(), records: Vec::new(), saved, rest: None };
         hand.perform(actions);

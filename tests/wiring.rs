@@ -232,7 +232,7 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
     let limits = graph.graph().limits.clone();
     let id = RunId::parse("r").unwrap();
     let (mut machine, _, actions) =
-        Machine::start(graph.clone(), limits, id, &Update::default()).unwrap();
+        Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
     let mut open: VecDeque<Action> = actions.into();
     while let Some(action) = open.pop_front() {
         match action {

@@ -165,7 +165,7 @@ impl Search<'_> {
     fn start(&mut self) {
         for (label, input) in self.outcomes.inputs() {
             let started =
-                Machine::start(self.graph.clone(), self.limits.clone(), self.run.clone(), &input);
+                Machine::start(self.graph.clone(), self.limits.clone(), self.run.clone(), input);
             let Ok((machine, commit, actions)) = started else {
                 self.explored.gaps.push("no input was found that fits".to_owned());
                 continue;

@@ -106,11 +106,13 @@ fn read(InboxField { field, schema }: &InboxField, text: &str) -> Result<Value, 
     let value = if is_text {
         text.into()
     } else {
-        read_json(text).map_err(|error| match error.is_limit() {
-            true => CliError::usage(format!("`{field}` does not take this")).because(error),
-            false => {
-                CliError::usage(format!("`{field}` takes JSON, and this is none")).because(error)
-            }
+        read_json(text).map_err(|error| {
+            let problem = if error.is_limit() {
+                format!("`{field}` does not take this")
+            } else {
+                format!("`{field}` takes JSON, and this is none")
+            };
+            CliError::usage(problem).because(error)
         })?
     };
     measure(&value).map_err(|reached| {

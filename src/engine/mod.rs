@@ -184,10 +184,8 @@ impl Engine {
     ) -> Result<RunEnd, RunError> {
         entrance::redact_update(&mut input);
         let (machine, first, actions) =
-            Machine::start(self.graph.clone(), self.terms(), info.id.clone(), &input)
+            Machine::start(self.graph.clone(), self.terms(), info.id.clone(), input)
                 .map_err(RunError::Input)?;
-        // It is in the state now, and may be large.
-        drop(input);
         let graph = Some(Box::new(Outline::of(&self.graph)));
         let info = RunInfo { graph, ..info };
         if let [Action::Rest { status, reason }] = actions.as_slice() {

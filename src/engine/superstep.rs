@@ -136,11 +136,9 @@ impl Machine {
         graph: CompiledGraph,
         terms: impl Into<Terms>,
         run: RunId,
-        input: &Update,
+        input: Update,
     ) -> Result<(Self, Commit, Vec<Action>), StateError> {
-        graph.schema().check(input)?;
-        let empty = graph.schema().empty();
-        let (state, _) = graph.schema().apply(empty, [input]).map_err(|refused| refused.error)?;
+        let state = graph.schema().begin(input)?;
         // Defaults are saved with the input: a run keeps what it began with, whatever the schema
         // says later.
         let changes = state.as_changes().collect();

@@ -191,7 +191,8 @@ impl Channel {
         let mut problems: Vec<String> =
             self.validator.iter_errors(value).take(PROBLEMS_MAX + 1).map(describe).collect();
         if problems.len() > PROBLEMS_MAX {
-            problems[PROBLEMS_MAX] = "there are more".to_owned();
+            problems.truncate(PROBLEMS_MAX);
+            problems.push("there are more".to_owned());
         }
         Err(problems)
     }

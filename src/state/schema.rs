@@ -172,6 +172,32 @@ impl Schema {
         State { schema: self.clone(), values, sizes }
     }
 
+    /// The state of a run that begins with this input. Values that replace a default are moved, since they may be
+    /// large.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the input does not fit, or is beyond a limit.
+    pub fn begin(&self, input: Update) -> Result<State, StateError> {
+        self.check(&input)?;
+        let is_plain = |(name, _): &(ChannelName, Value)| {
+            let channel = self.channel(name.as_str());
+            channel.is_some_and(|it| matches!(it.reducer(), Reducer::Replace))
+        };
+        let Update { clears, writes } = input;
+        let (plain, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(is_plain);
+        let folded = self.apply(self.empty(), [&Update { clears, writes }]);
+        let (mut state, _) = folded.map_err(|refused| refused.error)?;
+        let names: Vec<ChannelName> = plain.iter().map(|(name, _)| name.clone()).collect();
+        for (name, value) in plain {
+            let at = self.known(&name)?;
+            state.sizes[at] = size_of_saved(&value);
+            state.values[at] = Some(Arc::new(value));
+        }
+        state.check_size(names.iter())?;
+        Ok(state)
+    }
+
     /// The state that was saved as these values. Their limits may have been others, and are not checked.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ impl Process {
     fn start(graph: &CompiledGraph, parts: &[Part]) -> Self {
         let run = RunId::parse("r").unwrap();
         let (machine, commit, actions) =
-            Machine::start(graph.clone(), Limits::default(), run, &Update::default()).unwrap();
+            Machine::start(graph.clone(), Limits::default(), run, Update::default()).unwrap();
         let saved = (commit, machine.state().as_ref().clone());
         let mut process = Self {
             graph: graph.clone(),

@@ -182,16 +182,19 @@ impl Checkpointer for SqliteStorage {
     ) -> Result<Hold, CheckpointError> {
         let action = format!("accept run `{}`", info.id);
         let json = journal::info(info)?;
-        let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
-        self.write(action, move |database, codec| {
-            let run = Run::insert(database, &info, &json)?;
-            let (head, link) = run.append_first(database, codec, &first, &json)?;
-            let hold = run.begin(database, &head, link, &claim)?;
-            faults::hit(Point::AcceptBeforeCommit)?;
-            Ok(hold)
-        })
-        .await
-        .inspect(|_| reserve::keep(self.database.path()))
+        let accepted = if self.threads == Threads::Same {
+            let write = TransactionBehavior::Immediate;
+            self.database.transact(write, action, |database, codec| {
+                accept(database, codec, (info, &json), claim, first)
+            })
+        } else {
+            let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
+            let work = move |database: &Connection, codec: &mut Codec| {
+                accept(database, codec, (&info, &json), &claim, &first)
+            };
+            self.write(action, work).await
+        };
+        accepted.inspect(|_| reserve::keep(self.database.path()))
     }
 
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
@@ -352,6 +355,21 @@ impl Checkpointer for SqliteStorage {
         })
         .await
     }
+}
+
+/// Saves a new run with its first entry, and gives it to its owner.
+fn accept(
+    database: &Connection,
+    codec: &mut Codec,
+    (info, json): (&RunInfo, &[u8]),
+    claim: &Claim,
+    first: &Entry,
+) -> Result<Hold, Fault> {
+    let run = Run::insert(database, info, json)?;
+    let (head, link) = run.append_first(database, codec, first, json)?;
+    let hold = run.begin(database, &head, link, claim)?;
+    faults::hit(Point::AcceptBeforeCommit)?;
+    Ok(hold)
 }
 
 impl fmt::Debug for SqliteStorage {
