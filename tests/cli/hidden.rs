@@ -40,13 +40,12 @@ fn check(what: &str, ended: &Ended) {
 fn place() -> Place {
     let place = Place::new();
     // YAML takes control characters as escapes only.
-    let escaped: String =
-        HOSTILE
-            .chars()
-            .map(|it| {
-                if it.is_ascii_graphic() { it.to_string() } else { format!("\\U{:08x}", it as u32) }
-            })
-            .collect();
+    let escaped: String = HOSTILE
+        .chars()
+        .map(|it| {
+            if it.is_ascii_graphic() { it.to_string() } else { format!("\\U{:08x}", u32::from(it)) }
+        })
+        .collect();
     let workflow = WORKFLOW.replace("ABOUT", &escaped);
     fs::write(place.path("hidden.yaml"), &workflow).unwrap();
     fs::write(place.path("wrong.yaml"), workflow.replace("then: help", "then: h\u{202e}elp"))
