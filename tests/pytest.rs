@@ -155,13 +155,13 @@ async fn cheating_does_not_pass() {
 
 #[tokio::test]
 async fn endless_tests_are_stopped_and_shown() {
-    let limits = Limits { wall: Duration::from_secs(3), ..Limits::default() };
+    let limits = Limits { wall: Duration::from_secs(8), ..Limits::default() };
     let test =
         "import time\n\ndef test_fine():\n    pass\n\ndef test_endless():\n    time.sleep(60)\n";
     let report = run_within(limits, &[("test_a.py", test)]).await;
     assert_eq!((report.outcome, report.exit_code), (PytestOutcome::TimedOut, None));
     assert!(report.error_output.contains("test_endless"), "{}", report.error_output);
-    assert!(report.wall < Duration::from_secs(4), "{:?}", report.wall);
+    assert!(report.wall < Duration::from_secs(9), "{:?}", report.wall);
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ fn report(finished: Finished, command: &TestCommand) -> CommandReport {
     let problem = problem(finished.outcome, counts);
     let mut output = finished.output;
     if let Some(problem) = &problem {
-        output.push_str(&format!("not passed: {problem}\n"));
+        output.extend(["not passed: ", problem.as_str(), "\n"]);
     }
     CommandReport { is_passed: problem.is_none(), counts, output, wall: finished.wall }
 }

@@ -28,6 +28,7 @@ mod secrets;
 mod sections;
 mod shape;
 mod source;
+mod test_runner;
 mod then;
 mod types;
 mod typing;
@@ -45,14 +46,15 @@ use thiserror::Error;
 pub use self::{
     definition::{
         AgentNode, AskNode, Caching, Defaults, EnterNode, LeaveNode, MapNode, NodeDefinition,
-        NodeFactory, NodeKind, RunNode, RunOutput, RunTestsNode, Runner, SandboxSettings, SetNode,
-        TestOutput, TestRunner, ToolNode, Workflow, WriteFilesNode,
+        NodeFactory, NodeKind, RunNode, RunOutput, RunTestsNode, SandboxSettings, SetNode,
+        TestOutput, ToolNode, Workflow, WriteFilesNode,
     },
     expression::{EvaluateError, Expression, ExpressionView},
     format::json_schema,
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     source::Buffers,
+    test_runner::{Runner, TestRunner},
 };
 #[cfg(feature = "cli")]
 pub(crate) use self::{

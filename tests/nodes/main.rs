@@ -7,6 +7,7 @@ mod support;
 
 mod agent_tools;
 mod run;
+mod run_tests;
 mod tool;
 
 use std::{path::Path, sync::Arc};

@@ -9,7 +9,7 @@ mod records;
 mod settings;
 mod verdict;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
 use thiserror::Error;
@@ -187,12 +187,12 @@ fn test_files(files: &[SourceFile], settings: &TestSettings) -> Vec<String> {
     let fixed = settings.fixed.iter().map(|it| (FIXED, it.path.as_str()));
     let generated = files.iter().map(|it| ("/box", it.path.as_str()));
     let generated = generated.filter(|_| settings.proof != Proof::Isolated);
-    let all: BTreeMap<String, ()> = fixed
+    let all: BTreeSet<String> = fixed
         .chain(generated)
         .filter(|(_, path)| is_test_file(path))
-        .map(|(folder, path)| (format!("{folder}/{path}"), ()))
+        .map(|(folder, path)| format!("{folder}/{path}"))
         .collect();
-    all.into_keys().collect()
+    all.into_iter().collect()
 }
 
 /// Whether pytest takes a file for one with tests, by its name.
@@ -235,7 +235,7 @@ fn report(finished: Finished, verdict: Verdict) -> PytestReport {
     let Verdict { outcome, counts, proof, reasons } = verdict;
     let mut output = finished.output;
     for reason in reasons {
-        output.push_str(&format!("not passed: {reason}\n"));
+        output.extend(["not passed: ", reason.as_str(), "\n"]);
     }
     let error_output = if outcome == PytestOutcome::Passed {
         String::new()

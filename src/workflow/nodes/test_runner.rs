@@ -25,10 +25,11 @@ impl Lowering<'_> {
         tests: &Yaml,
         parts: &Section<'_>,
     ) -> Option<TestRunner> {
-        let proof = parts.get("proof").map(|it| self.read_named(it, "`proof`", &PROOFS));
+        let proof =
+            parts.get("proof").and_then(|it| self.read_named(it, "level of proof", &PROOFS));
         let is_command = parts.get("command").is_some();
         let other = if is_command { &OF_PYTEST[..] } else { &OF_A_COMMAND[..] };
-        let mut is_clean = true;
+        let mut is_clean = proof.is_some() || parts.get("proof").is_none();
         for key in other.iter().filter_map(|it| parts.key(it)) {
             let kind = if is_command { "`command`" } else { "`runner`" };
             let message = format!("`run_tests` with {kind} takes no key `{}`", key.text);
@@ -37,7 +38,7 @@ impl Lowering<'_> {
             is_clean = false;
         }
         let runner = if is_command {
-            self.read_test_command(parts, proof.flatten()).map(TestRunner::Command)
+            self.read_test_command(parts, proof).map(TestRunner::Command)
         } else {
             self.read_pytest(tests, parts, proof)
         };
@@ -48,18 +49,15 @@ impl Lowering<'_> {
         &mut self,
         tests: &Yaml,
         parts: &Section<'_>,
-        proof: Option<Option<Proof>>,
+        proof: Option<Proof>,
     ) -> Option<TestRunner> {
         let help = "write `runner: pytest`, or name a `command` and its `report`";
         let runner = parts.require(&mut self.report, "runner", help);
-        let runner = runner.and_then(|it| self.read_named(it, "`runner`", &RUNNERS));
+        let runner = runner.and_then(|it| self.read_named(it, "runner", &RUNNERS));
         let fixed = parts.get("fixed").map(|it| self.read_fixed_files(it));
         let allow = parts.get("allow").map(|it| self.read_allowed(it));
         let default = TestSettings::default();
-        let proof = match proof {
-            Some(read) => read?,
-            None => default.proof,
-        };
+        let proof = proof.unwrap_or(default.proof);
         if proof == Proof::Isolated && fixed.is_none() {
             let message = "`proof: isolated` needs `fixed`: only the tests of a person run there";
             let key = parts.key("proof");
@@ -87,7 +85,7 @@ impl Lowering<'_> {
         let argv = self.report.words(command, "`command`");
         let help = "say what the command writes: `report: junit` or `report: tap`";
         let report = parts.require(&mut self.report, "report", help);
-        let report = report.and_then(|it| self.read_named(it, "`report`", &REPORTS));
+        let report = report.and_then(|it| self.read_named(it, "form of a report", &REPORTS));
         if let Some(proof) = proof.filter(|it| *it > Proof::Unproven) {
             let message =
                 format!("a command proves nothing, and `proof: {}` is required", proof.as_str());
@@ -147,19 +145,19 @@ impl Lowering<'_> {
 
     fn read_allowed(&mut self, yaml: &Yaml) -> BTreeSet<Allowed> {
         let words = self.report.words(yaml, "`allow`");
-        words.iter().filter_map(|word| self.find_named(word, "`allow`", &ALLOWED)).collect()
+        words.iter().filter_map(|word| self.find_named(word, "exception", &ALLOWED)).collect()
     }
 
-    fn read_named<T: Copy>(&mut self, yaml: &Yaml, key: &str, known: &Names<T>) -> Option<T> {
-        let word = self.report.word(yaml, key)?;
-        self.find_named(&word, key, known)
+    fn read_named<T: Copy>(&mut self, yaml: &Yaml, what: &str, known: &Names<T>) -> Option<T> {
+        let word = self.report.word(yaml, what)?;
+        self.find_named(&word, what, known)
     }
 
-    fn find_named<T: Copy>(&mut self, word: &Word, key: &str, known: &Names<T>) -> Option<T> {
+    fn find_named<T: Copy>(&mut self, word: &Word, what: &str, known: &Names<T>) -> Option<T> {
         let found = known.0.iter().find(|it| known.1(**it) == word.text).copied();
         if found.is_none() {
             let help = suggestion(&word.text, known.0.iter().map(|it| known.1(*it)));
-            let message = format!("{key} cannot be `{}`", word.text);
+            let message = format!("there is no {what} `{}`", word.text);
             self.report.bad_value(word, message, &help.unwrap_or_default());
         }
         found

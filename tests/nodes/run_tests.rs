@@ -1,0 +1,68 @@
+//! `run_tests`: its runners and what their results prove.
+
+use serde_json::{Value, json};
+
+use super::run;
+
+fn tests(how: &str) -> String {
+    format!(
+        "graphrun: 1\nname: w\n\
+         state:\n  code: {{ files: [{{ path: string, content: string }}] }}\n  \
+         result: json\n\
+         input: code\n\
+         sandboxes: {{ box: {{ time: 30s, python: {{ requirements: [pytest] }} }} }}\n\
+         start: it\nnodes:\n  it:\n    run_tests: {{ artifact: code, {how} }}\n    in: box\n    \
+         writes: {{ result: test_result }}\n    then: end\n"
+    )
+}
+
+/// Whether the tests passed, and the proof.
+async fn result(how: &str, files: &[(&str, &str)]) -> (Value, Value, String) {
+    let file = |(path, content): &(&str, &str)| json!({"path": path, "content": content});
+    let files: Vec<Value> = files.iter().map(file).collect();
+    let ended = run(&tests(how), json!({"code": {"files": files}})).await;
+    let result = ended.state("result");
+    let shown = format!("{} {result} {}", ended.reason(), ended.told());
+    (result["passed"].clone(), result["proof"].clone(), shown)
+}
+
+#[tokio::test]
+async fn a_result_names_what_it_proves() {
+    let isolated = "runner: pytest, proof: isolated, fixed: [acceptance]";
+    let test = ("test_a.py", "def test_a():\n    pass\n");
+    for (how, files, is_passed, proof) in [
+        ("runner: pytest", &[test][..], true, "in_process"),
+        (isolated, &[("app.py", "print('app')\n")], true, "isolated"),
+        (isolated, &[("app.py", "print('other')\n"), test], false, "isolated"),
+        ("command: [echo, \"1..1\\nok 1\"], report: tap", &[test], true, "unproven"),
+        ("command: [echo, \"1..1\\nnot ok 1\"], report: tap", &[test], false, "unproven"),
+        (
+            "command: [cp, given.xml, report.xml], report: junit, report_path: report.xml",
+            &[("given.xml", "<testsuite><testcase/></testsuite>")],
+            true,
+            "unproven",
+        ),
+    ] {
+        let (passed, proven, shown) = result(how, files).await;
+        assert_eq!((passed, proven), (json!(is_passed), json!(proof)), "{how}: {shown}");
+        assert!(shown.contains(&format!("tests passed ({proof})")), "{how}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_conftest_is_loaded_only_where_it_is_allowed() {
+    let files = [
+        ("conftest.py", "import pytest\n\n@pytest.fixture\ndef three():\n    return 3\n"),
+        ("test_a.py", "def test_a(three):\n    assert three == 3\n"),
+    ];
+    for (how, is_passed) in [
+        ("runner: pytest", true),
+        ("runner: pytest, allow: [conftest]", true),
+        ("runner: pytest, allow: []", false),
+        ("runner: pytest, allow: [skip]", false),
+    ] {
+        let (passed, _, shown) = result(how, &files).await;
+        assert_eq!(passed, json!(is_passed), "{how}: {shown}");
+        assert_eq!(shown.contains("`allow: [conftest]`"), !is_passed, "{how}: {shown}");
+    }
+}
