@@ -55,6 +55,9 @@ impl Suite {
     pub fn load(path: &Path, registry: &Registry) -> Result<(Self, Diagnostics), LoadError> {
         let draft = Draft::read(path)?;
         let workflow = draft.workflow();
+        if let Err(error) = draft.check_workflow() {
+            return Err(LoadError::Invalid(draft.without_workflow(&error.to_string())));
+        }
         let (definition, compiled) = match load(&workflow, registry) {
             Ok(loaded) => loaded,
             Err(LoadError::Read { source, .. }) => {

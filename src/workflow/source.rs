@@ -94,7 +94,8 @@ impl SourceFolder {
         [own].into_iter().chain(above).collect()
     }
 
-    /// The file that a path names. Without a regular file it is what else has the name: reading it tells what is wrong.
+    /// The file that a path names. If there is no regular file, it is the pipe, folder or link of this name: reading it
+    /// fails with the reason.
     pub(crate) fn find(&self, relative: &Path) -> Option<SourcePath> {
         let candidates = self.candidates(relative);
         let is_file = |it: &&SourcePath| self.has_file(it);
@@ -142,11 +143,24 @@ impl SourceFolder {
         } else {
             self.within.join(path)
         };
-        if climbs_out(&within) {
+        self.check(&within, |root, path| root.open_folder(path).map(drop))
+    }
+
+    /// Checks that a file which is named from this folder lies beneath the root. It does not have to exist.
+    pub(crate) fn check_file(&self, path: &Path) -> Result<(), BeneathError> {
+        self.check(&self.within.join(path), |root, path| root.open_file(path).map(drop))
+    }
+
+    fn check(
+        &self,
+        within: &Path,
+        open: impl FnOnce(&Folder, &Path) -> Result<(), BeneathError>,
+    ) -> Result<(), BeneathError> {
+        if climbs_out(within) {
             return Err(BeneathError::LeadsOut);
         }
-        match self.root.folder.as_ref().map(|it| it.open_folder(&within)) {
-            None | Some(Ok(_) | Err(BeneathError::Missing)) => Ok(()),
+        match self.root.folder.as_ref().map(|it| open(it, within)) {
+            None | Some(Ok(()) | Err(BeneathError::Missing)) => Ok(()),
             Some(Err(error)) => Err(error),
         }
     }

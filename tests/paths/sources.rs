@@ -167,3 +167,32 @@ fn the_folder_of_the_tools_lies_in_the_project() {
     assert_eq!(run("..").code, 0, "the folder above is in the project now");
     assert_eq!(run("../../outside").code, 2);
 }
+
+#[test]
+fn a_file_of_cases_names_files_of_the_project_only() {
+    let world = World::new();
+    world.write("flows/w.yaml", "graphrun: 1\nname: w\nstate: { a: string }\nstart: one\nnodes:\n  one: { set: { a: '\"x\"' }, then: end }\n");
+    fs::copy(world.inside("flows/w.yaml"), world.outside.join("w.yaml")).unwrap();
+    symlink(&world.outside, world.inside("flows/link")).unwrap();
+    symlink("/dev/zero", world.inside("flows/device")).unwrap();
+    make_pipe(&world.inside("flows/pipe"));
+    let test = |keys: &str| {
+        let text = format!(
+            "graphrun_test: 1\n{keys}cases:\n  - {{ name: c, expect: {{ status: done }} }}\n"
+        );
+        world.write("flows/c.test.yaml", &text);
+        world.run(&["test", "flows/c.test.yaml"])
+    };
+    let ended = test("workflow: w.yaml\n");
+    assert_eq!(ended.code, 0, "{ended}");
+    let absolute = world.outside.join("w.yaml").display().to_string();
+    for path in ["../../outside/w.yaml", "link/w.yaml", "pipe", "device", &absolute] {
+        for keys in [format!("workflow: {path}\n"), format!("workflow: w.yaml\nreplay: {path}\n")] {
+            let ended = test(&keys);
+            assert_eq!(ended.code, 2, "{keys}: {ended}");
+            let text = ended.to_string();
+            let is_named = text.contains("leads out") || text.contains("not a regular file");
+            assert!(is_named, "{keys}: {ended}");
+        }
+    }
+}

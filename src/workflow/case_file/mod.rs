@@ -23,9 +23,10 @@ use super::{
     LoadError,
     reader::{self, Yaml},
     report::Report,
+    source::{Buffers, SourceFolder},
 };
 use crate::{
-    beneath::read_named,
+    beneath::{BeneathError, read_named},
     data_limit::DataLimit,
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
     event::Status,
@@ -160,6 +161,18 @@ impl Draft {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let own = format!("{}.yaml", name.strip_suffix(SUFFIX).unwrap_or(&name));
         self.path.with_file_name(named.unwrap_or(&own))
+    }
+
+    /// Checks that the workflow lies in the project of the file.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it leads out, or is not a regular file.
+    pub fn check_workflow(&self) -> Result<(), BeneathError> {
+        let path = self.workflow();
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let relative = path.strip_prefix(folder).unwrap_or(&path);
+        SourceFolder::of(folder, Buffers::default()).check_file(relative)
     }
 
     /// The findings of a file whose workflow does not load, for this reason.

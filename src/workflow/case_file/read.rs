@@ -14,6 +14,7 @@ use crate::{
         reader::{Data, Entry, Word, Yaml},
         report::Report,
         shape::Section,
+        source::{Buffers, SourceFolder},
     },
 };
 
@@ -192,11 +193,15 @@ impl Reading<'_> {
     fn replay(&mut self, yaml: &Yaml) -> Option<PathBuf> {
         let word = self.report.word(yaml, "`replay`")?;
         let path = self.folder.join(&word.text);
-        match Replay::load(&path) {
+        let folder = SourceFolder::of(&self.folder, Buffers::default());
+        let checked = folder
+            .check_file(word.text.as_ref())
+            .map_err(|error| format!("the recording `{}` cannot be replayed: {error}", word.text));
+        match checked.and_then(|()| Replay::load(&path).map_err(|it| it.to_string())) {
             Ok(_) => Some(path),
             Err(error) => {
                 let place = self.report.place(&word.range);
-                let finding = Diagnostic::error("GR085", error.to_string());
+                let finding = Diagnostic::error("GR085", error);
                 let finding = finding.at(place, "not a recording");
                 let help = "a path starts at the folder of this file; `execute --record` makes one";
                 self.report.push(finding.help(help));
