@@ -166,7 +166,7 @@ fn a_folder_that_no_run_could_accept_is_refused_at_load() {
         ("output.dir", true),
         (r#"output.dir + "/sub""#, true),
         (r#"output.dir + "/" + sub"#, true),
-        (r#"output.dir + sub"#, true),
+        ("output.dir + sub", true),
         (r#"output.dir + "/a/" + sub + "/b/""#, true),
         (r#"sub == "" ? output.dir : output.dir + "/x""#, true),
         (r#"(sub == "" ? output.dir : output.dir + "/x") + "/y""#, true),
