@@ -79,6 +79,7 @@ impl Attack {
             read_only: vec![Mount { host: host.packages(), inside: "/env".into() }],
             limits: self.limits.clone(),
             collect: self.collect.clone(),
+            ..Job::default()
         };
         let started = Instant::now();
         let finished = match sandbox.run(&job, &CancellationToken::new()).await {
