@@ -80,8 +80,14 @@ mod tests {
     fn folders_are_read_with_the_files_in_them() {
         let folder = folder();
         let file = |path: &str, text: &str| FixedFile { path: path.into(), content: text.into() };
-        assert_eq!(read_fixed(&Folder::open(folder.path()).unwrap(), "tests/"), Ok(vec![file("tests/test_a.py", "a")]));
-        assert_eq!(read_fixed(&Folder::open(folder.path()).unwrap(), "data.json"), Ok(vec![file("data.json", "{}")]));
+        assert_eq!(
+            read_fixed(&Folder::open(folder.path()).unwrap(), "tests/"),
+            Ok(vec![file("tests/test_a.py", "a")])
+        );
+        assert_eq!(
+            read_fixed(&Folder::open(folder.path()).unwrap(), "data.json"),
+            Ok(vec![file("data.json", "{}")])
+        );
     }
 
     #[test]
