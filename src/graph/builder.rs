@@ -1,4 +1,4 @@
-//! Building a [`Graph`] in Rust.
+//! Builds a [`Graph`] in Rust.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     state::{Schema, SchemaError},
 };
 
-/// Collects nodes and edges. It never fails half-way: `compile` reports every mistake at once.
+/// Collects nodes and edges. Its methods never fail: `compile` reports all errors together.
 #[derive(Debug)]
 pub struct GraphBuilder {
     graph: Graph,
@@ -22,12 +22,12 @@ pub struct GraphBuilder {
 }
 
 impl GraphBuilder {
-    /// Starts a graph over the fields of a struct.
+    /// Starts a graph whose channels are the fields of a struct.
     pub fn new<S: JsonSchema>(name: &str) -> Self {
         Self::with_schema(name, Schema::of::<S>())
     }
 
-    /// Starts a graph over channels made otherwise.
+    /// Starts a graph with the channels of a schema.
     pub fn with_schema(name: &str, schema: Result<Schema, SchemaError>) -> Self {
         let mut findings = Diagnostics::default();
         let schema = schema.unwrap_or_else(|error| {
@@ -44,7 +44,7 @@ impl GraphBuilder {
         self.node_with(name, node, Policies::default())
     }
 
-    /// Adds a node with conditions of its own.
+    /// Adds a node with its own policies.
     #[must_use]
     pub fn node_with(mut self, name: &str, node: impl Node + 'static, policies: Policies) -> Self {
         if let Some(name) = self.name(name) {
@@ -59,7 +59,7 @@ impl GraphBuilder {
 
     /// Lets a function over the state decide whether a node runs or is skipped.
     ///
-    /// `condition` says in words what must hold; it is what watchers are told.
+    /// `condition` is the condition in words; events show it to watchers.
     #[must_use]
     pub fn when<S, F>(mut self, name: &str, condition: &str, holds: F) -> Self
     where
@@ -84,7 +84,7 @@ impl GraphBuilder {
         self
     }
 
-    /// Names a channel that a run is given when it starts.
+    /// Declares a channel whose value each run receives as input.
     #[must_use]
     pub fn input(mut self, channel: &str) -> Self {
         let name = self.noted(ChannelName::parse(channel));
@@ -92,7 +92,7 @@ impl GraphBuilder {
         self
     }
 
-    /// Lets people say something to a running graph: it is appended to this channel.
+    /// Declares a channel to which the messages of people to a running workflow are appended.
     #[must_use]
     pub fn inbox(mut self, channel: &str) -> Self {
         let name = self.noted(ChannelName::parse(channel));
@@ -143,7 +143,7 @@ impl GraphBuilder {
         self
     }
 
-    /// Declares what `from` itself may choose by the `goto` of its command.
+    /// Declares the targets that `from` itself may choose with the `goto` of its command.
     #[must_use]
     pub fn may_go<const N: usize>(mut self, from: &str, targets: [&str; N]) -> Self {
         let to: Vec<Target> = targets.iter().filter_map(|it| self.target(it)).collect();
@@ -160,7 +160,7 @@ impl GraphBuilder {
         self
     }
 
-    /// Hands over the definition, and what was wrong with the names in it.
+    /// Returns the graph, and the diagnostics for the names in it.
     pub fn build(self) -> (Graph, Diagnostics) {
         (self.graph, self.findings)
     }

@@ -1,4 +1,4 @@
-//! What a node may ask of the engine when it returns.
+//! The result of a node: its update, and its choice of the next tasks.
 
 use std::fmt;
 
@@ -8,36 +8,37 @@ use serde_json::Value;
 use super::NodeError;
 use crate::{id::NodeName, state::Update};
 
-/// The answer of a node: what to write, and where to go if the edges alone should not decide.
+/// The result of a node: its update, and where the run continues if the edges alone do not decide.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Command<W = Update> {
-    /// What to write.
+    /// The channels to write.
     pub update: W,
-    /// Where to go.
+    /// Where the run continues.
     pub goto: Goto,
 }
 
 /// Whether the edges of the graph decide what runs next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Goto {
-    /// They do.
+    /// The edges decide.
     #[default]
     Edges,
-    /// They do, and these run as well.
+    /// The edges decide, and these run as well.
     Also(Vec<Hop>),
-    /// They do not; only these run. None at all is the same as [`Target::End`], and declared as such.
+    /// Only these run; the edges are ignored. An empty list means [`Target::End`], and is declared
+    /// so.
     Instead(Vec<Hop>),
 }
 
-/// One thing to run next.
+/// One transition to a next task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hop {
     /// Run this node on the state, or end.
     To(Target),
-    /// Run a node on an input of its own, beside any other dispatches to it.
+    /// Run a node on a separate input, beside any other dispatches to it.
     Dispatch(Dispatch),
-    /// Arrive at a node that waits for several; it runs when all have arrived.
+    /// Arrive at a join, a node that waits for several; it runs when all have arrived.
     Join(NodeName),
 }
 
@@ -47,7 +48,7 @@ pub enum Hop {
 pub enum Target {
     /// To a node.
     Node(NodeName),
-    /// Nowhere: this branch of the run is done.
+    /// To the end of this branch of the run.
     End,
     /// To the failure of the run.
     Fail,
@@ -59,11 +60,11 @@ pub enum Target {
 pub struct Dispatch {
     /// The node to run.
     pub node: NodeName,
-    /// What it sees as its input.
+    /// The value that the node receives as its input.
     pub input: Value,
 }
 
-/// What a node function may return.
+/// The types that a node function may return.
 #[diagnostic::on_unimplemented(
     message = "a node function returns a struct of the channels it writes, or a `Command`",
     label = "derive `Serialize` for this, or return a `Command`"
@@ -76,7 +77,7 @@ pub trait IntoCommand {
     ///
     /// # Errors
     ///
-    /// Fails when what is written is no struct of channels.
+    /// Fails if the value is not a struct of channels.
     fn into_command(self) -> Result<Command, NodeError>;
 }
 
@@ -103,7 +104,7 @@ impl From<Update> for Command {
 }
 
 impl Target {
-    /// The node it names, unless it is built in.
+    /// Returns the node; `None` for a built-in target.
     pub fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Node(name) => Some(name),
@@ -113,7 +114,7 @@ impl Target {
 }
 
 impl Hop {
-    /// Where it leads.
+    /// Returns the target of the transition.
     pub fn target(&self) -> Target {
         match self {
             Self::To(target) => target.clone(),

@@ -10,16 +10,17 @@ use crate::id::ChannelName;
 
 /// Decides whether a node runs.
 ///
-/// It is asked when the node is about to run for the first time in a step, and sees the state at
-/// the start of that step. It must be pure.
+/// The engine evaluates it before the first attempt of the node in a step, on the state at the
+/// start of that step. It must be pure.
 pub trait Condition: fmt::Debug + Send + Sync {
-    /// The condition in words, for those who wonder why a node was skipped.
+    /// The condition in words; it explains to people why a node was skipped.
     fn text(&self) -> &str;
 
-    /// The channels it looks at; `None` if it may look at any.
+    /// The channels it reads; `None` if it may read any.
     fn reads(&self) -> Option<&[ChannelName]>;
 
-    /// What of the channels that it reads decides; `None` if any of it may.
+    /// The access set: which parts of the channels that it reads affect the decision; `None` if any
+    /// part may.
     fn sights(&self) -> Option<Sights> {
         None
     }
@@ -28,11 +29,11 @@ pub trait Condition: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails when the state is not what the condition was made for.
+    /// Fails if the state does not have the form that the condition expects.
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError>;
 }
 
-/// Makes a condition of a function over a typed view of the state.
+/// Makes a condition from a function over a typed view of the state.
 pub fn condition_fn<F, S>(text: &str, holds: F) -> ConditionFn<F, S>
 where
     F: Fn(&S) -> bool + Send + Sync,

@@ -1,4 +1,4 @@
-//! What a node can see and do while it runs.
+//! What a node can read and do while it runs.
 
 use std::{
     collections::BTreeMap,
@@ -23,30 +23,30 @@ use crate::{
     state::State,
 };
 
-/// What started a node.
+/// The input of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// An edge: the node works on the state.
+    /// An edge started the task: the node works on the state.
     #[default]
     State,
-    /// A [`Dispatch`](super::Dispatch): the node works on this value.
+    /// A [`Dispatch`](super::Dispatch) started the task: the node works on this value.
     Value(Value),
 }
 
-/// By which way a run came to a node.
+/// The trigger: why a task was activated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Via {
     /// The run starts here.
     #[default]
     Start,
-    /// An edge, a route or a dispatch.
+    /// By an edge, a route or a dispatch.
     Then {
-        /// The node it leaves.
+        /// The node that the edge leaves.
         node: NodeName,
     },
-    /// A bound was used up, and this is where the run goes then.
+    /// A bound was used up, and this node is the target for that case.
     Exhausted {
         /// The node whose bound it is.
         node: NodeName,
@@ -57,17 +57,17 @@ pub enum Via {
     Caught {
         /// The node that failed.
         node: NodeName,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
     /// A limit of the run was reached.
     Limit {
-        /// Which, in words.
+        /// The limit, in words.
         error: String,
     },
 }
 
-/// A task and its node as they were called when it began.
+/// A task and its node under the names that they had when the task began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Began {
     /// The task.
@@ -76,7 +76,7 @@ pub struct Began {
     pub node: NodeName,
 }
 
-/// What a node can see and do while it runs.
+/// What a node can read and do while it runs.
 #[derive(Clone, Debug)]
 pub struct NodeContext {
     /// The run.
@@ -85,32 +85,31 @@ pub struct NodeContext {
     pub task: TaskId,
     /// The node.
     pub node: NodeName,
-    /// What both were called when the task began, if the run was carried over to another workflow
-    /// since.
+    /// The names of both when the task began, if the run was migrated to another workflow since.
     pub began: Option<Began>,
     /// The attempt, from one; only failures count, not crashes.
     pub attempt: u32,
-    /// How often each node has run since its count was last reset, this time included.
+    /// How often each node has run since its count was last reset, including this visit.
     pub visits: Arc<BTreeMap<NodeName, u32>>,
     /// The bound of this node's visits.
     pub max_visits: Option<u32>,
     /// The state at the start of the step.
     pub state: Arc<State>,
-    /// What started the node.
+    /// The input of the task.
     pub input: Input,
-    /// By which way the run came here.
+    /// The trigger of the task.
     pub via: Via,
-    /// Cancelled when the run should stop at once.
+    /// Cancelled when the run should abort.
     pub cancel: CancellationToken,
     /// The answers this task has been given, by key.
     pub answers: BTreeMap<String, Value>,
-    /// What this task has noted down of its work; see [`NodeContext::memo`].
+    /// The results of parts that this task has saved; see [`NodeContext::memo`].
     pub memos: Memos,
-    /// Tells watchers what the node does.
+    /// Reports to watchers what the node does.
     pub reporter: Reporter,
 }
 
-/// Tells watchers what a node does, and counts what its models took.
+/// Reports to watchers what a node does, and counts the usage of its models.
 #[derive(Clone, Debug, Default)]
 pub struct Reporter {
     spent: Arc<Mutex<Spent>>,
@@ -118,7 +117,7 @@ pub struct Reporter {
     heard: Arc<Mutex<Option<Instant>>>,
 }
 
-/// An attempt at a task, as it speaks to whoever drives its run.
+/// An attempt at a task, with its connection to the driver of its run.
 #[derive(Clone, Debug)]
 struct Speaker {
     task: TaskId,
@@ -127,28 +126,28 @@ struct Speaker {
     to: mpsc::Sender<Word>,
 }
 
-/// Something that an attempt says.
+/// A message of an attempt to the driver.
 #[derive(Debug)]
 pub(crate) struct Word {
     pub(crate) task: TaskId,
-    /// Which attempt at the task it is.
+    /// The number of the attempt.
     pub(crate) attempt: u32,
     pub(crate) said: Said,
 }
 
-/// What an attempt says.
+/// The content of a message of an attempt.
 #[derive(Debug)]
 pub(crate) enum Said {
-    /// To watchers.
+    /// An event for watchers.
     Report(Report),
-    /// To be saved.
+    /// A result to save.
     Memo(Memo),
-    /// That it is about to spend something; told if it may.
+    /// The attempt is about to use tokens or money; the driver answers when it may.
     Spending(oneshot::Sender<()>),
 }
 
 impl Input {
-    /// The value that was dispatched, if one was.
+    /// Returns the dispatched value, if there is one.
     pub fn item(&self) -> Option<&Value> {
         match self {
             Self::State => None,
@@ -160,13 +159,14 @@ impl Input {
 impl NodeContext {
     /// Asks a person and returns the answer once the run is resumed with one.
     ///
-    /// The first call ends the node; pass the error on with `?`. On resumption the node starts
-    /// over and this call returns the answer. Answers are found by key, so that a node may ask
-    /// several questions in any order; null is an answer.
+    /// The first call ends the node; pass the error on with `?`. After the answer the node starts
+    /// from its beginning, and this call returns the answer. Answers are found by key, so a node
+    /// may ask several questions in any order. `null` is an answer.
     ///
     /// # Errors
     ///
-    /// Fails with the question itself while there is no answer.
+    /// Returns the question itself as an error while there is no answer. Fails if the answer does
+    /// not fit `T`.
     #[doc(alias = "interrupt")]
     pub fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<T, NodeError> {
         match self.answers.get(&question.key) {
@@ -175,38 +175,40 @@ impl NodeContext {
         }
     }
 
-    /// How often this node has run since its count was last reset, this time included.
+    /// Returns how often this node has run since its count was last reset, including this visit.
     pub fn visit(&self) -> u32 {
         self.visits.get(&self.node).copied().unwrap_or(1)
     }
 
-    /// A key that is the same whenever this task runs, for services that take one.
+    /// Returns a key that is the same each time this task runs, for services that accept such a
+    /// key.
     pub fn idempotency_key(&self) -> String {
         let now = || Began { task: self.task, node: self.node.clone() };
         let Began { task, node } = self.began.clone().unwrap_or_else(now);
         format!("{}/{}/{node}/{}", self.run, task.step, task.index)
     }
 
-    /// Says that the node is still at work, where it has nothing to report: only silence counts
-    /// towards an idle timeout.
+    /// Reports that the node still works, when it has no event to report. Only the time without a
+    /// report or a beat counts towards an idle timeout.
     #[doc(alias = "heartbeat")]
     pub fn beat(&self) {
         self.reporter.beat();
     }
 
-    /// Tells watchers something; see [`Report`].
+    /// Sends a report to watchers; see [`Report`].
     pub async fn report(&self, report: Report) {
         self.reporter.report(report).await;
     }
 
-    /// Waits until the run may spend something on models, to be called before each call of one. It
-    /// may at once, unless what is [reported](Report::ModelCalled) of all its tasks has reached a
-    /// limit of tokens or cost: then the task is cut off here, and begins again once the run has
-    /// more. What is to survive that is a [memo](NodeContext::memo).
+    /// Waits until the run may use more tokens or money. Call it before each model call. It returns
+    /// at once unless the [reported](Report::ModelCalled) usage of all tasks of the run has reached
+    /// a limit of tokens or cost. In that case the driver aborts the task here, and the task starts
+    /// again once the run has a higher limit. Save results that must survive this as a
+    /// [memo](NodeContext::memo).
     ///
     /// # Cancel safety
     ///
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub async fn within_budget(&self) {
         self.reporter.within_budget().await;
     }
@@ -219,25 +221,25 @@ impl Speaker {
 }
 
 impl Reporter {
-    /// Speaks for the attempt with this number, which begins now.
+    /// Makes a reporter for the attempt with this number, which begins now.
     pub(crate) fn new(task: TaskId, number: u32, to: mpsc::Sender<Word>) -> Self {
         let attempt = Some(Speaker { task, number, started: Instant::now(), to });
         Self { attempt, ..Self::default() }
     }
 
-    /// Tells watchers something. What a model call took is counted even if nobody watches.
+    /// Sends a report to watchers. It counts the usage of a model call even without watchers.
     pub async fn report(&self, report: Report) {
         self.beat();
         if let Report::ModelCalled { spent, .. } = &report {
             self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(spent);
         }
         if let Some(attempt) = &self.attempt {
-            // Where nobody listens any more, nobody needs to hear it.
+            // The driver may be gone; the report is then dropped.
             drop(attempt.say(Said::Report(report)).await);
         }
     }
 
-    /// Has a result saved, and waits until it is. Without a run there is nothing to save it for.
+    /// Saves a result and waits until it is durable. Without a run it saves nothing.
     pub(super) async fn note(&self, name: &str, value: Value) -> Result<(), NodeError> {
         self.beat();
         let Some(attempt) = &self.attempt else { return Ok(()) };
@@ -255,29 +257,29 @@ impl Reporter {
         let (may, is_told) = oneshot::channel();
         drop(attempt.say(Said::Spending(may)).await);
         if is_told.await.is_err() {
-            // Nobody is to go on here: it is about to be cut off.
+            // The driver refused and will abort this attempt; wait for that.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Says that its node is still at work.
+    /// Reports that the node still works.
     pub fn beat(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// When its node was last heard of, if it was.
+    /// Returns the time of the last report or beat of the node.
     pub(crate) fn heard(&self) -> Option<Instant> {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has been reported as taken so far.
+    /// Returns the usage reported so far.
     pub fn spent(&self) -> Spent {
         *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Via {
-    /// The node that led here.
+    /// Returns the node that led here.
     pub fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Start | Self::Limit { .. } => None,
@@ -287,7 +289,7 @@ impl Via {
         }
     }
 
-    /// The word a prompt sees.
+    /// Returns the word for it in prompts and expressions.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -298,7 +300,7 @@ impl Via {
         }
     }
 
-    /// What went wrong, if something did.
+    /// Returns the text of the error, if the trigger is one.
     pub fn error(&self) -> Option<String> {
         match self {
             Self::Start | Self::Then { .. } => None,

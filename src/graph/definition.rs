@@ -5,20 +5,20 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use super::{Condition, Limits, Node, Policies, Route, Target};
 use crate::{diagnostic::Place, id::NodeName, state::Schema};
 
-/// A graph as its author made it. `compile` turns it into something runnable.
+/// A graph as its author defined it. `compile` checks it and makes it executable.
 #[derive(Debug, Default)]
 pub struct Graph {
     /// The name of the workflow.
     pub name: String,
-    /// The channels the nodes read and write.
+    /// The channels that the nodes read and write.
     pub schema: Schema,
-    /// The channels that are given when a run starts.
+    /// The channels that a run receives as input.
     pub input: Vec<crate::id::ChannelName>,
-    /// The channels to which people may say something while it runs, the usual one first.
+    /// The channels that take messages from people while a run is active; the default one first.
     pub inbox: Vec<crate::id::ChannelName>,
     /// The nodes by name.
     pub nodes: BTreeMap<NodeName, NodeSpec>,
-    /// What follows what, in the order it was declared.
+    /// The edges, in the order of their declaration.
     pub edges: Vec<Edge>,
     /// The nodes of the first step.
     pub entry: Vec<NodeName>,
@@ -31,34 +31,34 @@ pub struct Graph {
 pub struct NodeSpec {
     /// The behaviour.
     pub node: Arc<dyn Node>,
-    /// The conditions.
+    /// The policies.
     pub policies: Policies,
-    /// Whether it runs when the run comes to it; if not, it is skipped and the run goes on as its
-    /// edges say.
+    /// The condition under which it runs. If the condition is false, the node is skipped and the
+    /// run continues along its edges.
     pub when: Option<Arc<dyn Condition>>,
-    /// Where it is defined.
+    /// The place of the definition in the file.
     pub place: Option<Place>,
 }
 
-/// What follows a node, or a set of nodes.
+/// An edge from one node or from several.
 #[derive(Clone, Debug)]
 pub enum Edge {
     /// `to` runs in the step after `from`.
     Then {
         /// The earlier node.
         from: NodeName,
-        /// Where it leads.
+        /// Its target.
         to: Target,
-        /// Where the edge is written.
+        /// The place of the edge in the file.
         place: Option<Place>,
     },
-    /// `to` runs once every node of `from` has finished since its last run.
+    /// `to` runs once each node of `from` has finished since the last run of `to`.
     Join {
         /// The nodes waited for.
         from: Vec<NodeName>,
         /// The node that waits.
         to: NodeName,
-        /// Where the edge is written.
+        /// The place of the edge in the file.
         place: Option<Place>,
     },
     /// The state decides what runs after `from`.
@@ -67,20 +67,20 @@ pub enum Edge {
         from: NodeName,
         /// The decision.
         route: Arc<dyn Route>,
-        /// Where the edge is written.
+        /// The place of the edge in the file.
         place: Option<Place>,
     },
-    /// `from` itself may choose these, by the `goto` of its command.
+    /// `from` itself may choose these targets with the `goto` of its command.
     May {
         /// The node that chooses.
         from: NodeName,
-        /// What it may choose.
+        /// The targets it may choose.
         to: Vec<Target>,
     },
 }
 
 impl Edge {
-    /// The nodes the edge leaves.
+    /// Returns the nodes that the edge leaves.
     pub fn sources(&self) -> &[NodeName] {
         match self {
             Self::Then { from, .. } | Self::Route { from, .. } | Self::May { from, .. } => {
@@ -90,7 +90,7 @@ impl Edge {
         }
     }
 
-    /// Everything the edge may lead to.
+    /// Returns all targets to which the edge may lead.
     pub fn targets(&self) -> Vec<Target> {
         match self {
             Self::Then { to, .. } => vec![to.clone()],
@@ -100,7 +100,7 @@ impl Edge {
         }
     }
 
-    /// Where the edge is written.
+    /// Returns the place of the edge in the file.
     pub fn place(&self) -> Option<&Place> {
         match self {
             Self::Then { place, .. } | Self::Join { place, .. } | Self::Route { place, .. } => {

@@ -7,49 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use super::Question;
 
-/// The kinds of failure that a `catch` route tells apart.
+/// The kinds of failure that a `catch` route distinguishes.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// It took longer than its timeout.
+    /// The attempt took longer than its timeout.
     Timeout,
-    /// A provider asked for patience, more often than the retries allow.
+    /// A provider limited the rate of requests, and the retries were not enough.
     RateLimit,
     /// A provider failed.
     Provider,
     /// A model refused to answer.
     Refused,
-    /// The answer of a model could not be read, in spite of the repairs.
+    /// The answer of a model was invalid, also after the repairs.
     InvalidOutput,
-    /// Key or quota of a provider are not usable.
+    /// The key or quota of a provider cannot be used.
     Credentials,
     /// A tool failed.
     Tool,
-    /// A command ended with another code than zero, or was stopped.
+    /// A command ended with an exit code other than zero, or was stopped.
     Command,
     /// The sandbox could not be set up.
     Sandbox,
     /// A recording has no answer to a request, or could not be written.
     Recording,
-    /// Files could not be written where they were to go.
+    /// The files could not be written to their destination.
     Delivery,
     /// The node panicked.
     Panic,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 
-/// What can be done about a failure.
+/// The class of a failure, by its remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
-    /// Trying again may help; the retries that the node has were not enough.
+    /// A retry may help; the retries of the node were not enough.
     Retryable,
-    /// Trying again would repeat it: the workflow, its input or what a model says must change.
+    /// A retry would fail again: the workflow, its input or the answer of a model must change.
     Permanent,
-    /// The operator can mend it: a key, a sandbox, a recording, room on a disk.
+    /// The operator can fix it: a key, a sandbox, a recording, space on a disk.
     NeedsHuman,
     /// The code of a node, route or reducer is wrong.
     Bug,
@@ -60,14 +60,14 @@ pub enum FailureClass {
 pub struct Failure {
     /// The kind.
     pub kind: ErrorKind,
-    /// What went wrong, with its causes.
+    /// The error text, with its causes.
     pub message: String,
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub transient: bool,
-    /// How long to wait at least before trying again, if a provider said so.
+    /// The minimum time before a retry, if the provider named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// The raw text that could not be read, kept for whoever looks into it.
+    /// The raw text that could not be parsed, kept for debugging.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
 }
@@ -84,25 +84,25 @@ pub enum NodeError {
 }
 
 impl NodeError {
-    /// A failure that trying again would repeat.
+    /// Makes a failure that a retry would repeat.
     pub fn permanent(message: impl fmt::Display) -> Self {
         Failure::new(ErrorKind::Other, message).into()
     }
 
-    /// A failure that trying again may mend.
+    /// Makes a failure that a retry may fix.
     pub fn transient(message: impl fmt::Display) -> Self {
         Failure { transient: true, ..Failure::new(ErrorKind::Other, message) }.into()
     }
 }
 
 impl Failure {
-    /// A failure that trying again would repeat.
+    /// Makes a failure that a retry would repeat.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
         let message = message.to_string();
         Self { kind, message, transient: false, retry_after_ms: None, raw: None }
     }
 
-    /// What can be done about it. Every failure is of one class.
+    /// Returns the class of the failure. Each failure has exactly one class.
     pub fn class(&self) -> FailureClass {
         match self.kind {
             ErrorKind::Panic => FailureClass::Bug,
@@ -112,7 +112,7 @@ impl Failure {
         }
     }
 
-    /// A failure out of an error and all of its causes.
+    /// Makes a failure from an error and all of its causes.
     pub fn of(kind: ErrorKind, error: &dyn Error) -> Self {
         Self::new(kind, chain(error))
     }
@@ -148,15 +148,15 @@ impl ErrorKind {
         Self::Other,
     ];
 
-    /// Whether it is the operator who can mend it, and not the run.
+    /// Returns whether only the operator can fix it.
     ///
-    /// A route for `any` failure does not catch these: the run rests where it is, and goes on once
-    /// there is a key, a sandbox, a recording that fits, or room on the disk.
+    /// A route for `any` failure does not catch these: the run stops where it is, and continues
+    /// once there is a key, a sandbox, a recording that fits, or space on the disk.
     pub fn is_for_the_operator(self) -> bool {
         matches!(self, Self::Credentials | Self::Sandbox | Self::Recording | Self::Delivery)
     }
 
-    /// The word a workflow uses for it.
+    /// Returns the word for it in a workflow.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -182,7 +182,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// The texts of an error and its causes in one line.
+/// Joins the texts of an error and its causes in one line.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

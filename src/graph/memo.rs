@@ -1,4 +1,4 @@
-//! Parts of the work of a node that are done once, whatever becomes of the process.
+//! Parts of a node's work that run once, even if the process dies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::{NodeContext, NodeError};
 use crate::{event::Spent, state::measure};
 
-/// What a task has noted down of its work: results of parts, by name.
+/// The results of parts that a task has saved, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Memos {
     known: BTreeMap<String, Value>,
@@ -20,15 +20,15 @@ pub struct Memos {
     used: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// A result on its way to the journal.
+/// A result that the driver has yet to save.
 #[derive(Debug)]
 pub(crate) struct Memo {
     pub(crate) name: String,
     pub(crate) value: Value,
-    /// What the attempt had taken by then.
+    /// The elapsed time and the usage of the attempt so far.
     pub(crate) ms: u64,
     pub(crate) spent: Spent,
-    /// Told once it is durable.
+    /// Signals that the result is durable.
     pub(crate) saved: oneshot::Sender<()>,
 }
 
@@ -37,7 +37,7 @@ impl Memos {
         Self { known, used: Arc::default() }
     }
 
-    /// What is known under a name. A name is used once in an attempt.
+    /// Returns the saved result under a name. An attempt can use each name once.
     fn take(&self, name: &str) -> Result<Option<&Value>, NodeError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.insert(name.to_owned()) {
@@ -49,23 +49,23 @@ impl Memos {
 }
 
 impl NodeContext {
-    /// Does a part of the work, or gives what it gave before: its result is saved with the run
-    /// before this returns, and is found again by its name when the task runs again, after a
-    /// crash, a failed attempt or a question. So what is dear (a request that is charged for) or
-    /// must not be done twice is done once; what the part itself had begun when the process died
-    /// is begun again.
+    /// Runs a part of the work, or returns its saved result. The result is saved with the run
+    /// before this method returns. When the task runs again after a crash, a failed attempt or a
+    /// question, the result is found by its name. Use it for work that is expensive (a paid
+    /// request) or that must not happen twice. A part that was in progress when the process died
+    /// starts again.
     ///
-    /// A name stands for one part of a task. The parts of a task may be done in any order, or side
-    /// by side. Once a task has failed for good, `retry` does all of it anew.
+    /// A name stands for one part of a task. The parts of a task may run in any order, or
+    /// concurrently. Once a task has failed for good, `retry` runs all of its parts again.
     ///
     /// # Errors
     ///
-    /// Fails as the part does, which is then not saved; when the result is no JSON, or what was
-    /// saved does not fit `T`; and when two parts have one name.
+    /// Returns the error of the part; its result is not saved then. Fails if the result is not
+    /// JSON, if the saved value does not fit `T`, or if two parts have one name.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it returns, it may or may not have saved the result.
+    /// If the future is dropped before it returns, the result may or may not be saved.
     ///
     /// ```
     /// use graphrun::graph::{NodeContext, NodeError};
@@ -95,7 +95,7 @@ impl NodeContext {
         Ok(result)
     }
 
-    /// What was saved under a name, if anything was.
+    /// Returns the result saved under a name, if there is one.
     pub(crate) fn recall_memo<T: DeserializeOwned>(
         &self,
         name: &str,

@@ -1,6 +1,6 @@
-//! A graph as its author made it: names, edges, policies and node values, not yet checked.
+//! A graph as its author defined it: names, edges, policies and nodes, not yet checked.
 //!
-//! Start with [`GraphBuilder`] and [`Node`]; `compile` turns a [`Graph`] into what can run.
+//! Start with [`GraphBuilder`] and [`Node`]; `compile` makes a [`Graph`] executable.
 
 mod builder;
 mod command;

@@ -1,4 +1,4 @@
-//! The one trait to implement: a node.
+//! The trait of nodes.
 
 use std::{fmt, future::Future, marker::PhantomData};
 
@@ -10,64 +10,65 @@ use serde_json::Value;
 use super::{Command, IntoCommand, NodeContext, NodeError};
 use crate::id::ChannelName;
 
-/// A step of work.
+/// A unit of work in a graph.
 ///
-/// A node may run more than once with the same input: after a retry, after a crash, or when it is
-/// resumed with an [answer](NodeContext::ask). Work with outside effects should therefore be safe
-/// to repeat; [`NodeContext::idempotency_key`] helps.
+/// A node may run more than once with the same input: after a retry, after a crash, or on resume
+/// with an [answer](NodeContext::ask). External side effects should therefore be safe to repeat;
+/// [`NodeContext::idempotency_key`] helps.
 #[async_trait]
 pub trait Node: Send + Sync {
-    /// Does the work and says what should happen next.
+    /// Does the work and returns the updates and the next targets.
     ///
     /// # Errors
     ///
-    /// Fails, or asks a person; see [`NodeError`].
+    /// Returns a failure, or a question to a person; see [`NodeError`].
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped at a timeout and when the run is stopped at once.
+    /// The engine drops the future at a timeout, and when the run is aborted.
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError>;
 
-    /// The channels it reads and writes, so that the flow of data can be checked.
+    /// Returns the channels that the node reads and writes, so that `compile` can check the data
+    /// flow.
     ///
-    /// A node that does not say so may read and write everything.
+    /// By default a node may read and write all channels.
     fn contract(&self) -> Contract {
         Contract::default()
     }
 
-    /// The channels it writes whenever it finishes; `None` if those are all that its contract
-    /// names.
+    /// Returns the channels that it writes whenever it finishes (must-assign); `None` means all
+    /// channels that its contract names.
     fn writes_always(&self) -> Option<Vec<ChannelName>> {
         None
     }
 
-    /// The most calls of models that one attempt makes, so that the worst case is known.
+    /// Returns the maximum number of model calls in one attempt, for the worst case.
     ///
-    /// `None` if it does not say, which is not the same as none.
+    /// `None` means unknown, not zero.
     fn calls_max(&self) -> Option<u64> {
         None
     }
 
-    /// The word for this kind of node in drawings and messages.
+    /// Returns the word for this kind of node in drawings and messages.
     fn kind(&self) -> &'static str {
         "node"
     }
 
-    /// What its result follows from besides what it is [given](Node::given): its settings, such as
-    /// a model, a prompt or a version. It tells kept results apart; see
+    /// Returns the settings that its result depends on besides its [input](Node::given), such as a
+    /// model, a prompt or a version. They are part of the cache key; see
     /// [`Cached`](crate::nodes::Cached).
     fn identity(&self) -> Value {
         Value::Null
     }
 
-    /// What its result follows from of all that it sees in a context. It tells kept results apart.
+    /// Returns the parts of the context that its result depends on. They are part of the cache key.
     ///
-    /// The default is the channels that its contract reads, or all of them, and everything else
-    /// that a node sees but its run and task.
+    /// The default is the channels that its contract reads (all without a contract), the input, the
+    /// visits and the trigger, but not the run and the task.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be told; then no result is kept.
+    /// Fails if they cannot be determined; the result is not cached then.
     fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         let reads = self.contract().reads;
         let is_read = |name: &str| match &reads {
@@ -85,31 +86,31 @@ pub trait Node: Send + Sync {
         }))
     }
 
-    /// What running it touches, so that a test knows which nodes it may run as they are.
+    /// Returns the side effects of the node, which decide whether a test can run it unchanged.
     ///
-    /// The default claims nothing, and such a node never runs in a test.
+    /// The default is [`Touches::World`]; such a node never runs in a test.
     fn touches(&self) -> Touches {
         Touches::World
     }
 }
 
-/// What a node touches when it runs.
+/// The side effects of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touches {
-    /// Nothing: it computes at once, on what its context holds, or asks a person for an answer.
+    /// None: it computes synchronously from its context, or asks a person.
     Nothing,
-    /// Models, and nothing else.
+    /// Only calls of models.
     Models,
-    /// Anything: files, programs, services.
+    /// Any: files, programs, services.
     World,
 }
 
-/// The channels a node reads and writes; `None` where it does not say.
+/// The channels that a node reads and writes; `None` if it does not declare them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contract {
-    /// What it reads.
+    /// The channels it reads.
     pub reads: Option<Vec<Read>>,
-    /// What it may write.
+    /// The channels it may write.
     pub writes: Option<Vec<ChannelName>>,
 }
 
@@ -122,11 +123,11 @@ pub struct Read {
     pub required: bool,
 }
 
-/// Makes a node of an async function from what it reads to what it writes.
+/// Makes a node from an async function.
 ///
-/// Both are structs whose fields are channels. What is optional in the first may be unwritten;
-/// what is `None` in the second is left alone. To choose where to go as well, return a
-/// [`Command`] of the second.
+/// The function takes and returns structs whose fields are channels. An optional field of the first
+/// struct may be unwritten; a field of the second with the value `None` is not written. To choose
+/// targets as well, return a [`Command`] of the second struct.
 ///
 /// ```
 /// use graphrun::graph::{Node, NodeContext, NodeError, node_fn};
@@ -210,7 +211,8 @@ impl fmt::Debug for dyn Node {
     }
 }
 
-/// The fields of a struct that are written whatever they hold: one that is null is left alone.
+/// Returns the fields of a struct that are always written. A field with the value null is not
+/// written.
 fn never_null<T: JsonSchema>() -> Option<Vec<ChannelName>> {
     let fields = fields_of::<T>(SchemaSettings::for_serialize)?;
     let schema =
@@ -228,14 +230,14 @@ fn never_null<T: JsonSchema>() -> Option<Vec<ChannelName>> {
     Some(always.map(|it| it.channel).collect())
 }
 
-/// The fields of a struct as channels, or `None` if the type is no struct.
+/// Returns the fields of a struct as channels, or `None` if the type is not a struct.
 pub(super) fn fields_of<T: JsonSchema>(
     side: fn(SchemaSettings) -> SchemaSettings,
 ) -> Option<Vec<Read>> {
     let generator: SchemaGenerator = side(SchemaSettings::draft2020_12()).into_generator();
     let schema = generator.into_root_schema_for::<T>();
     let Some(Value::Object(properties)) = schema.get("properties") else {
-        // `()` reads or writes nothing; a JSON value may be anything.
+        // `()` has no fields; a JSON value may have any.
         let nothing = schema.get("type").and_then(Value::as_str) == Some("null");
         return nothing.then(Vec::new);
     };

@@ -1,4 +1,4 @@
-//! Under which conditions nodes and runs go on: retries, bounds, limits.
+//! Policies of nodes and runs: retries, bounds, limits.
 
 use std::time::Duration;
 
@@ -8,105 +8,106 @@ use crate::{
     id::{ChannelName, NodeName},
 };
 
-/// The conditions under which one node runs.
+/// The policies of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
-    /// How transient failures are tried again.
+    /// The retries after transient failures.
     pub retry: Backoff,
-    /// How long one attempt may take.
+    /// The maximum duration of one attempt.
     pub timeout: Option<Duration>,
-    /// How long one attempt may go on without a word.
+    /// The maximum time of one attempt without a report or a beat.
     pub idle_timeout: Option<Duration>,
     /// How often the node may run before its count is reset.
     pub max_visits: Option<u32>,
-    /// What all its visits in a run may take together.
+    /// The limits for all visits of the node in a run together.
     pub limits: Option<NodeLimits>,
-    /// Where the run goes when one of these is used up; without it the run fails.
+    /// The target when one of these is used up; without a target the run fails.
     pub exhausted: Option<Target>,
-    /// The nodes whose counts start anew when this one finishes.
+    /// The nodes whose counts are reset when this one finishes.
     pub resets: Vec<NodeName>,
-    /// The channels that are emptied when this one finishes, or put back to their defaults, before its
-    /// writes.
+    /// The channels that are cleared, or reset to their defaults, when this node finishes, before
+    /// its writes.
     pub clears: Vec<ChannelName>,
-    /// Where failures lead, in order; the first that fits is taken.
+    /// The routes for failures; the first matching one is used.
     pub catch: Vec<Catch>,
-    /// The name of the event that tells watchers that the run came to this node: a verb in the
-    /// past tense, such as `escalated`, so that "qa escalated to architect" can be said.
+    /// The name of the event that is published when the run reaches this node: a verb in the past
+    /// tense, such as `escalated` in "qa escalated to architect".
     pub emits: Option<String>,
-    /// What it lets go first, once the run has come to it.
+    /// The nodes that run before it, once the run has reached it.
     pub defer: Option<Defer>,
-    /// How many of the tasks that are dispatched to it run at the same time.
+    /// The maximum number of concurrent tasks among those dispatched to it.
     pub width_max: Option<usize>,
 }
 
-/// What all visits of a node in a run may take together. Reached, it is not run again.
+/// The limits for all visits of a node in a run together. Once one is reached, the node does not
+/// run again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeLimits {
     /// Tokens of requests and replies.
     pub tokens: Option<u64>,
-    /// US dollars, as far as prices are known.
+    /// US dollars, for models with known prices.
     pub usd: Option<f64>,
-    /// Time at work, all of its tasks added up.
+    /// The durations of all its tasks, summed.
     pub time: Option<Duration>,
 }
 
-/// What a node that waits for others lets go first: everything, until nothing else is left to
-/// run. Nodes that wait in this way for the same things run together.
+/// The nodes that run before a deferred node. It waits until none of them is left to run. Deferred
+/// nodes that wait for the same nodes run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Defer {
     /// The nodes of the graph, or of the used workflow that the node belongs to.
     Siblings,
-    /// The nodes of this used workflow. The node comes after those that wait within it.
+    /// The nodes of this used workflow. The node runs after the deferred nodes within it.
     Scope(NodeName),
 }
 
-/// Where a failure leads.
+/// A route for failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catch {
-    /// The kind it is for; `None` is any that is not
-    /// [for the operator](ErrorKind::is_for_the_operator).
+    /// The kind of failure; `None` matches any kind that is not [for the
+    /// operator](ErrorKind::is_for_the_operator).
     pub kind: Option<ErrorKind>,
-    /// Where to.
+    /// The target.
     pub to: Target,
 }
 
 impl Catch {
-    /// Whether it is for such a failure.
+    /// Returns whether it catches this kind of failure.
     pub fn takes(&self, kind: ErrorKind) -> bool {
         self.kind.map_or(!kind.is_for_the_operator(), |it| it == kind)
     }
 }
 
-/// How often and how patiently something is tried again.
+/// The number and the delays of retries.
 ///
 /// The wait before try n+1 is drawn from half to all of `initial` × 2ⁿ⁻¹, and at most `max`
 /// ("equal jitter"). A provider may ask for a longer wait, up to `max` as well. The draw depends on the run and the task only, so that rules stay pure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// Tries in all; one means that nothing is tried again.
+    /// The total number of attempts; one means no retry.
     pub attempts_max: u32,
-    /// The wait before the second try.
+    /// The delay before the second attempt.
     pub initial: Duration,
-    /// The longest wait.
+    /// The maximum delay.
     pub max: Duration,
 }
 
-/// The limits of a run. Reaching one is not a failure: the run can go on with a higher one.
+/// The limits of a run. Reaching one is not a failure: the run can continue with a higher one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Super-steps.
     pub steps: u64,
     /// Tokens of requests and replies.
     pub tokens: Option<u64>,
-    /// US dollars, as far as prices are known.
+    /// US dollars, for models with known prices.
     pub usd: Option<f64>,
-    /// Time at work: the longest task of each step, summed. Waiting for people does not count.
+    /// The duration of the longest task of each step, summed. Waiting for people does not count.
     pub time: Option<Duration>,
-    /// Where the run goes, once, when a limit is reached, instead of stopping there.
+    /// The target, used once, when a limit is reached; without it the run stops there.
     pub exhausted: Option<Target>,
-    /// Tasks that run at the same time.
+    /// The maximum number of concurrent tasks.
     pub concurrency: usize,
-    /// Where they are written.
+    /// The place of the limits in the file.
     pub place: Option<Place>,
 }
 

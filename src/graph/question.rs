@@ -9,23 +9,23 @@ use crate::state::{measure, validator_for};
 /// A question that pauses the run until it is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// Tells the questions of one run apart; an answer names it.
+    /// The key of the question, unique in the run; an answer names it.
     pub key: String,
-    /// What is asked.
+    /// The text of the question.
     pub prompt: String,
-    /// The JSON Schema of an answer; `true` takes anything, null included.
+    /// The JSON Schema of an answer; `true` accepts any value, also null.
     pub schema: Value,
-    /// What the person should see to decide.
+    /// Values to show to the person for the decision.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub show: Value,
-    /// When it is too late for an answer: the node fails as `timeout` then. Counted while the run
-    /// rests, too.
+    /// The deadline for an answer; after it the node fails with the kind `timeout`. Time counts
+    /// also while the run is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
 }
 
 impl Question {
-    /// A question that any answer fits.
+    /// Makes a question that accepts any answer.
     pub fn new(key: impl Into<String>, prompt: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -36,21 +36,21 @@ impl Question {
         }
     }
 
-    /// Says when it is too late for an answer.
+    /// Sets the deadline for an answer.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Timestamp) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Says what fits as an answer.
+    /// Sets the JSON Schema of an answer.
     #[must_use]
     pub fn with_schema(mut self, schema: Value) -> Self {
         self.schema = schema;
         self
     }
 
-    /// Checks an answer.
+    /// Checks an answer against the schema.
     ///
     /// # Errors
     ///

@@ -12,44 +12,44 @@ use crate::{
     state::{State, StateError, ViewError},
 };
 
-/// Decides from the state where to go.
+/// Decides from the state which targets run next.
 ///
-/// It is asked when a task finishes, and sees the state of the step with the task's own writes,
-/// never those of siblings. It must be pure.
+/// The engine evaluates it when a task finishes, on the state of the step with that task's writes
+/// and without those of its siblings. It must be pure.
 pub trait Route: fmt::Debug + Send + Sync {
-    /// Every way it may take, so that checks and drawings are complete.
+    /// Returns all targets it may choose, so that checks and drawings are complete.
     fn ways(&self) -> &[Way];
 
-    /// The channels it looks at; `None` if it may look at any.
+    /// Returns the channels it reads; `None` if it may read any.
     fn reads(&self) -> Option<&[ChannelName]>;
 
-    /// How many of its ways it takes at once, so that the worst case is known.
+    /// Returns how many of its targets it may choose at once, for the worst case.
     ///
-    /// The default claims nothing.
+    /// The default is the most general: any of them, with any number of dispatches.
     fn spread(&self) -> Spread {
         Spread::Items
     }
 
-    /// Everything it may decide, one of which is taken each time, so that what goes together is
-    /// known; `None` if any of its ways go together, as far as its spread allows.
+    /// Returns its possible decisions, of which it makes exactly one, so that checks know which
+    /// targets run together. `None` if any combination of its targets may run, within its spread.
     fn choices(&self) -> Option<Vec<RouteChoice>> {
         None
     }
 
-    /// Decides.
+    /// Makes the decision.
     ///
     /// # Errors
     ///
-    /// Fails when the state is not what the route was made for.
+    /// Fails if the state does not have the form that the route expects.
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError>;
 
-    /// Which of its [ways](Self::ways) a decision takes, by their positions.
+    /// Returns the indexes of the [ways](Self::ways) that a decision takes.
     ///
-    /// The default cannot tell ways to one target apart, and names all of them.
+    /// The default cannot distinguish several ways to one target, and returns all of them.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot decide.
+    /// Fails if the decision fails.
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
         let hops = self.decide(view)?;
         let is_taken = |way: &Way| hops.iter().any(|it| it.target() == way.to);
@@ -57,73 +57,73 @@ pub trait Route: fmt::Debug + Send + Sync {
         Ok(ways.map(|(at, _)| at).collect())
     }
 
-    /// What of the channels that it reads decides, so that a test knows what has to be said and
-    /// what may be tried; `None` if any of it may.
+    /// Returns the access set: which parts of its channels affect the decision, so that a test
+    /// knows which answers it needs and which it may try. `None` if any part may.
     fn sights(&self) -> Option<Sights> {
         None
     }
 }
 
-/// One way that a route may take.
+/// One target that a route may choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Where it leads.
+    /// The target.
     pub to: Target,
     /// The condition in words, for drawings.
     pub label: Option<String>,
 }
 
-/// One thing that a route may decide.
+/// One possible decision of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteChoice {
-    /// Where it leads, all at once; nowhere is the end of this branch.
+    /// The targets, all at once; none means the end of this branch.
     pub to: Vec<Target>,
-    /// Whether items are dispatched to these nodes, one or more.
+    /// Whether one or more items are dispatched to these nodes.
     pub is_dispatched: bool,
-    /// The channels that are written whenever this is taken, because the route has asked.
+    /// The channels that are certainly written if this is taken, because the condition implies it.
     pub known: Vec<ChannelName>,
 }
 
-/// How many of its ways a route takes at once.
+/// How many of its targets a route may choose at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spread {
-    /// One at most.
+    /// At most one.
     One,
-    /// Any of them together, each once.
+    /// Any of them together, each at most once.
     Several,
-    /// Any of them together, each as often as there are items to dispatch.
+    /// Any of them together, each once for every dispatched item.
     Items,
 }
 
-/// What a route sees.
+/// The input of a route.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteView<'a> {
     /// The state of the step with the task's own writes.
     pub state: &'a State,
     /// How often each node has run since its count was last reset.
     pub visits: &'a BTreeMap<NodeName, u32>,
-    /// What started the node.
+    /// The input of the task.
     pub input: &'a Input,
 }
 
-/// A route could not decide.
+/// The reason why a route could not decide.
 #[derive(Debug, Error)]
 pub enum RouteError {
-    /// The state has not the form the route expects.
+    /// The state does not have the form that the route expects.
     #[error("the route cannot read the state")]
     View(#[from] ViewError),
-    /// What its task wrote cannot be folded into the state.
+    /// The writes of its task cannot be folded into the state.
     #[error("the writes before the route cannot be folded")]
     State(#[source] StateError),
-    /// The route named something that it had not declared.
+    /// The route chose a target that it had not declared.
     #[error("the route chose `{0}`, which it had not declared")]
     Undeclared(String),
-    /// It panicked.
+    /// The route or condition panicked.
     #[error("the {what} panicked: {message}")]
     Panicked {
-        /// Whether it is a route or a condition.
+        /// `route` or `condition`.
         what: &'static str,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
     /// An expression could not be evaluated.
@@ -131,15 +131,14 @@ pub enum RouteError {
     Expression {
         /// The expression.
         expression: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Makes a route of a function over a typed view of the state.
+/// Makes a route from a function over a typed view of the state.
 ///
-/// The function names nodes by text, or `end` or `fail`; it returns one name, several, or
-/// [`Dispatch`]es.
+/// The function returns the name of a node, `end` or `fail`, several of them, or [`Dispatch`]es.
 pub fn route_fn<F, S, C>(targets: impl IntoIterator<Item = Target>, choose: F) -> RouteFn<F, S, C>
 where
     F: Fn(&S) -> C + Send + Sync,
@@ -179,7 +178,7 @@ where
     }
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
-        // A name is always one of the ways; a list of them may be empty.
+        // A single name is always one of the ways; a list of names may be empty.
         let choice = |it: &Way| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
         (C::SPREAD == Spread::One).then(|| self.ways.iter().map(choice).collect())
     }
@@ -195,16 +194,16 @@ impl<F, S, C> fmt::Debug for RouteFn<F, S, C> {
     }
 }
 
-/// What a route function may return.
+/// The types that a route function may return.
 pub trait Choice {
-    /// How many ways it takes at once.
+    /// How many targets it may choose at once.
     const SPREAD: Spread = Spread::Items;
 
-    /// The hops, each to one of the declared ways.
+    /// Returns the transitions, each to a declared target.
     ///
     /// # Errors
     ///
-    /// Fails when something else is named.
+    /// Fails for a target that is not declared.
     fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError>;
 }
 

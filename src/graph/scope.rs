@@ -1,9 +1,9 @@
-//! A graph within a graph: what its nodes, routes and conditions see and name, and what that is
-//! called outside.
+//! A used workflow: maps the names that its nodes, routes and conditions use to names of the outer
+//! graph.
 //!
-//! A used workflow is no run of its own. Its nodes and channels are part of the graph that uses
-//! it, under names with its own before them, so that everything that holds of a graph holds of it:
-//! what is checked, saved, resumed, drawn and counted.
+//! A used workflow is not a separate run. Its nodes and channels become part of the outer graph,
+//! with the name of the use as a prefix. Thus all checks, checkpoints, drawings and counts of a
+//! graph include it.
 
 mod within;
 
@@ -20,37 +20,38 @@ use crate::{
     state::{Schema, State, Update},
 };
 
-/// The place of one graph within another.
+/// The position of an inner graph in an outer one.
 #[derive(Clone, Debug)]
 pub struct Scope {
     name: NodeName,
     schema: Schema,
-    /// Where `fail` leads, seen from outside.
+    /// The target in the outer graph for a failure of the inner one.
     fail: Target,
 }
 
 impl Scope {
-    /// The graph over `schema` that is used as `name`; its failure leads to `fail`.
+    /// Makes the scope of a graph over `schema` that is used as `name`; its failure leads to
+    /// `fail`.
     pub fn new(name: NodeName, schema: Schema, fail: Target) -> Self {
         Self { name, schema, fail }
     }
 
-    /// The name of a node that is reached when the graph within is done.
+    /// Returns the name of the node that is reached when the inner graph is done.
     pub fn end(&self) -> NodeName {
         self.node_name(&NodeName::parse("end").expect("a word is a name"))
     }
 
-    /// What a node within is called outside.
+    /// Returns the outer name of an inner node.
     pub fn node_name(&self, name: &NodeName) -> NodeName {
         name.within(&self.name)
     }
 
-    /// What a channel within is called outside.
+    /// Returns the outer name of an inner channel.
     pub fn channel_name(&self, name: &ChannelName) -> ChannelName {
         name.within(&self.name)
     }
 
-    /// Where a target within leads, seen from outside.
+    /// Returns the outer target of an inner one.
     pub fn target(&self, target: &Target) -> Target {
         match target {
             Target::Node(name) => Target::Node(self.node_name(name)),
@@ -59,12 +60,12 @@ impl Scope {
         }
     }
 
-    /// A node within, as one of the graph outside.
+    /// Wraps an inner node for the outer graph.
     pub fn node(&self, inner: Arc<dyn Node>) -> Arc<dyn Node> {
         Arc::new(ScopedNode { inner, scope: self.clone() })
     }
 
-    /// A route within, as one of the graph outside.
+    /// Wraps an inner route for the outer graph.
     pub fn route(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
         let outside = |it: &Way| Way { to: self.target(&it.to), label: it.label.clone() };
         let ways = inner.ways().iter().map(outside).collect();
@@ -72,13 +73,13 @@ impl Scope {
         Arc::new(ScopedRoute { inner, scope: self.clone(), ways, reads })
     }
 
-    /// A condition within, as one of the graph outside.
+    /// Wraps an inner condition for the outer graph.
     pub fn condition(&self, inner: Arc<dyn Condition>) -> Arc<dyn Condition> {
         let reads = inner.reads().map(|it| self.channel_names(it));
         Arc::new(ScopedCondition { inner, scope: self.clone(), reads })
     }
 
-    /// What is looked at within, seen from outside.
+    /// Returns an inner access set with outer names.
     pub fn sights(&self, inner: Sights) -> Sights {
         let field = |it: Sight| Sight { channel: self.channel_name(&it.channel), ..it };
         Sights {
@@ -143,7 +144,7 @@ struct ScopedNode {
 impl Node for ScopedNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let mut visits = self.scope.visits(&ctx.visits);
-        // The node goes by its whole name, so that two uses of one workflow can be told apart.
+        // The node keeps its full name, so that two uses of one workflow stay distinct.
         visits.insert(ctx.node.clone(), ctx.visit());
         let state = Arc::new(self.scope.state(&ctx.state));
         let inner = NodeContext { state, visits: Arc::new(visits), ..ctx };
@@ -159,7 +160,7 @@ impl Node for ScopedNode {
         };
         Contract {
             reads: reads.map(|it| it.into_iter().map(read).collect()),
-            // What does not say what it writes may still write nothing outside of its graph.
+            // A node without declared writes can still write only channels of the inner graph.
             writes: Some(self.scope.channel_names(&writes.unwrap_or_else(all))),
         }
     }

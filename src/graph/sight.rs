@@ -1,42 +1,42 @@
-//! What routes and conditions look at: what decides where a run goes is told apart here from what
-//! only passes through it.
+//! Access sets of routes and conditions: the parts of the state that affect a decision, as opposed
+//! to those that only pass through.
 
 use crate::id::{ChannelName, NodeName};
 
-/// What a route or a condition looks at.
+/// The access set of a route or a condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sights {
     /// The parts of the state.
     pub fields: Vec<Sight>,
-    /// The nodes whose visits it counts.
+    /// The nodes whose visit counts it reads.
     pub visits: Vec<NodeName>,
-    /// Whether it looks at the item that was dispatched to its node.
+    /// Whether it reads the item that was dispatched to its node.
     pub has_item: bool,
-    /// The whole numbers that this item, or a part of it, may be compared with.
+    /// The integers that this item, or a part of it, may be compared with.
     pub item_numbers: Vec<i64>,
-    /// The texts that it may be compared with.
+    /// The strings that it may be compared with.
     pub item_texts: Vec<String>,
 }
 
-/// A part of the state that a route or a condition looks at.
+/// A part of the state that a route or a condition reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sight {
     /// The field.
     pub channel: ChannelName,
-    /// The way into it, such as `verdict`; empty for the field itself.
+    /// The path within the field, such as `verdict`; empty for the field itself.
     pub path: Vec<String>,
-    /// Whether all below may matter as well: it is looked at by code, or is a list.
+    /// Whether all values below may matter as well: code reads the part, or it is a list.
     pub is_whole: bool,
-    /// Whether only its being there matters, and not its value.
+    /// Whether only its presence matters, and not its value.
     pub is_presence: bool,
-    /// The whole numbers that it may be compared with.
+    /// The integers that it may be compared with.
     pub numbers: Vec<i64>,
-    /// The texts that it may be compared with.
+    /// The strings that it may be compared with.
     pub texts: Vec<String>,
 }
 
 impl Sights {
-    /// Everything that something else looks at as well.
+    /// Adds another access set.
     pub(crate) fn extend(&mut self, other: Self) {
         self.fields.extend(other.fields);
         self.visits.extend(other.visits);
@@ -47,7 +47,7 @@ impl Sights {
 }
 
 impl Sight {
-    /// All of a field, of which nothing more is known.
+    /// Returns the access to a whole field, for cases without further information.
     pub fn whole(channel: ChannelName) -> Self {
         Self {
             channel,
@@ -59,7 +59,7 @@ impl Sight {
         }
     }
 
-    /// Whether the value at a path of a channel makes a difference to it.
+    /// Returns whether the value at a path of a channel may affect the decision.
     pub fn is_below(&self, channel: &ChannelName, path: &[String]) -> bool {
         !self.is_presence
             && self.channel == *channel

@@ -1,12 +1,13 @@
-//! What a node has surely written by the time it runs again.
+//! Definite assignment across visits: the fields that a node has written before it runs again.
 
 use super::{Arrow, Bits, Ending, Net};
 
 impl Net {
-    /// The fields that a node has written by any visit but the first since its count was last reset,
-    /// and that nobody empties: what it always writes, if its visits before must have finished.
+    /// Returns the fields that a node has written by each visit after the first since its count was
+    /// last reset, and that no other node clears. These are the fields that it must-assigns, if its
+    /// earlier visits must have finished.
     ///
-    /// On which way it is reached makes no difference then, for there is one state.
+    /// The way to the node makes no difference then, because all ways share one state.
     pub(crate) fn written_again(&self, node: usize) -> Bits {
         if !self.must_have_finished(node) {
             return Bits::none(self.fields);
@@ -18,17 +19,17 @@ impl Net {
         written
     }
 
-    /// Whether a visit of a node that does not finish is its last one.
+    /// Returns whether a visit of a node that does not finish must be its last one.
     fn must_have_finished(&self, node: usize) -> bool {
         if self.nodes.iter().any(|it| it.arrows().any(|it| it == Arrow::Tasks(node))) {
-            // Several visits may belong to one step.
+            // One step may contain several visits.
             return false;
         }
         let unfinished = self.nodes[node].outcomes.iter().filter(|it| !it.ending.has_written());
         let mut left: Vec<usize> = self.after_limit.into_iter().collect();
         for outcome in unfinished {
             if outcome.ending == Ending::Skipped || self.lead_to(self.forks(), node) {
-                // Skipped, it may be reached again; and what runs beside it may lead to it.
+                // A skipped node may be reached again, and a concurrent node may lead to it.
                 return false;
             }
             let arrows = outcome.alternatives().flat_map(|it| &it.arrows);
@@ -37,7 +38,8 @@ impl Net {
         !self.lead_to(left, node)
     }
 
-    /// Whether some way leads from one of these nodes to another; none is needed to itself.
+    /// Returns whether a way leads from one of these nodes to another; a node always reaches
+    /// itself.
     fn lead_to(&self, from: Vec<usize>, to: usize) -> bool {
         let mut seen = Bits::none(self.nodes.len());
         let mut open: Vec<usize> = from.into_iter().filter(|it| seen.insert(*it)).collect();

@@ -1,52 +1,53 @@
-//! Which fields are written when a node starts: on some way to it, and on every way.
+//! Definite assignment: the fields that are written when a node starts, on some way to it
+//! (may-assign) and on every way (must-assign).
 //!
-//! Both are found by following every line from node to node until nothing changes: what some way
-//! has written is added up, what every way has written is what all lines have in common. All
-//! branches that arrive at a join have finished, so what each has written is there. What runs
-//! beside a node may write in time, which makes a field possible, or clear it, which makes it
-//! uncertain.
+//! Both come from one data flow analysis that follows every line between two nodes until nothing
+//! changes. May-assign is the union over all lines, must-assign the intersection. All branches that
+//! arrive at a join have finished, so the join has the writes of each. A node that runs
+//! concurrently may write a field in time, which makes the field possible; or it may clear the
+//! field, which makes it uncertain.
 
 use std::collections::BTreeSet;
 
 use super::{Arrow, Bits, Ending, Meetings, Net, reach::Reach};
 
-/// What is written when each node starts, and why not more.
+/// The fields that are written when each node starts, and the reasons for gaps.
 #[derive(Debug)]
 pub(crate) struct Assigned {
-    /// What some way to the node has written.
+    /// The fields that some way to the node has written (may-assign).
     maybe: Vec<Bits>,
-    /// What every way has.
+    /// The fields that every way to the node has written (must-assign).
     surely: Vec<Bits>,
     lines: Vec<Line>,
     into: Vec<Vec<usize>>,
-    /// What each line carries at the least.
+    /// The fields that are certainly written along each line.
     carried: Vec<Bits>,
 }
 
-/// Where a field is left unwritten.
+/// A place where a field stays unwritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// The node that is come from; `None` at the start and after a limit.
+    /// The node before it; `None` at the start and after a limit.
     pub(crate) from: Option<usize>,
-    /// The node that is come to.
+    /// The node after it.
     pub(crate) to: usize,
     pub(crate) kind: GapKind,
 }
 
-/// Why a field may be unwritten on a way.
+/// The reason why a field may be unwritten on a way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GapKind {
-    /// Nothing on the way writes it.
+    /// No node on the way writes it.
     Unwritten(Ending),
-    /// The bound of this node was used up, and nothing before writes it.
+    /// The bound of this node was used up, and no earlier node writes it.
     Spent(usize),
     /// This node clears it.
     Cleared(usize),
-    /// A limit may be reached before anything writes it.
+    /// A limit may be reached before a node writes it.
     Limit,
 }
 
-/// One way from a node to the next.
+/// A line from a node to the next.
 #[derive(Clone, Debug)]
 struct Line {
     /// `None` at the start and after a limit.
@@ -54,9 +55,9 @@ struct Line {
     to: usize,
     ending: Ending,
     known: Vec<usize>,
-    /// The bounds that were found used up.
+    /// The bounds that are used up on this line.
     spent: Vec<usize>,
-    /// The join it arrives at, and as which of the nodes waited for.
+    /// The join where it arrives, and the position of its node among those that the join waits for.
     join: Option<(usize, usize)>,
     is_limit: bool,
 }
@@ -69,17 +70,18 @@ impl Assigned {
         Following::new(net, &reach, &meetings).run()
     }
 
-    /// What some way to a node has written.
+    /// Returns the fields that some way to a node has written.
     pub(crate) fn maybe_before(&self, node: usize) -> &Bits {
         &self.maybe[node]
     }
 
-    /// What every way to a node has written. Everything, if no way leads to it.
+    /// Returns the fields that every way to a node has written; all fields, if no way leads to it.
     pub(crate) fn surely_before(&self, node: usize) -> &Bits {
         &self.surely[node]
     }
 
-    /// A way on which a field is not written before a node, as near to it as ways part.
+    /// Returns a way on which a field is not written before a node, as near to the node as ways
+    /// part.
     pub(crate) fn gap(&self, net: &Net, node: usize, field: usize) -> Option<Gap> {
         let mut seen = BTreeSet::from([node]);
         let mut open = std::collections::VecDeque::from([node]);
@@ -91,7 +93,7 @@ impl Assigned {
                 with.iter().filter_map(|it| self.lines[*it].join).map(|(join, _)| join).collect();
             for line in without.iter().map(|it| &self.lines[*it]) {
                 if line.join.is_some_and(|(join, _)| joins.contains(&join)) {
-                    // Another branch brings it.
+                    // Another branch of the join writes it.
                     continue;
                 }
                 let gap = |kind| Some(Gap { from: line.from, to, kind });
@@ -119,7 +121,7 @@ impl Assigned {
                 }
                 let carries_before = self.surely[from].contains(field);
                 if carries_before || node.surely.contains(field) {
-                    // Something beside it takes the field away.
+                    // A concurrent node clears the field.
                     let clears = |it: &usize| net.nodes[*it].clears.contains(field);
                     let by = (0..net.nodes.len()).find(clears);
                     last = by.and_then(|it| gap(GapKind::Cleared(it))).or(last);
@@ -134,7 +136,7 @@ impl Assigned {
     }
 }
 
-/// Follows the lines until nothing changes.
+/// Follows the lines until nothing changes (a fixed point).
 struct Following<'a> {
     net: &'a Net,
     reach: &'a Reach,
@@ -144,22 +146,22 @@ struct Following<'a> {
     maybe: Vec<Bits>,
     surely: Vec<Bits>,
     is_reached: Vec<bool>,
-    /// For each join, what each of the nodes waited for brings, once it was seen to arrive.
+    /// For each join, the fields that each awaited node brings, once it has arrived.
     maybe_arrived: Vec<Vec<Option<Bits>>>,
     surely_arrived: Vec<Vec<Option<Bits>>>,
-    /// What may be written beside each node.
+    /// The fields that nodes concurrent with each node may write.
     gains: Vec<Bits>,
-    /// What is uncertain after each node because something beside it may clear it.
+    /// The fields that are uncertain after each node because a concurrent node may clear them.
     loses: Vec<Bits>,
-    /// For each bounded node, what is surely written once it was visited.
+    /// For each bounded node, the facts that follow from a visit of it.
     after_visit: Vec<Option<AfterVisit>>,
 }
 
-/// What is known once a bounded node was visited, which it was if its bound is used up.
+/// The facts that follow from a visit of a bounded node. A used-up bound implies such a visit.
 struct AfterVisit {
-    /// The nodes that are led to when it has not finished.
+    /// The nodes that are reachable when the visit did not finish.
     unfinished: Bits,
-    /// What may be cleared later.
+    /// The fields that a later node may clear.
     lost: Bits,
 }
 
@@ -272,7 +274,7 @@ impl<'a> Following<'a> {
 
     fn run(mut self) -> Assigned {
         let lines = std::mem::take(&mut self.lines);
-        // The lines that go on from each join, each to another node.
+        // The lines that continue from each join, each to another node.
         let mut onward: Vec<Vec<&Line>> = vec![Vec::new(); self.net.joins.len()];
         for line in &lines {
             if let Some((join, _)) = line.join
@@ -281,7 +283,7 @@ impl<'a> Following<'a> {
                 onward[join].push(line);
             }
         }
-        // Ends: what may be written only grows, and what surely is only shrinks.
+        // This terminates: may-assign sets only grow, and must-assign sets only shrink.
         let mut is_changed = true;
         while is_changed {
             is_changed = lines.iter().fold(false, |changed, it| self.follow(it) | changed);
@@ -311,7 +313,7 @@ impl<'a> Following<'a> {
         self.surely[node].keep(surely) | more | is_new
     }
 
-    /// Notes what a node brings to a join.
+    /// Records the fields that a node brings to a join.
     fn arrive(&mut self, join: usize, at: usize, (maybe, surely): (Bits, Bits)) -> bool {
         let (before, now) = (&mut self.maybe_arrived[join][at], &mut self.surely_arrived[join][at]);
         match (before, now) {
@@ -323,7 +325,7 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Goes on from a join, if all that is waited for has arrived.
+    /// Continues from a join, if all awaited nodes have arrived.
     fn go_on(&mut self, join: usize, onward: &[&Line]) -> bool {
         let mut all = (Bits::none(self.net.fields), Bits::none(self.net.fields));
         for (maybe, surely) in self.maybe_arrived[join].iter().zip(&self.surely_arrived[join]) {
@@ -393,7 +395,7 @@ impl<'a> Following<'a> {
         carried
     }
 
-    /// Adds what is known because the nodes whose bounds are used up were visited.
+    /// Adds the fields that are written because nodes with used-up bounds were visited.
     fn add_visited(&self, line: &Line, carried: &mut Bits) {
         let Some(from) = line.from else { return };
         for &spent in &line.spent {
@@ -410,12 +412,12 @@ impl<'a> Following<'a> {
     }
 }
 
-/// What some of the nodes may write.
+/// Returns the fields that some of the nodes may write.
 fn written_by(net: &Net, nodes: impl Iterator<Item = usize>) -> Bits {
     nodes.fold(Bits::none(net.fields), |all, it| all.with(&net.nodes[it].maybe))
 }
 
-/// What some of the nodes clear and may leave so.
+/// Returns the fields that some of the nodes clear and may leave unwritten.
 fn cleared_by(net: &Net, nodes: impl Iterator<Item = usize>) -> Bits {
     let mut all = Bits::none(net.fields);
     for node in nodes.map(|it| &net.nodes[it]).filter(|it| !it.clears.is_empty()) {

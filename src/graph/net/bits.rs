@@ -1,16 +1,16 @@
 //! Sets of small numbers.
 
-/// A set of the numbers below a length that never changes.
+/// A set of numbers below a fixed length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// None of the numbers below a length.
+    /// Returns the empty set for a length.
     pub(crate) fn none(length: usize) -> Self {
         Self(vec![0; length.div_ceil(64)])
     }
 
-    /// All of the numbers below a length.
+    /// Returns the set of all numbers below a length.
     pub(crate) fn all(length: usize) -> Self {
         let mut bits = Self(vec![u64::MAX; length.div_ceil(64)]);
         if let (Some(last), over @ 1..) = (bits.0.last_mut(), length % 64) {
@@ -23,7 +23,7 @@ impl Bits {
         self.0[at / 64] & (1 << (at % 64)) != 0
     }
 
-    /// Adds a number; whether it was not there.
+    /// Adds a number; returns whether it is new.
     pub(crate) fn insert(&mut self, at: usize) -> bool {
         let is_new = !self.contains(at);
         self.0[at / 64] |= 1 << (at % 64);
@@ -36,33 +36,33 @@ impl Bits {
         }
     }
 
-    /// Adds what another set has; whether that was any more.
+    /// Adds all numbers of another set; returns whether this set grew.
     pub(crate) fn add(&mut self, other: &Self) -> bool {
         self.change(other, |mine, theirs| mine | theirs)
     }
 
-    /// This set with all of another.
+    /// Returns the union with another set.
     pub(crate) fn with(mut self, other: &Self) -> Self {
         self.add(other);
         self
     }
 
-    /// Keeps what another set has, too; whether that was any less.
+    /// Keeps only the numbers that are also in another set; returns whether this set shrank.
     pub(crate) fn keep(&mut self, other: &Self) -> bool {
         self.change(other, |mine, theirs| mine & theirs)
     }
 
-    /// Removes what another set has; whether that was any less.
+    /// Removes the numbers of another set; returns whether this set shrank.
     pub(crate) fn remove(&mut self, other: &Self) -> bool {
         self.change(other, |mine, theirs| mine & !theirs)
     }
 
-    /// Whether another set has any of these.
+    /// Returns whether the two sets have a common number.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).any(|(mine, theirs)| mine & theirs != 0)
     }
 
-    /// The numbers below a smaller length, as a set of that length.
+    /// Returns the numbers below a smaller length, as a set of that length.
     pub(crate) fn first(&self, length: usize) -> Self {
         let mut bits = Self(self.0[..length.div_ceil(64)].to_vec());
         bits.keep(&Self::all(length));
@@ -73,7 +73,7 @@ impl Bits {
         self.0.iter().all(|it| *it == 0)
     }
 
-    /// The numbers in their order.
+    /// Returns the numbers in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(at, word)| {
             let mut left = *word;

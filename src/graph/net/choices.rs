@@ -1,27 +1,27 @@
-//! What the tasks of a node may do, each possibility as a whole.
+//! The combined choices that a task of a node may make.
 
 use std::collections::BTreeSet;
 
 use super::{Alternative, Arrow, Bits, Decision, Ending, Net, Outcome};
 
-/// More possibilities than these are not looked at.
+/// With more possibilities than this, the analysis gives up.
 pub(super) const WAYS_MAX: usize = 1_000;
 
-/// One thing that a task may do.
+/// One combination of choices of a task.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
     pub(super) ending: Ending,
     pub(super) arrows: BTreeSet<Arrow>,
 }
 
-/// What a node may do; `None` if that is too much to tell.
+/// Returns the combined choices of a node; `None` if there are too many.
 pub(super) fn ways_of(net: &Net, node: usize) -> Option<Vec<Way>> {
     let outcomes = net.nodes[node].outcomes.iter();
     let ways = outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives));
     Some(distinct(ways.collect::<Option<Vec<_>>>()?.concat()))
 }
 
-/// As [`ways_of`], without what certainly fails, and without what was only guessed.
+/// Like [`ways_of`], without choices that certainly fail and without guessed choices.
 pub(super) fn hopeful_ways_of(net: &Net, doomed: &Bits, node: usize) -> Option<Vec<Way>> {
     let outcomes = net.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
     let taken = |it: &Decision| {
@@ -64,7 +64,7 @@ fn product<'a>(
 }
 
 fn distinct(mut ways: Vec<Way>) -> Vec<Way> {
-    // After a failure no other task of the step leads anywhere.
+    // After a failure the other tasks of the step lead nowhere.
     ways.retain(|it| !it.arrows.contains(&Arrow::Fail));
     for way in &mut ways {
         way.arrows.remove(&Arrow::End);
@@ -74,7 +74,7 @@ fn distinct(mut ways: Vec<Way>) -> Vec<Way> {
     ways
 }
 
-/// What several tasks of a node may do together.
+/// Returns the combined choices of several tasks of a node.
 pub(super) fn subsets(ways: &[Way]) -> Vec<Way> {
     let mut all: Vec<Way> = Vec::new();
     for way in ways {
@@ -94,7 +94,7 @@ pub(super) fn subsets(ways: &[Way]) -> Vec<Way> {
     all
 }
 
-/// The nodes after which the run fails whatever happens.
+/// Returns the nodes after which the run always fails.
 pub(super) fn doomed(net: &Net) -> Bits {
     let count = net.nodes.len();
     let mut saved = Bits::none(count);

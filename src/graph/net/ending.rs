@@ -1,14 +1,15 @@
-//! Which fields are written whenever a run comes to its end.
+//! The fields that are written whenever a run ends.
 //!
-//! Looked at from behind: what a task writes for certain, and what everything that it leads to
-//! at once writes, and of what it chooses among only what all choices write. Every loop has a
-//! bound, so the largest such sets are the right ones; a run that fails comes to no end.
+//! This analysis runs backwards. After a task, a field is written if the task must-assigns it, or
+//! if one of the targets it reaches together writes it; of alternative choices, all must write it.
+//! Every loop has a bound, so the largest such sets (the greatest fixed point) are correct. A run
+//! that fails has no end in this sense.
 
 use super::{Arrow, Bits, Decision, Net, NetNode, Outcome};
 
 impl Net {
-    /// The fields that are written in every run that is done. One that some node empties does not
-    /// count, even if it is written again.
+    /// Returns the fields that are written in every run that finishes. A field that some node
+    /// clears does not count, even if a node writes it again.
     pub(crate) fn written_at_end(&self) -> Bits {
         let mut after = vec![Bits::all(self.fields); self.nodes.len()];
         loop {
@@ -65,7 +66,7 @@ impl Net {
             Arrow::Fail => return Bits::all(self.fields),
         };
         let mut written = after[node].clone();
-        // A bound may be used up; where that leads in a circle, `compile` refuses the graph.
+        // A bound may be used up. If that leads in a circle, `compile` refuses the graph.
         let (mut next, mut left) = (self.nodes[node].bound, self.nodes.len());
         while let Some(bound) = next.take_if(|_| left > 0) {
             left -= 1;

@@ -1,7 +1,8 @@
-//! Every step that a run can make, one after the other: who is where, and nothing else.
+//! Explores every step that a run can make, one after the other; only the positions of the run
+//! count.
 //!
-//! Super-steps are synchronous, so that ordinary graphs have few more situations than nodes.
-//! Where they have more than can be looked at, nothing is said.
+//! Super-steps are synchronous, so ordinary graphs have few more situations than nodes. With too
+//! many situations the analysis reports nothing.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -11,47 +12,47 @@ use super::{
     reach::Reach,
 };
 
-/// More situations than these are not looked at.
+/// With more situations than this, the analysis gives up.
 const SITUATIONS_MAX: usize = 5_000;
-/// More ways out of all situations together than these are not looked at.
+/// With more ways out of all situations together than this, the analysis gives up.
 const STEPS_MAX: usize = 20_000;
 
-/// Who is where between two steps.
+/// The frontier and the waiting nodes between two steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Situation {
-    /// The nodes that run next, and whether several of its tasks may.
+    /// The nodes that run next, and whether each may have several tasks.
     running: BTreeSet<(usize, bool)>,
-    /// The nodes that let others go first.
+    /// The nodes that wait until others have run.
     deferred: BTreeSet<usize>,
-    /// The nodes that have arrived, with their joins.
+    /// The arrivals: each join with a node that has arrived there.
     arrived: BTreeSet<(usize, usize)>,
 }
 
-/// A join that waits while nothing is left to run.
+/// A join that waits although no task is left to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Starving {
     pub(crate) join: usize,
-    /// One of the nodes that have not arrived.
+    /// One of the nodes that has not arrived.
     pub(crate) missing: usize,
-    /// The last node from which it could have come, and where that went instead.
+    /// The last node from which the missing node was reachable, and the targets it chose instead.
     pub(crate) by: Option<Astray>,
 }
 
-/// A node that went where nobody waits for it.
+/// A node that chose targets from which the missing node is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Astray {
     pub(crate) from: usize,
     pub(crate) ending: Ending,
     pub(crate) to: Vec<Arrow>,
-    /// Whether it would have been the right way, had not a bound been used up.
+    /// Whether it chose a right target whose bound was used up.
     pub(crate) is_spent: bool,
 }
 
-/// How a situation came about: from which, and what each of its nodes did.
+/// The origin of a situation: the situation before, and the choice of each of its nodes.
 type Origin = Option<(usize, Vec<(usize, Way)>)>;
 
-/// For each node those that may run in the same step; itself, if several of its tasks may. `None`
-/// if there are too many situations to look at.
+/// Returns for each node the nodes that may run in the same step, including itself if it may have
+/// several tasks. Returns `None` if there are too many situations.
 pub(crate) fn together(net: &Net) -> Option<Vec<Bits>> {
     let reach = Reach::of(net);
     let mut exploring = Exploring::new(net, &reach, |it| ways_of(net, it))?;
@@ -59,10 +60,10 @@ pub(crate) fn together(net: &Net) -> Option<Vec<Bits>> {
     Some(exploring.together())
 }
 
-/// The joins that may wait for ever. `None` if there are too many situations to look at.
+/// Returns the joins that may wait forever, or `None` if there are too many situations.
 ///
-/// A run that certainly fails waits for nobody, so what comes after such nodes is not looked at.
-/// What is decided in Rust is taken to be decided well.
+/// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
+/// It assumes that decisions made in Rust are right.
 pub(crate) fn starving(net: &Net) -> Option<Vec<Starving>> {
     let reach = Reach::of(net);
     let doomed = doomed(net);
@@ -74,7 +75,7 @@ pub(crate) fn starving(net: &Net) -> Option<Vec<Starving>> {
 struct Exploring<'a> {
     net: &'a Net,
     reach: &'a Reach,
-    /// What each node may do.
+    /// The choices of each node.
     ways: Vec<Vec<Way>>,
     known: HashMap<Situation, usize>,
     situations: Vec<(Situation, Origin)>,
@@ -146,7 +147,7 @@ impl<'a> Exploring<'a> {
         Some(())
     }
 
-    /// Lets go the nodes that need wait no longer for others to go first.
+    /// Releases the deferred nodes that need not wait for others any longer.
     fn release(&self, situation: &mut Situation) {
         let defers = |it: usize| self.net.nodes[it].defers.as_ref();
         let is_free = |node: &usize| {
@@ -163,7 +164,7 @@ impl<'a> Exploring<'a> {
         }
     }
 
-    /// Abandons what is left to do in the used workflows that a way leads out of.
+    /// Drops the remaining tasks of the used workflows that a transition leaves.
     fn leave(&self, situation: &mut Situation, from: usize, to: usize) {
         for scope in &self.net.scopes {
             let nodes = &scope.nodes;
@@ -177,7 +178,7 @@ impl<'a> Exploring<'a> {
         }
     }
 
-    /// Notes every situation that may follow.
+    /// Records every situation that may follow.
     fn step(&mut self, at: usize) -> Option<()> {
         let situation = self.situations[at].0.clone();
         let mut taken: Vec<Vec<(usize, Way)>> = vec![Vec::new()];
@@ -208,15 +209,15 @@ impl<'a> Exploring<'a> {
         Some(())
     }
 
-    /// The situations after every task took its way; several, where a bound may be used up. `None`
-    /// if there are too many.
+    /// Returns the situations after every task made its choice; several, if a bound may be used up.
+    /// Returns `None` if there are too many.
     fn after(&self, before: &Situation, taken: &[(usize, Way)]) -> Option<Vec<Situation>> {
         let mut next = Situation {
             deferred: before.deferred.clone(),
             arrived: before.arrived.clone(),
             ..Situation::default()
         };
-        // What is reached, by which nodes.
+        // The nodes that are reached, each with the nodes that lead to it.
         let mut reached: Vec<(usize, bool, Vec<usize>)> = Vec::new();
         let mut reach =
             |node, several, by: Vec<usize>| match reached.iter_mut().find(|it| it.0 == node) {
@@ -325,10 +326,11 @@ impl<'a> Exploring<'a> {
         starving
     }
 
-    /// The last node on the way to a situation that could have led to another, and did not.
+    /// Returns the last node before a situation that could have led to the missing node, and did
+    /// not.
     fn astray(&self, at: usize, join: usize, missing: usize) -> Option<Astray> {
         let mut at = at;
-        // What only comes once the join has gone on does not help it to.
+        // Nodes that are reachable only through the join itself do not count.
         let waits = self.net.joins[join].node;
         let reaches = |from: usize| self.reach.around(from, waits).contains(missing);
         loop {

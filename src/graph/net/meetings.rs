@@ -1,34 +1,35 @@
-//! Which nodes may meet in one super-step.
+//! The nodes that may run concurrently: in one super-step.
 //!
-//! Looked at are pairs of places: a node that runs, a node that lets others go first, or a node
-//! that has arrived at a join. Both of a pair move in the same step, each in each of its ways; a
-//! pair comes from a fork. A join goes on beside something only if each of its nodes may have
-//! arrived beside the same. So no meeting is missed, and where forks and joins are nested none is
-//! reported that cannot be.
+//! The analysis works on pairs of places. A place is a running node, a deferred node, or a node
+//! that has arrived at a join. Both nodes of a pair move in the same step, each in each of its
+//! ways; pairs originate at forks. A join continues beside a place only if each of its nodes may
+//! have arrived beside that place. Thus the analysis misses no pair. If forks and joins are nested,
+//! it reports no impossible pair.
 
 mod walk;
 
 use self::walk::Walk;
 use super::{Bits, Net, reach::Reach};
 
-/// Who may be where at the same time.
+/// The places that may be occupied at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Meetings {
-    /// For each place, the places that something else may be at. Empty if nothing meets.
+    /// For each place, the places that may be occupied at the same time. Empty if there are no
+    /// forks.
     with: Pairs,
     places: Places,
 }
 
-/// Which of two kinds of things go together: a row for each of the first, made when it is needed,
-/// as most places of a large graph meet nothing.
+/// A relation between numbers: one row for each first number. A row is allocated on its first use,
+/// because most places of a large graph have no concurrent ones.
 #[derive(Debug, Default)]
 struct Pairs {
     rows: Vec<Option<Bits>>,
     width: usize,
 }
 
-/// The numbers of the places: first the nodes, then the nodes that wait to be the last, then the
-/// nodes that have arrived, join by join.
+/// The numbers of the places: first the running nodes, then the deferred nodes, then the arrived
+/// nodes, join by join.
 #[derive(Clone, Debug, Default)]
 struct Places {
     nodes: usize,
@@ -37,12 +38,12 @@ struct Places {
 }
 
 impl Meetings {
-    /// The meetings of a net.
+    /// Returns the concurrent places of a flow model.
     pub(crate) fn between(net: &Net) -> Self {
         Self::of(net, &Reach::of(net))
     }
 
-    /// For each node those that may run in the same step.
+    /// Returns for each node the nodes that may run in the same step.
     pub(crate) fn all(&self, net: &Net) -> Vec<Bits> {
         let nodes = net.nodes.len();
         let beside = |it| self.with.row(it).map_or_else(|| Bits::none(nodes), |it| it.first(nodes));
@@ -59,7 +60,8 @@ impl Meetings {
         walk.met()
     }
 
-    /// The nodes that may run in the same step as this one; itself, if several of its tasks may.
+    /// Returns the nodes that may run in the same step as this one, including itself if it may have
+    /// several tasks.
     pub(super) fn of_node(&self, node: usize) -> impl Iterator<Item = usize> {
         self.nodes_beside(node)
     }
@@ -87,17 +89,17 @@ impl Pairs {
         Self { rows: vec![None; length], width }
     }
 
-    /// What one goes together with, if anything.
+    /// Returns the numbers paired with a number, if there are any.
     fn row(&self, one: usize) -> Option<&Bits> {
         self.rows.get(one)?.as_ref()
     }
 
-    /// Adds a pair; whether it was not there.
+    /// Adds a pair; returns whether it is new.
     fn insert(&mut self, one: usize, other: usize) -> bool {
         self.rows[one].get_or_insert_with(|| Bits::none(self.width)).insert(other)
     }
 
-    /// Adds several with the same first; those that were not there.
+    /// Adds several pairs with the same first number; returns the second numbers that are new.
     fn insert_all(&mut self, one: usize, mut others: Bits) -> Bits {
         let row = self.rows[one].get_or_insert_with(|| Bits::none(self.width));
         others.remove(row);
@@ -105,7 +107,7 @@ impl Pairs {
         others
     }
 
-    /// Removes what one goes together with.
+    /// Removes and returns the numbers paired with a number.
     fn take(&mut self, one: usize) -> Option<Bits> {
         self.rows[one].take()
     }

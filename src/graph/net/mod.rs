@@ -1,14 +1,15 @@
-//! The ways of a run as an abstract net: nodes, what each leads to, what each writes.
+//! The flow model of a graph: an abstract graph of nodes, their targets and their writes.
 //!
-//! Everything is a small number, so that a thousand nodes with a thousand fields take a few
-//! milliseconds. Who makes a net leaves out what it cannot make sense of. A net says what *may*
-//! happen: every route may go any of its ways, every node with `catch` may fail, and every bound
-//! may be used up once its node was visited. What is asked of it:
+//! All things are small numbers, so that a thousand nodes with a thousand fields take a few
+//! milliseconds. The code that builds a model leaves out unknown names. The model describes what
+//! *may* happen: a route may choose each of its targets, a node with `catch` may fail, and a bound
+//! may be used up once its node was visited. These analyses use it:
 //!
-//! - [`Meetings`]: which nodes may run in the same super-step, by pairs;
-//! - [`together`]: the same, step by step, which is exact, where there are not too many;
-//! - [`starving`]: which joins may wait for ever;
-//! - [`Assigned`]: which fields are written when a node starts, on every way or on some.
+//! - [`Meetings`]: which nodes may run concurrently (in the same super-step), by pairs;
+//! - [`together`]: the same by exploring all steps, which is exact; only for graphs with few
+//!   situations;
+//! - [`starving`]: which joins may wait forever;
+//! - [`Assigned`]: which fields are written when a node starts, on every way or on some way.
 
 mod again;
 mod assigned;
@@ -28,18 +29,18 @@ pub(crate) use self::{
     weave::{field_numbers, with_default},
 };
 
-/// The net of a graph. Nodes, joins and fields are numbers from zero on.
+/// The flow model of a graph. Nodes, joins and fields are numbers that start at zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Net {
     pub(crate) nodes: Vec<NetNode>,
     pub(crate) joins: Vec<Join>,
     /// The nodes of the first step.
     pub(crate) start: Vec<usize>,
-    /// The node that a run goes to when it reaches a limit, whatever it was doing.
+    /// The node where the run continues at any time when it reaches a limit.
     pub(crate) after_limit: Option<usize>,
     /// The used workflows.
     pub(crate) scopes: Vec<Scope>,
-    /// How many fields there are.
+    /// The number of fields.
     pub(crate) fields: usize,
     /// The fields that may be written before the first step.
     pub(crate) maybe_at_start: Bits,
@@ -47,44 +48,44 @@ pub(crate) struct Net {
     pub(crate) surely_at_start: Bits,
 }
 
-/// One node of a net.
+/// One node of the flow model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetNode {
-    /// How a task of it may end; exactly one of these happens.
+    /// The ways in which a task of it may end; exactly one happens.
     pub(crate) outcomes: Vec<Outcome>,
-    /// Its bound, if it has one.
+    /// The bound, if the node has one.
     pub(crate) bound: Option<Bound>,
-    /// The nodes whose counts it sets back.
+    /// The nodes whose counts it resets.
     pub(crate) resets: Vec<usize>,
-    /// What it may write.
+    /// The fields that it may write (may-assign).
     pub(crate) maybe: Bits,
-    /// What it writes whenever it finishes.
+    /// The fields that it writes whenever it finishes (must-assign).
     pub(crate) surely: Bits,
-    /// What it empties before it writes.
+    /// The fields that it clears before it writes.
     pub(crate) clears: Bits,
-    /// What it lets go first, if anything.
+    /// The nodes that run before it, if it waits for others.
     pub(crate) defers: Option<Deferral>,
 }
 
-/// What a node lets go first once the run has come to it.
+/// The nodes for which a deferred node waits after the run has reached it.
 #[derive(Clone, Debug)]
 pub(crate) struct Deferral {
-    /// It runs when none of these does.
+    /// The node runs when none of these runs.
     pub(crate) first: Bits,
-    /// Of nodes that let each other go first, those of a higher rank go.
+    /// Of nodes that wait for each other, those with the higher rank run first.
     pub(crate) rank: (usize, bool),
 }
 
-/// The nodes of a used workflow. A way that leads out of it abandons what is left to do in it,
-/// unless its last nodes go.
+/// The nodes of a used workflow. A transition out of it drops the remaining tasks in it, unless it
+/// leaves from one of the last nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) nodes: Bits,
     pub(crate) last: Vec<usize>,
 }
 
-/// A bound of visits, and the node that the run goes to when it is used up. With none the run, or
-/// its branch, ends there.
+/// A bound of visits, and its target once it is used up. Without a target the run, or this branch
+/// of it, ends there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     pub(crate) exhausted: Arrow,
@@ -94,55 +95,55 @@ pub(crate) struct Bound {
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) ending: Ending,
-    /// What is decided, each independently of the others.
+    /// The decisions, each independent of the others.
     pub(crate) decisions: Vec<Decision>,
 }
 
-/// How a task ended. Only one that finished has written and cleared anything.
+/// How a task ended. Only a finished task has written and cleared fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ending {
     Finished,
-    /// It finished, and chose in Rust to go elsewhere than its edges lead.
+    /// It finished, and its code chose other targets than its edges.
     Chosen,
-    /// It failed, and the failure leads somewhere.
+    /// It failed, and a `catch` leads on.
     Caught,
-    /// It was not to run.
+    /// Its condition was false.
     Skipped,
 }
 
-/// One alternative is taken.
+/// A decision: one of the alternatives is taken.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) alternatives: Vec<Alternative>,
-    /// Whether this is all that is known of something decided in Rust, which may know better: the
-    /// last alternative is what it was made for.
+    /// Whether Rust code decides and the model only guesses; the code may be better. The last
+    /// alternative is then the intended one.
     pub(crate) is_guess: bool,
 }
 
-/// Where a run goes on, all of it at once.
+/// The targets of one alternative, all at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alternative {
     pub(crate) arrows: Vec<Arrow>,
-    /// The fields that are written if this is taken, because its condition says so.
+    /// The fields that are written if this alternative is taken, because its condition implies it.
     pub(crate) known: Vec<usize>,
 }
 
-/// One thing that happens next.
+/// One transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Arrow {
-    /// This node is reached.
+    /// To this node.
     Node(usize),
-    /// Tasks are sent to this node, one or more of them.
+    /// One or more tasks are dispatched to this node.
     Tasks(usize),
-    /// It arrives at this join.
+    /// The node arrives at this join.
     Join(usize),
-    /// This branch of the run is done.
+    /// This branch of the run ends.
     End,
-    /// The run has failed.
+    /// The run fails.
     Fail,
 }
 
-/// A node that waits for several.
+/// A join: a node that waits for several.
 #[derive(Clone, Debug)]
 pub(crate) struct Join {
     pub(crate) node: usize,
@@ -156,7 +157,7 @@ impl Alternative {
 }
 
 impl Decision {
-    /// No choice at all.
+    /// Returns a decision without a choice.
     pub(crate) fn always(arrows: Vec<Arrow>) -> Self {
         Self::one_of(vec![Alternative::to(arrows)])
     }
@@ -167,7 +168,7 @@ impl Decision {
 }
 
 impl Ending {
-    /// Whether the node has written what it writes.
+    /// Returns whether the node has made its writes.
     pub(crate) fn has_written(self) -> bool {
         matches!(self, Self::Finished | Self::Chosen)
     }
@@ -188,13 +189,13 @@ impl Outcome {
 }
 
 impl NetNode {
-    /// A node over so many fields that writes nothing and leads nowhere.
+    /// Returns a node that writes none of the fields and leads nowhere.
     pub(crate) fn new(fields: usize) -> Self {
         let none = Bits::none(fields);
         Self { maybe: none.clone(), surely: none.clone(), clears: none, ..Self::default() }
     }
 
-    /// Everything it may lead to.
+    /// Returns all arrows of the node.
     pub(crate) fn arrows(&self) -> impl Iterator<Item = Arrow> {
         let alternatives = self.outcomes.iter().flat_map(Outcome::alternatives);
         alternatives.flat_map(|it| it.arrows.iter().copied())
@@ -202,7 +203,7 @@ impl NetNode {
 }
 
 impl Join {
-    /// The place of a node among those waited for.
+    /// Returns the position of a node among those that the join awaits.
     pub(crate) fn position(&self, node: usize) -> Option<usize> {
         self.awaited.iter().position(|it| *it == node)
     }

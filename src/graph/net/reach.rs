@@ -1,8 +1,8 @@
-//! Which nodes lead to which, and from where a bound may be found used up.
+//! Reachability: which nodes lead to which, and where a bound may be used up.
 
 use super::{Arrow, Bits, Net};
 
-/// Who leads to whom, in any number of steps.
+/// The nodes that are reachable from each node, in any number of steps.
 #[derive(Debug)]
 pub(super) struct Reach {
     next: Vec<Vec<usize>>,
@@ -10,7 +10,7 @@ pub(super) struct Reach {
     spendable: Vec<Option<Bits>>,
 }
 
-/// A node that an arrow may lead to, after these bounds were found used up.
+/// A node that an arrow may lead to, and the bounds that are used up on the way.
 #[derive(Clone, Debug)]
 pub(super) struct Reached {
     pub(super) node: usize,
@@ -33,7 +33,7 @@ impl Reach {
             next[from].dedup();
         }
         let mut reach = Self { next, spendable: Vec::new() };
-        // Beside a node anything may run that comes after a fork as well.
+        // Any node after a fork may also run concurrently with this one.
         let beside = reach.from(net.forks());
         let spendable = |(at, node): (usize, &super::NetNode)| {
             node.bound.map(|_| {
@@ -48,8 +48,8 @@ impl Reach {
         reach
     }
 
-    /// Says more exactly from where a bound may be found used up: from what comes after its node,
-    /// or after what runs beside it.
+    /// Narrows down where a bound may be used up: after its node, or after the nodes concurrent
+    /// with it.
     pub(super) fn refine(&mut self, beside: impl Fn(usize) -> Vec<usize>) {
         for at in 0..self.spendable.len() {
             if self.spendable[at].is_some() {
@@ -59,7 +59,7 @@ impl Reach {
         }
     }
 
-    /// These nodes, and all that come after them.
+    /// Returns these nodes and all nodes after them.
     pub(super) fn from(&self, nodes: impl IntoIterator<Item = usize>) -> Bits {
         let mut found = Bits::none(self.next.len());
         let mut open: Vec<usize> = nodes.into_iter().filter(|it| found.insert(*it)).collect();
@@ -69,7 +69,7 @@ impl Reach {
         found
     }
 
-    /// As [`Self::from`], on ways that do not go through a certain node.
+    /// Like [`Self::from`], but only along ways that avoid one node.
     pub(super) fn around(&self, node: usize, avoided: usize) -> Bits {
         let mut found = Bits::none(self.next.len());
         found.insert(node);
@@ -81,11 +81,11 @@ impl Reach {
         found
     }
 
-    /// The nodes in an order in which most come after those that lead to them.
+    /// Returns the nodes in an order in which most come after those that lead to them.
     pub(super) fn order(&self, start: &[usize]) -> Vec<usize> {
         let mut seen = Bits::none(self.next.len());
         let mut order = Vec::new();
-        // Each with how many of its successors were looked at.
+        // Each node with the number of its visited successors.
         let mut path: Vec<(usize, usize)> = Vec::new();
         for &start in start {
             if seen.insert(start) {
@@ -108,8 +108,8 @@ impl Reach {
         order
     }
 
-    /// What may run when an arrow leads from one node to another: that one, or what stands behind
-    /// its bound. `from` is `None` at the start, where no bound is used up.
+    /// Returns the nodes that may run when an arrow leads from one node to another: the target, or
+    /// the nodes behind its bound. `from` is `None` at the start, where no bound is used up.
     pub(super) fn reached(&self, net: &Net, from: Option<usize>, to: usize) -> Vec<Reached> {
         let mut found = vec![Reached { node: to, spent: Vec::new() }];
         self.behind_bounds(net, from, to, |spent, arrow| {
@@ -120,7 +120,8 @@ impl Reach {
         found
     }
 
-    /// Tells each arrow that may be taken instead, with the bounds that are used up then.
+    /// Calls `tell` with each arrow that may be taken instead, and the bounds that are used up
+    /// then.
     pub(super) fn behind_bounds(
         &self,
         net: &Net,
@@ -144,12 +145,13 @@ impl Reach {
 }
 
 impl Net {
-    /// The nodes that some way leads to.
+    /// Returns the nodes that are reachable from the start.
     pub(crate) fn reached(&self) -> Bits {
         Reach::of(self).from(self.start.iter().copied().chain(self.after_limit))
     }
 
-    /// The nodes after which several things may go on at once, or the first ones.
+    /// Returns the nodes after which several tasks may continue at once, and the first nodes if
+    /// there are several.
     pub(super) fn forks(&self) -> Vec<usize> {
         let goes_on = |it: &&Arrow| !matches!(it, Arrow::End | Arrow::Fail);
         let forks = |at: &usize| {

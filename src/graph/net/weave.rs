@@ -1,6 +1,6 @@
-//! The net of a graph.
+//! Builds the flow model of a graph.
 //!
-//! Names that are no nodes or fields are left out; the checks of names report them.
+//! It leaves out names without a node or field; the checks of names report them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Net {
-    /// The net of a graph; nodes and fields are numbered in the order they have there.
+    /// Builds the flow model of a graph. Nodes and fields keep their order as numbers.
     pub(crate) fn of(graph: &Graph) -> Self {
         let names = graph.nodes.keys().enumerate().map(|(at, it)| (it, at)).collect();
         let fields = field_numbers(&graph.schema);
@@ -23,14 +23,14 @@ impl Net {
         weaving.net
     }
 
-    /// Notes what is written before the first step.
+    /// Records the fields that are written before the first step.
     pub(crate) fn begin(&mut self, schema: &Schema, input: &[ChannelName]) {
         self.fields = schema.channels().len();
         let mut surely = Bits::none(self.fields);
         let mut maybe = surely.clone();
         for (at, channel) in schema.channels().iter().enumerate() {
             let is_input = input.contains(channel.name());
-            // Who starts a run may leave an optional one out.
+            // The caller of a run may omit an optional input.
             let is_given = is_input && !matches!(channel.ty(), Type::Optional(_));
             if channel.default().is_some() || is_given {
                 surely.insert(at);
@@ -43,12 +43,12 @@ impl Net {
     }
 }
 
-/// The number of each field.
+/// Returns the number of each field.
 pub(crate) fn field_numbers(schema: &Schema) -> BTreeMap<ChannelName, usize> {
     schema.channels().iter().enumerate().map(|(at, it)| (it.name().clone(), at)).collect()
 }
 
-/// The fields that begin with a default, and go back to it when they are cleared.
+/// Returns the fields with a default; clearing such a field restores its default.
 pub(crate) fn with_default(schema: &Schema) -> Bits {
     let mut fields = Bits::none(schema.channels().len());
     for (at, channel) in schema.channels().iter().enumerate() {
@@ -59,7 +59,7 @@ pub(crate) fn with_default(schema: &Schema) -> Bits {
     fields
 }
 
-/// Something that is taken or not.
+/// Returns a decision between nothing and this alternative.
 fn guess(taken: Alternative) -> Decision {
     Decision { alternatives: vec![Alternative::default(), taken], is_guess: true }
 }
@@ -102,7 +102,7 @@ impl<'a> Weaving<'a> {
         self.names.get(name).copied()
     }
 
-    /// A node that waits twice is taken to wait for all together.
+    /// Adds a join. A node with several joins counts as one that waits for all of their nodes.
     fn join(
         &mut self,
         from: &'a [NodeName],
@@ -151,7 +151,7 @@ impl<'a> Weaving<'a> {
             outcomes.push(Outcome { ending: Ending::Skipped, decisions: decisions.clone() });
         }
         if !chosen.is_empty() {
-            // It may leave its edges out, or take them as well.
+            // The code of the node may ignore the edges, or use them as well.
             let instead = Outcome { ending: Ending::Chosen, decisions: chosen.clone() };
             outcomes.push(instead);
             decisions.extend(chosen);
@@ -165,11 +165,12 @@ impl<'a> Weaving<'a> {
         let all = || Bits::all(self.net.fields);
         NetNode {
             outcomes,
-            // What a node may take in all is used up in the same way as its visits.
+            // The limits of a node are used up in the same way as its visits.
             bound: (policies.max_visits.is_some() || policies.limits.is_some())
                 .then(|| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
             resets: policies.resets.iter().filter_map(|it| self.number(it)).collect(),
-            // Of a node that does not say what it writes nothing is known.
+            // Nothing is known about a node without declared writes; it counts as writing all
+            // fields.
             maybe: writes.map_or_else(all, |it| self.fields(&it)),
             surely: surely.map_or_else(all, |it| self.fields(&it)),
             clears: self.cleared(&policies.clears),
@@ -186,7 +187,7 @@ impl<'a> Weaving<'a> {
         Deferral { first: self.inside(scope), rank: (depth, !is_last) }
     }
 
-    /// The nodes of a used workflow, or all.
+    /// Returns the nodes of a used workflow, or all nodes.
     fn inside(&self, scope: Option<&str>) -> Bits {
         let mut nodes = Bits::none(self.names.len());
         for (name, at) in &self.names {
@@ -226,7 +227,7 @@ impl<'a> Weaving<'a> {
         found
     }
 
-    /// The fields that hold nothing once they are cleared.
+    /// Returns the fields that are unwritten after they are cleared.
     fn cleared(&self, names: &[ChannelName]) -> Bits {
         let mut cleared = self.fields(names);
         cleared.remove(&with_default(&self.graph.schema));
@@ -248,13 +249,13 @@ impl<'a> Weaving<'a> {
         })
     }
 
-    /// Something that is chosen or not, for several tasks or for one.
+    /// Returns a decision for a target that may be chosen or not, for one task or several.
     fn maybe(&self, to: &Target) -> Option<Decision> {
         Some(guess(Alternative::to(vec![self.sent(to, true)?])))
     }
 
-    /// A route to a node that waits for this one decides whether it arrives there; otherwise it
-    /// arrives whenever it has finished.
+    /// Turns targets that are joins into arrivals. A route to a node that waits for this one
+    /// decides whether it arrives there; without such a route it arrives whenever it has finished.
     fn arriving(
         &self,
         mut decision: Decision,

@@ -1,11 +1,11 @@
-//! The edges and policies of a graph within, as those of the graph outside.
+//! Edges and policies of an inner graph, converted for the outer graph.
 
 use super::Scope;
 use crate::graph::{Catch, Defer, Edge, Policies, Target};
 
 impl Scope {
-    /// Has an edge outside that leaves the node which uses the graph leave its end: what follows the
-    /// one follows the other.
+    /// Redirects an outer edge that leaves the node which uses the graph: it leaves the end of the
+    /// inner graph instead.
     pub fn follow(&self, edge: &mut Edge) {
         match edge {
             Edge::Then { from, .. } | Edge::Route { from, .. } | Edge::May { from, .. } => {
@@ -21,7 +21,7 @@ impl Scope {
         }
     }
 
-    /// An edge within, as one of the graph outside.
+    /// Converts an inner edge for the outer graph.
     pub fn edge(&self, edge: Edge) -> Edge {
         match edge {
             Edge::Then { from, to, place } => {
@@ -41,7 +41,8 @@ impl Scope {
         }
     }
 
-    /// The policies of a node within; what it does not catch itself is caught outside.
+    /// Converts the policies of an inner node. The outer `catch` takes the failures that the node
+    /// does not catch itself.
     pub fn policies(&self, policies: Policies, outside: &[Catch]) -> Policies {
         let Policies { exhausted, resets, clears, mut catch, defer, .. } = policies;
         for it in &mut catch {

@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// How much is done, and how many pairs are found.
+/// Returns the number of steps of the analysis, and the number of pairs that it finds.
 fn work(net: &Net) -> (usize, usize) {
     let reach = Reach::of(net);
     let mut walk = Walk::new(net, &reach, Places::of(net));

@@ -1,15 +1,15 @@
 //! How pairs of places follow from each other.
 //!
-//! A pair of nodes that both move would take as long as both have moves together. So one moves at
-//! a time: what matters of the first is only which move it made, and each move is made beside each
-//! node once, whoever made it, and with each other move once.
+//! If both nodes of a pair moved at once, the analysis would combine all moves of both. Instead one
+//! node moves at a time. Of the first node only its move matters. Each move is combined with each
+//! place once, independently of its node, and with each other move once.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{Meetings, Pairs, Places};
 use crate::graph::net::{Arrow, Bits, Decision, Join, Net, reach::Reach};
 
-/// What becomes of a node by one of its arrows. Nodes with the same moves share them.
+/// The effect of one arrow of a node: the places where it leads. Nodes with equal moves share them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Move {
     arrow: Arrow,
@@ -19,10 +19,10 @@ struct Move {
 /// The moves that a node may make.
 #[derive(Debug, Default)]
 struct Moves {
-    /// Each with its arrow, in the order of the arrows.
+    /// Each move with its arrow, in the order of the arrows.
     each: Vec<(Arrow, usize)>,
     numbers: Vec<usize>,
-    /// The same, if that is shorter.
+    /// The same numbers as a set, if that is cheaper.
     set: Option<Bits>,
 }
 
@@ -32,20 +32,20 @@ pub(super) struct Walk<'a> {
     places: Places,
     moves: Vec<Move>,
     of_nodes: Vec<Moves>,
-    /// For each join, what runs once it is complete.
+    /// For each join, the places that are entered when it is complete.
     completed: Vec<Vec<usize>>,
-    /// For each join and a place beside it, how many have arrived there.
+    /// For each join and a place beside it, the number of nodes that have arrived there.
     arrived: HashMap<(usize, usize), usize>,
     with: Pairs,
-    /// The pairs that were not yet gone on from, by their first.
+    /// The pairs from which the walk has not continued yet, by their first place.
     fresh: Pairs,
-    /// The places that have some.
+    /// The places with such pairs.
     open: VecDeque<usize>,
-    /// The places beside which a move was made, while they had not moved.
+    /// The places beside which a move was made, before they moved themselves.
     beside: Pairs,
     /// The moves that were made in the same step.
     made: Pairs,
-    /// How often moves were put together, or a move and a set of places.
+    /// The number of combinations of two moves, or of a move and a set of places.
     work: usize,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Walk<'a> {
         Meetings { with: self.with, places: self.places }
     }
 
-    /// Numbers what can happen; gives what happens at the start.
+    /// Numbers all moves; returns those at the start.
     fn number_moves(&mut self) -> Vec<usize> {
         let mut numbers: HashMap<Move, usize> = HashMap::new();
         let mut number = |it: Move| {
@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
         start
     }
 
-    /// The places where something is once an arrow led to a node.
+    /// Returns the places that are occupied after an arrow led to a node.
     fn entered(&self, from: Option<usize>, to: usize) -> Vec<usize> {
         let place = |node: usize| {
             if self.net.nodes[node].defers.is_some() { self.places.deferred(node) } else { node }
@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
         Move { arrow, to }
     }
 
-    /// The pairs that come from the start and from forks.
+    /// Adds the pairs that originate at the start and at forks.
     fn begin(&mut self, start: &[usize]) {
         let mut all = Bits::none(self.moves.len());
         all.extend(start);
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
         let reached = self.reach.from(net.start.iter().copied().chain(net.after_limit));
         for node in net.forks().into_iter().filter(|it| reached.contains(*it)) {
             for outcome in &net.nodes[node].outcomes {
-                // What is decided independently goes on together, whatever it is.
+                // Independent decisions are taken together in any combination.
                 let mut earlier = Bits::none(self.moves.len());
                 for decision in &outcome.decisions {
                     self.fork(node, decision, &mut earlier);
@@ -192,7 +192,7 @@ impl<'a> Walk<'a> {
         earlier.add(&all);
     }
 
-    /// A move is made in the same step as each of these.
+    /// Records that a move is made in the same step as each of these moves.
     fn make_with(&mut self, one: usize, others: Bits) {
         self.work += 1;
         for other in self.made.insert_all(one, others).iter() {
@@ -201,13 +201,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Both moves are made in the same step.
+    /// Adds the pairs of two moves in the same step.
     fn make_both(&mut self, one: usize, other: usize) {
         self.work += 1;
         let arrows = [one, other].map(|it| self.moves[it].arrow);
         let tasks = |it: usize| arrows.contains(&Arrow::Tasks(it));
         if arrows[0] == arrows[1] {
-            // What is reached twice runs once, and what is used up is so for both.
+            // A node that is reached twice runs once, and a used-up bound is used up for both.
             if let Arrow::Tasks(node) = arrows[0] {
                 self.add(node, node);
             }
@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
         self.complete(other, one);
     }
 
-    /// Goes on from a join if all of its nodes may have arrived beside the same.
+    /// Continues from a join if all of its nodes may have arrived beside the same place.
     fn complete(&mut self, arrived: usize, beside: usize) {
         let Some(join) = self.places.join_of(arrived) else { return };
         if self.places.join_of(beside) == Some(join) {
@@ -256,7 +256,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What follows from a place and others that it meets.
+    /// Adds the pairs that follow from a place and the places beside it.
     fn go_on(&mut self, place: usize, others: &Bits) {
         let nodes = self.places.nodes;
         if place >= nodes {
@@ -269,7 +269,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A move is made while something is at each of these places, which moves next or waits.
+    /// Makes a move while each of these places is occupied; each of them moves next or waits.
     fn make_beside(&mut self, one: usize, places: Bits) {
         self.work += 1;
         let places = self.beside.insert_all(one, places);
@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
         self.make_with(one, moves);
     }
 
-    /// What waits goes on, where that need not be for something else to move first.
+    /// Lets a waiting node continue, unless another node must move first.
     fn let_go(&mut self, waits: usize, beside: usize) {
         let nodes = self.places.nodes;
         let runs = |it: usize| it < nodes;
@@ -301,12 +301,13 @@ impl<'a> Walk<'a> {
         if runs(beside) {
             let defers = is_deferred(waits).then(|| &self.net.nodes[waits - nodes].defers);
             if defers.and_then(Option::as_ref).is_some_and(|it| !it.first.contains(beside)) {
-                // It does not wait for this one, but for others that may have run until now.
+                // The node waits for other nodes, which may have run until now, and not for this
+                // one.
                 self.add(waits - nodes, beside);
             }
             return;
         }
-        // Nothing runs here, so what let others go first may go on, with all that did.
+        // No node runs here, so each deferred node may continue, alone or together.
         let first = if is_deferred(waits) { waits - nodes } else { waits };
         let second = if is_deferred(beside) { beside - nodes } else { beside };
         for (one, other) in [(first, second), (first, beside), (waits, second)] {
