@@ -1,4 +1,4 @@
-//! The arrows of a drawing: every way of a graph, and why a run would take it.
+//! The arrows of a drawing: all edges of a graph, and why a run would take each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,28 +8,28 @@ use crate::{
     id::NodeName,
 };
 
-/// How many equal arrows are worth one in their place.
+/// From this number on, equal arrows are drawn as one.
 const GATHERED_MIN: usize = 3;
 
-/// How many names the label of a gathered arrow shows.
+/// The maximum number of names in the label of a gathered arrow.
 const NAMES_SHOWN_MAX: usize = 3;
 
-/// One way from a node to another, or from or to the outside.
+/// An arrow from a node to another, or from or to the outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrow {
-    /// The node it leaves; `None` is the run itself.
+    /// The node that it leaves; `None` for the run itself.
     pub from: Option<NodeName>,
-    /// Where it leads.
+    /// Its target.
     pub to: Target,
-    /// Why the run would take it.
+    /// Why a run takes it.
     pub reason: Reason,
     /// Whether it closes a loop.
     pub back: bool,
-    /// What bounds the loop that it closes: one node that each round passes, or if there is none,
-    /// all that a round may pass.
+    /// The bounds of the loop that it closes: one node that each round passes, or else all bounded
+    /// nodes that a round may pass.
     pub bounds: Vec<Bound>,
-    /// How often the run that is laid over the drawing took it, or another one of the same kind
-    /// between the same nodes: what is saved of a run does not tell these apart.
+    /// How often the run of the drawing took it, or another arrow of the same kind between the same
+    /// nodes. The saved data of a run does not distinguish these.
     pub taken: Option<u64>,
 }
 
@@ -38,30 +38,30 @@ pub struct Arrow {
 pub struct Bound {
     /// The node.
     pub node: NodeName,
-    /// How often it may run before its count is reset.
+    /// The maximum number of visits before its count is reset.
     pub max_visits: u32,
 }
 
 /// Why a run takes an arrow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Whenever the node has finished, or the run starts.
+    /// Always when the node has finished, or when the run starts.
     Always,
-    /// When all of these have finished, the node among them.
+    /// When all of these nodes have finished; the source of the arrow is one of them.
     Join(Vec<NodeName>),
-    /// When the route decides so, for this reason in words.
+    /// When the route decides so; with the condition in words.
     Route(Option<String>),
     /// When the node itself decides so.
     Goto,
-    /// When the bound of the node, or a limit of the run, is used up.
+    /// When the bound of the node or a limit of the run is used up.
     Exhausted,
-    /// When the node fails in this way; `None` is any.
+    /// When the node fails with this kind; `None` is any kind.
     Catch(Option<ErrorKind>),
-    /// When one of these nodes fails in any way; one arrow in the place of many.
+    /// When one of these nodes fails in any way; one arrow for many.
     Failures {
         /// The nodes.
         of: Vec<NodeName>,
-        /// Whether there are no others, apart from those with an arrow of their own.
+        /// Whether these are all nodes, except for those with a separate arrow.
         is_all: bool,
     },
 }
@@ -71,7 +71,8 @@ impl Arrow {
         Self { from: from.cloned(), to, reason, back: false, bounds: Vec::new(), taken: None }
     }
 
-    /// Whether it is taken only when something went wrong, which drawings show by a dashed line.
+    /// Returns whether it is taken only after a failure or a used-up bound; drawings show a dashed
+    /// line.
     pub fn is_dashed(&self) -> bool {
         match self.reason {
             Reason::Always | Reason::Join(_) | Reason::Route(_) | Reason::Goto => false,
@@ -79,7 +80,7 @@ impl Arrow {
         }
     }
 
-    /// The words beside it in one line, if it needs any.
+    /// Returns its label in one line, if it has one.
     pub fn label(&self) -> Option<String> {
         match &self.reason {
             Reason::Always => self.from.is_none().then(|| "start".to_owned()),
@@ -95,7 +96,8 @@ impl Arrow {
         }
     }
 
-    /// What bounds its loop, in words: `≤3` if that is the node it leads to, `≤3 of tl` if not.
+    /// Returns the bounds of its loop in words: `≤3` for the node it leads to, `≤3 of tl` for
+    /// another.
     pub(super) fn bound_words(&self, at_most: &str) -> Option<String> {
         let word = |it: &Bound| {
             let of_other = self.to.node() != Some(&it.node);
@@ -110,8 +112,8 @@ impl Arrow {
     }
 }
 
-/// Every arrow: those of the run, then node by node what is written, what it does when its bound
-/// is used up, and what it catches.
+/// Returns all arrows: those of the run, then the declared edges, then for each node the arrows for
+/// its bound and for the failures that it catches.
 pub(super) fn arrows(graph: &Graph) -> Vec<Arrow> {
     let mut arrows = Vec::new();
     for entry in &graph.entry {
@@ -149,10 +151,10 @@ pub(super) fn arrows(graph: &Graph) -> Vec<Arrow> {
     arrows
 }
 
-/// Draws what many nodes do with any failure once, as an arrow of the run: a default that every
-/// node has would drown the picture.
+/// Draws equal arrows of many nodes for any failure once, as an arrow of the run; a default that
+/// every node has would clutter the picture.
 ///
-/// What a run has taken keeps an arrow of its own, and so do nodes that lead elsewhere.
+/// Arrows that a run has taken stay separate, and so do arrows to other targets.
 pub(super) fn gather(arrows: &[Arrow], nodes: usize) -> Vec<Arrow> {
     let is_any = |it: &&Arrow| it.reason == Reason::Catch(None);
     let catching: BTreeSet<&NodeName> =
@@ -166,7 +168,7 @@ pub(super) fn gather(arrows: &[Arrow], nodes: usize) -> Vec<Arrow> {
         |it: &Arrow| is_any(&it) && it.taken.unwrap_or(0) == 0 && sources.contains_key(&it.to);
     let mut shown: Vec<Arrow> = arrows.iter().filter(|it| !folded(it)).cloned().collect();
     let starts = shown.iter().take_while(|it| it.from.is_none()).count();
-    // Where all nodes catch any failure, those that are not among these have an arrow to be seen.
+    // If all nodes catch any failure, each node outside the gathered ones has a visible arrow.
     let is_all = catching.len() == nodes && sources.len() == 1;
     let gathered = sources.iter().map(|(to, of)| {
         Arrow::new(None, (*to).clone(), Reason::Failures { of: of.clone(), is_all })
@@ -175,12 +177,12 @@ pub(super) fn gather(arrows: &[Arrow], nodes: usize) -> Vec<Arrow> {
     shown
 }
 
-/// Notes at each arrow that closes a loop what bounds it.
+/// Sets the bounds of each arrow that closes a loop.
 pub(super) fn bound_loops(arrows: &mut [Arrow], bounds: &BTreeMap<NodeName, u32>) {
     let bound = |node: &NodeName| {
         bounds.get(node).map(|&max_visits| Bound { node: node.clone(), max_visits })
     };
-    // When a bound is used up, the loop is left, so those ways are no part of one.
+    // A used-up bound leaves the loop, so these arrows are not part of one.
     let mut next: BTreeMap<NodeName, BTreeSet<NodeName>> = BTreeMap::new();
     let mut before: BTreeMap<NodeName, BTreeSet<NodeName>> = BTreeMap::new();
     for arrow in arrows.iter().filter(|it| it.reason != Reason::Exhausted) {
@@ -191,7 +193,7 @@ pub(super) fn bound_loops(arrows: &mut [Arrow], bounds: &BTreeMap<NodeName, u32>
     }
     for arrow in arrows.iter_mut().filter(|it| it.back) {
         let (Some(from), Some(to)) = (&arrow.from, arrow.to.node()) else { continue };
-        // Every round passes both ends of the arrow, so one of them is enough.
+        // Every round passes both ends of the arrow, so one bounded end is enough.
         arrow.bounds = if let Some(one) = bound(to).or_else(|| bound(from)) {
             vec![one]
         } else {

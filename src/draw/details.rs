@@ -1,4 +1,4 @@
-//! What a drawing shows that only the workflow knows: agents, purposes, `parallel`s.
+//! Details of a drawing that the workflow has and the graph lacks: agents, purposes, `parallel`s.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::{
     workflow::{NodeDefinition, NodeKind, Workflow},
 };
 
-/// What a workflow says beyond its graph. Collected before the workflow becomes a graph.
+/// The details of a workflow beyond its graph. Collected before the workflow becomes a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
     about: Option<String>,
@@ -23,7 +23,7 @@ struct NodeDetails {
 }
 
 impl Details {
-    /// Collects them.
+    /// Collects the details.
     pub fn of(workflow: &Workflow) -> Self {
         let nodes = workflow.nodes.iter().map(|(name, it)| (name.clone(), NodeDetails::of(it)));
         Self {
@@ -36,7 +36,7 @@ impl Details {
 
 impl NodeDetails {
     fn of(definition: &NodeDefinition) -> Self {
-        // Most kinds say it all; of these it matters who or what stands behind them.
+        // For most kinds of nodes the kind is enough; these also show their agent, source or name.
         let detail = match &definition.kind {
             NodeKind::Agent(agent) => Some(agent.agent.clone()),
             NodeKind::Map(map) => Some(format!("over {}", map.over.source())),
@@ -48,7 +48,7 @@ impl NodeDetails {
 }
 
 impl Drawing {
-    /// Adds what the workflow says beyond its graph.
+    /// Adds the details of the workflow.
     #[must_use]
     pub fn with_details(mut self, details: &Details) -> Self {
         self.about.clone_from(&details.about);

@@ -1,6 +1,6 @@
-//! A drawing for programs: nodes, edges, groups and, if there is one, the run over it.
+//! A drawing as data for programs: nodes, edges, groups and, if there is one, the run over it.
 //!
-//! Names stay as they are: keys may be added, none is renamed. The shape has a JSON Schema.
+//! The form is stable: later versions may add keys, and rename none. It has a JSON Schema.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,22 +11,22 @@ use crate::id::NodeName;
 /// The version of this form.
 const VERSION: u32 = 1;
 
-/// What is to be seen of a workflow.
+/// A drawing of a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DrawingDocument {
     /// The version of this form.
     pub v: u32,
     /// The name of the workflow.
     pub workflow: String,
-    /// What it is for.
+    /// Its purpose.
     pub about: Option<String>,
-    /// The nodes from the first to the last: each after those that lead to it, loops aside.
+    /// The nodes from the first to the last: each after those that lead to it, except in loops.
     pub nodes: Vec<NodeDocument>,
-    /// Every way, in the order in which they are declared.
+    /// All edges, in the order of their declaration.
     pub edges: Vec<EdgeDocument>,
-    /// The nodes that belong together; outer groups come before those in them.
+    /// The groups of nodes; outer groups come before inner ones.
     pub groups: Vec<GroupDocument>,
-    /// The run that is laid over it, if one was asked for.
+    /// The run over the drawing, if one was requested.
     pub run: Option<RunDocument>,
 }
 
@@ -35,68 +35,68 @@ pub struct DrawingDocument {
 pub struct NodeDocument {
     /// Its name, which is unique.
     pub name: String,
-    /// The word for what it does; null if edges lead to it and there is no such node.
+    /// The word for its kind; null for a name that edges lead to without a node.
     pub kind: Option<String>,
-    /// Who or what does it, such as the name of an agent.
+    /// The agent, source or custom name of the node.
     pub detail: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     pub about: Option<String>,
-    /// The condition without which it is skipped.
+    /// The condition under which it runs; without it the node is skipped.
     pub when: Option<String>,
-    /// Whether it lets others go first.
+    /// Whether it waits until other nodes have run.
     pub defer: bool,
-    /// The innermost group that it is in.
+    /// Its innermost group.
     pub group: Option<String>,
-    /// The longest way to it, loops aside; null if no way leads to it.
+    /// The length of the longest way to it, without loops; null if no way leads to it.
     pub layer: Option<u64>,
-    /// How often it may run before its count is reset.
+    /// The maximum number of visits before its count is reset.
     pub max_visits: Option<u32>,
-    /// The nodes whose counts start anew when it finishes.
+    /// The nodes whose counts are reset when it finishes.
     pub resets: Vec<String>,
-    /// What the run did here; null without a run, and if the run did not come here.
+    /// The visits of the run; null without a run, and if the run did not reach this node.
     pub visits: Option<VisitsDocument>,
 }
 
-/// A way from a node to another, or from or to the outside.
+/// An edge from a node to another, or from or to the outside.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct EdgeDocument {
-    /// The node it leaves; null is the run itself.
+    /// The node that it leaves; null for the run itself.
     pub from: Option<String>,
-    /// The node it leads to, or `end` or `fail`, which no node is called.
+    /// The node that it leads to, or `end` or `fail`; no node has these names.
     pub to: String,
     /// Why a run takes it.
     pub kind: EdgeKind,
     /// The condition or the value of a `route`, the kind of failure of a `catch`.
     pub label: Option<String>,
-    /// For a `join`, all nodes that are waited for.
+    /// For a `join`, all awaited nodes.
     pub awaits: Vec<String>,
     /// Whether it closes a loop.
     pub back: bool,
-    /// What bounds the loop that it closes: one node that each round passes, or if there is none,
-    /// all that a round may pass.
+    /// The bounds of the loop that it closes: one node that each round passes, or else all bounded
+    /// nodes that a round may pass.
     pub bounds: Vec<BoundDocument>,
-    /// How often the run took it, or another one of this kind between the same nodes, which
-    /// what is saved of a run does not tell apart; null without a run.
+    /// How often the run took it, or another edge of this kind between the same nodes; the saved
+    /// data of a run does not distinguish these. Null without a run.
     pub taken: Option<u64>,
 }
 
-/// Why a run takes a way.
+/// Why a run takes an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeKind {
-    /// The run begins here.
+    /// When the run starts.
     Start,
-    /// Whenever the node has finished.
+    /// Always when the node has finished.
     Then,
     /// When all of `awaits` have finished.
     Join,
-    /// When the state says so.
+    /// When the state decides so.
     Route,
-    /// When the node itself says so.
+    /// When the node itself decides so.
     Goto,
     /// When the bound of the node is used up.
     Exhausted,
-    /// When the node fails, in the way that `label` says, or in any.
+    /// When the node fails, with the kind in `label` or with any kind.
     Catch,
     /// When a limit of the run is reached.
     Limit,
@@ -107,52 +107,53 @@ pub enum EdgeKind {
 pub struct BoundDocument {
     /// The node.
     pub node: String,
-    /// How often it may run before its count is reset.
+    /// The maximum number of visits before its count is reset.
     pub max_visits: u32,
 }
 
-/// Nodes that belong together: the branches of a `parallel`, the nodes of a used workflow.
+/// A group of nodes: the branches of a `parallel`, the nodes of a used workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GroupDocument {
     /// Its name.
     pub name: String,
-    /// The group it is in.
+    /// The group that contains it.
     pub parent: Option<String>,
-    /// The nodes that are in it and in no group within it.
+    /// The nodes that are directly in it, and in no inner group.
     pub nodes: Vec<String>,
 }
 
-/// The run that is laid over a drawing.
+/// The run over a drawing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RunDocument {
-    /// The identity.
+    /// The id of the run.
     pub run: String,
-    /// The name people call it by.
+    /// The name of the run.
     pub name: String,
     /// `running`, `done`, `failed`, `paused`, `limit` or `interrupted`.
     pub status: String,
-    /// Why, if it is not done.
+    /// The reason, if the run is not done.
     pub reason: Option<String>,
     /// The committed steps.
     pub steps: u64,
-    /// What of the run is not in the drawing, because the workflow has changed since.
+    /// The parts of the run that are missing in the drawing, because the workflow has changed
+    /// since.
     pub notes: Vec<String>,
 }
 
-/// What a run did at a node.
+/// The visits of a run at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct VisitsDocument {
     /// The steps in which it ran.
     pub steps: u64,
-    /// The tasks; more than the steps where several were dispatched to it in one.
+    /// The tasks; more than the steps if one step dispatched several to it.
     pub tasks: u64,
     /// The attempts of all tasks.
     pub attempts: u64,
     /// The attempts that failed.
     pub failures: u64,
-    /// The tasks that were not to run, by the condition of the node; they are among no others.
+    /// The tasks that the condition of the node skipped; the other counts exclude them.
     pub skipped: u64,
-    /// `next`, `waiting` or `failed` if the run has not gone on from here.
+    /// `next`, `waiting` or `failed` if the run has not continued from here.
     pub standing: Option<String>,
 }
 

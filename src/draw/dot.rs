@@ -1,11 +1,11 @@
-//! A graph in the language of Graphviz.
+//! Draws a graph in the DOT language of Graphviz.
 
 use super::{
     Drawing, Group,
     edges::{DrawnEdge, Place, edges, node_lines},
 };
 
-/// How everything looks unless it says otherwise. No colours of text or paper are set.
+/// The default attributes. They set no colours of text or paper.
 const DEFAULTS: [&str; 4] = [
     r#"graph [rankdir=TB, labelloc=t, fontname="sans-serif", nodesep=0.4, ranksep=0.6];"#,
     r#"node [shape=box, style=rounded, fontname="sans-serif", fontsize=11];"#,
@@ -19,7 +19,7 @@ const YELLOW: &str = "#bf8700";
 const GREY: &str = "#8c959f";
 const BLUE: &str = "#0969da";
 
-/// Nodes are called by their names, in quotes; no name has the parentheses of start and end.
+/// Nodes have their names in quotes as identifiers; no name has the parentheses of start and end.
 pub(super) fn draw(drawing: &Drawing) -> String {
     let mut lines = vec![format!("digraph {} {{", quoted(&drawing.name))];
     lines.push(format!("  label={};", quoted(&title(drawing))));
@@ -108,7 +108,7 @@ fn edge(drawing: &Drawing, edge: &DrawnEdge) -> String {
     if edge.is_dashed {
         attributes.push("style=dashed".to_owned());
     }
-    // What leads back, or from anywhere to where a run ends badly, says nothing about the order.
+    // Edges back, and edges from the run to its failure target, do not affect the layout.
     if edge.is_back || (edge.from == Place::Start && edge.is_dashed) {
         attributes.push("constraint=false".to_owned());
     }
@@ -127,7 +127,7 @@ fn edge(drawing: &Drawing, edge: &DrawnEdge) -> String {
     format!("  {} -> {}{attributes};", quoted(&place(edge.from)), quoted(&place(edge.to)))
 }
 
-/// A text in quotes. Graphviz reads backslashes in labels as signs of its own.
+/// Quotes a text. Graphviz interprets backslashes in labels as escapes.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for character in text.chars() {

@@ -1,22 +1,22 @@
-//! The lines of a picture: arrows of one kind between the same two places are one line.
+//! The lines of a picture: arrows of one kind between the same two places become one line.
 
 use super::{Arrow, Drawing, DrawnNode};
 use crate::{graph::Target, id::NodeName};
 
-/// The most characters of a label that are shown beside a line.
+/// The maximum number of characters of a label beside a line.
 const LABEL_LENGTH_MAX: usize = 72;
 
-/// The most characters of a line in a box.
+/// The maximum number of characters of a line in a box.
 const BOX_LENGTH_MAX: usize = 44;
 
-/// The most labels that are shown beside a line.
+/// The maximum number of labels beside a line.
 const LABELS_MAX: usize = 4;
 
 /// An end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Start,
-    /// The node at this place of the drawing.
+    /// The node with this index in the drawing.
     Node(usize),
     End,
     Fail,
@@ -29,14 +29,14 @@ pub(super) struct DrawnEdge {
     pub(super) to: Place,
     pub(super) is_dashed: bool,
     pub(super) is_back: bool,
-    /// The words beside it, one line each, and in full.
+    /// The labels beside it, one line each and in full.
     pub(super) labels: Vec<String>,
-    /// What bounds its loop.
+    /// The bounds of its loop.
     pub(super) bound: Option<String>,
     pub(super) taken: Option<u64>,
 }
 
-/// The lines of a drawing, in the order of its arrows.
+/// Returns the lines of a drawing, in the order of its arrows.
 pub(super) fn edges(drawing: &Drawing) -> Vec<DrawnEdge> {
     let mut edges: Vec<DrawnEdge> = Vec::new();
     for arrow in drawing.shown_arrows() {
@@ -67,7 +67,7 @@ impl DrawnEdge {
             Target::End => Place::End,
             Target::Fail => Place::Fail,
         };
-        // The run has one plain arrow out of `start`, which says enough.
+        // The arrow from `start` to the first node needs no label.
         let label = arrow.label().filter(|_| from != Place::Start || arrow.is_dashed());
         Some(Self {
             from,
@@ -86,21 +86,22 @@ impl DrawnEdge {
                 self.labels.push(label);
             }
         }
-        // Ways into the same place are told apart only where they differ in kind.
+        // Counts are per place and kind, so merged lines share one count; the maximum keeps it.
         self.taken = self.taken.max(other.taken);
     }
 
-    /// Whether a run is laid over the drawing that did not take it.
+    /// Returns whether the drawing has a run that did not take this line.
     pub(super) fn is_untaken(&self) -> bool {
         self.taken == Some(0)
     }
 
-    /// Whether a run took it.
+    /// Returns whether a run took this line.
     pub(super) fn is_taken(&self) -> bool {
         self.taken.is_some_and(|it| it > 0)
     }
 
-    /// The words beside it, a few short lines: labels, the bound of its loop, how often it was taken.
+    /// Returns the text beside it in a few short lines: labels, the bound of its loop, how often it
+    /// was taken.
     pub(super) fn words(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.labels.iter().map(|it| cut(it, LABEL_LENGTH_MAX)).collect();
@@ -112,7 +113,7 @@ impl DrawnEdge {
         self.marked(lines)
     }
 
-    /// The same with every label as it is.
+    /// Returns the same text with full labels.
     pub(super) fn words_in_full(&self) -> Vec<String> {
         self.marked(self.labels.clone())
     }
@@ -135,7 +136,8 @@ impl DrawnEdge {
     }
 }
 
-/// The lines of text in the box of a node: its name and bound, what it does, what a run did there.
+/// Returns the lines of text in the box of a node: name and bound, kind, condition, visits of a
+/// run.
 pub(super) fn node_lines(drawing: &Drawing, node: &DrawnNode) -> Vec<String> {
     let bound = node.max_visits.map_or_else(String::new, |it| format!(" ≤{it}"));
     let mut lines = vec![format!("{}{bound}", node.name), cut(&node.kind_words(), BOX_LENGTH_MAX)];
@@ -148,13 +150,14 @@ pub(super) fn node_lines(drawing: &Drawing, node: &DrawnNode) -> Vec<String> {
     lines
 }
 
-/// The columns of a text in a font whose characters are equally wide.
+/// Returns the number of columns of a text in a monospaced font.
 pub(super) fn width(text: &str) -> usize {
-    // From the Korean alphabet on, most characters take two.
+    // From the Korean alphabet on, most characters take two columns.
     text.chars().map(|it| if it >= '\u{1100}' && !is_sign(it) { 2 } else { 1 }).sum()
 }
 
-/// Arrows, dashes and the like, which stand far behind the letters and are narrow.
+/// Returns whether a character is an arrow, a dash or the like; these have high code points but one
+/// column.
 fn is_sign(character: char) -> bool {
     ('\u{2000}'..'\u{2e80}').contains(&character)
 }

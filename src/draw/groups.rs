@@ -1,4 +1,4 @@
-//! Nodes that belong together: the branches of a `parallel`, and the nodes of a used workflow.
+//! Groups of nodes: the branches of a `parallel`, and the nodes of a used workflow.
 
 use std::{
     cmp::Reverse,
@@ -8,7 +8,7 @@ use std::{
 use super::DrawnNode;
 use crate::id::NodeName;
 
-/// What stands between the name of a used workflow and the name of a node in it.
+/// The separator between the name of a used workflow and the name of a node in it.
 const SCOPE_MARK: char = '.';
 
 /// Nodes that a drawing puts into one box.
@@ -16,16 +16,16 @@ const SCOPE_MARK: char = '.';
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// The group it is in.
+    /// The group that contains it.
     pub parent: Option<String>,
-    /// The nodes that are in it and in no group within it, in the order of the drawing.
+    /// The nodes that are directly in it, and in no inner group, in the order of the drawing.
     pub nodes: Vec<NodeName>,
 }
 
-/// The groups of a drawing, outer ones before those in them: each `parallel` as it is written,
-/// and the used workflow `review` of a node called `review.lint`.
+/// Returns the groups of a drawing, outer ones before inner ones: each `parallel` with its declared
+/// name, and each used workflow, such as `review` for a node `review.lint`.
 ///
-/// Each is a set of nodes, and is in the smallest other one that holds all of it.
+/// Each group is a set of nodes. Its parent is the smallest other set that contains all of it.
 pub(super) fn groups(
     nodes: &[DrawnNode],
     written: &BTreeMap<NodeName, Vec<NodeName>>,
@@ -39,7 +39,8 @@ pub(super) fn groups(
         }
     }
     let mut sets: Vec<(&str, BTreeSet<&NodeName>)> = sets.into_iter().collect();
-    // Of two with the same nodes, the one with the longer name, `review.split`, is the inner one.
+    // Of two groups with the same nodes, the one with the longer name, `review.split`, is the inner
+    // one.
     sets.sort_by_key(|(name, set)| (set.len(), Reverse(name.len())));
     let innermost = |node: &NodeName| sets.iter().position(|(_, set)| set.contains(node));
     let around = |at: usize| sets[at + 1..].iter().find(|(_, set)| sets[at].1.is_subset(set));
@@ -56,7 +57,7 @@ pub(super) fn groups(
     groups.rev().collect()
 }
 
-/// The groups around a group, itself included, the outermost first.
+/// Returns the groups around a group including itself, the outermost first.
 pub(super) fn path<'a>(groups: &'a [Group], name: &str) -> Vec<&'a Group> {
     let find = |name: &str| groups.iter().find(|it| it.name == name);
     let mut path = Vec::new();
@@ -69,7 +70,7 @@ pub(super) fn path<'a>(groups: &'a [Group], name: &str) -> Vec<&'a Group> {
     path
 }
 
-/// `a` and `a.b` of `a.b.c`.
+/// Returns `a` and `a.b` for `a.b.c`.
 fn scopes(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices(SCOPE_MARK).map(|(at, _)| &name[..at])
 }

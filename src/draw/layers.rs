@@ -1,4 +1,4 @@
-//! How far each node is from the start, and which arrows lead back.
+//! The layers of nodes (their distance from the start), and the arrows that lead back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use petgraph::{
 use super::{Arrow, Reason};
 use crate::id::NodeName;
 
-/// The place of every node, once the arrows that close loops are left out.
+/// The layer of each node, computed without the arrows that close loops.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     layers: BTreeMap<NodeName, usize>,
@@ -24,8 +24,8 @@ impl Layers {
         for name in names {
             graph.add_node(*name);
         }
-        // The search walks arrows in this order; what a run is meant to do comes first, so that it
-        // is the detours that are found to lead back.
+        // The search follows arrows in this order. The regular ones come first, so that the search
+        // classifies the exceptional ones as back arrows.
         let (dashed, solid): (Vec<&Arrow>, Vec<&Arrow>) =
             arrows.iter().partition(|it| it.is_dashed());
         for arrow in solid.into_iter().chain(dashed) {
@@ -51,8 +51,8 @@ impl Layers {
             for start in starts {
                 layers.entry(start.clone()).or_insert(first);
             }
-            // Without the arrows back, the reverse of the order in which the search leaves nodes is
-            // a topological one: what leads to a node has its layer before the node does.
+            // Without back arrows, the reverse finishing order of the search is a topological
+            // order: all nodes that lead to a node get their layer before that node.
             for name in order.iter().rev() {
                 let before =
                     graph.neighbors_directed(name, Incoming).filter_map(|it| layers.get(it));
@@ -64,7 +64,7 @@ impl Layers {
             layers.values().max().map_or(0, |it| it + 1)
         };
         let after = assign(entries(arrows).collect(), 0);
-        // What only a limit of the run, or a failure anywhere, leads to happens in the end.
+        // Nodes that only a limit of the run or any failure leads to come last.
         let is_last =
             |it: &&Arrow| matches!(it.reason, Reason::Exhausted | Reason::Failures { .. });
         let last = arrows.iter().filter(|it| it.from.is_none()).filter(is_last);
@@ -74,21 +74,23 @@ impl Layers {
         Self { layers, backs }
     }
 
-    /// The longest way to a node, loops aside; `None` if no way leads to it.
+    /// Returns the length of the longest way to a node, without loops; `None` if no way leads to
+    /// it.
     pub(super) fn layer(&self, name: &NodeName) -> Option<usize> {
         self.layers.get(name).copied()
     }
 
-    /// Whether an arrow closes a loop.
+    /// Returns whether an arrow closes a loop.
     pub(super) fn is_back(&self, arrow: &Arrow) -> bool {
         let (Some(from), Some(to)) = (&arrow.from, arrow.to.node()) else { return false };
-        // An arrow that was left out above, as one of many, leads back if it does not lead down.
+        // The search did not see gathered arrows; such an arrow leads back if it does not lead
+        // down.
         let rises = self.layer(from).zip(self.layer(to)).is_some_and(|(from, to)| to <= from);
         rises || self.backs.contains(&(from.clone(), to.clone()))
     }
 }
 
-/// The nodes of the first step.
+/// Returns the nodes of the first step.
 fn entries(arrows: &[Arrow]) -> impl Iterator<Item = &NodeName> {
     let is_entry = |it: &&Arrow| it.from.is_none() && it.reason == Reason::Always;
     arrows.iter().filter(is_entry).filter_map(|it| it.to.node())

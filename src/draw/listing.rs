@@ -1,30 +1,31 @@
-//! A list of the nodes, each with the ways that lead on from it.
+//! A list of the nodes, each with the edges that leave it.
 
 use std::collections::BTreeSet;
 
 use super::{Arrow, Drawing, DrawnNode, Reason, clean};
 use crate::{graph::Target, id::NodeName};
 
-/// The width of a terminal that every line fits into, if names permit.
+/// The width of a terminal. Every line fits into it if names permit.
 const COLUMNS: usize = 80;
 
-/// The fewest characters that are shown of a label, whatever else is in its line.
+/// The minimum number of characters of a label, even if the rest of its line is long.
 const LABEL_LENGTH_MIN: usize = 12;
 
-/// The most characters that are shown of the condition of a node.
+/// The maximum number of characters of the condition of a node.
 const CONDITION_LENGTH_MAX: usize = 40;
 
-/// The characters a listing is made of.
+/// The character set of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charset {
-    /// `→` leads on, `⇢` leads on when something went wrong, `↺` leads back; `∥` is side by side.
+    /// `→` is a regular edge, `⇢` an edge after a failure or a used-up bound, `↺` an edge back; `∥`
+    /// separates concurrent nodes.
     #[default]
     Unicode,
-    /// The same in ASCII only: `->`, `..>`, `~>`, `||`.
+    /// The same in plain ASCII: `->`, `..>`, `~>`, `||`.
     Ascii,
 }
 
-/// The signs of one charset.
+/// The signs of one character set.
 #[derive(Debug)]
 struct Signs {
     branch: &'static str,
@@ -65,25 +66,25 @@ const ASCII: Signs = Signs {
     ellipsis: "...",
 };
 
-/// What starts a node without deciding about it. Nodes with one fork run side by side.
+/// The sources of the unconditional edges to a node. Nodes with the same fork run concurrently.
 #[derive(Debug, PartialEq, Eq)]
 struct Fork<'a> {
     layer: usize,
     from: BTreeSet<Option<&'a NodeName>>,
 }
 
-/// A line below a node, or below several that are side by side.
+/// A line below a node, or below several concurrent nodes.
 #[derive(Debug)]
 struct Way<'a> {
-    /// Which of them it leads on from; empty for the run itself.
+    /// The nodes of the group that it leaves; empty for the run itself.
     from: Vec<&'a NodeName>,
-    /// The words beside it; empty if it needs none.
+    /// The label; empty if it needs none.
     label: String,
-    /// The words behind it: what bounds its loop, how often it was taken.
+    /// The text after it: the bound of its loop, how often it was taken.
     marks: String,
     sign: &'static str,
     to: Vec<&'a Target>,
-    /// Whether ways from the same nodes to other targets are taken together with it.
+    /// Whether it is unconditional, so that the same nodes may take other such edges with it.
     is_fork: bool,
 }
 
@@ -116,13 +117,13 @@ pub(super) fn draw(drawing: &Drawing, charset: Charset) -> String {
 #[derive(Clone, Copy, Debug)]
 struct Listing<'a> {
     drawing: &'a Drawing,
-    /// The arrows to show; one may stand for many.
+    /// The arrows to show; one may represent many.
     arrows: &'a [Arrow],
     signs: &'static Signs,
 }
 
 impl<'a> Listing<'a> {
-    /// The nodes in order, those that are side by side together.
+    /// Returns the nodes in order; concurrent nodes form one group.
     fn groups(self) -> Vec<Vec<&'a DrawnNode>> {
         let mut groups: Vec<(Option<Fork<'a>>, Vec<&DrawnNode>)> = Vec::new();
         for node in &self.drawing.nodes {
@@ -159,8 +160,8 @@ impl<'a> Listing<'a> {
         self.beside(self.group(group), group.iter().map(show), "    ")
     }
 
-    /// The name of the `parallel` whose branches these are. Those of a used workflow have it in
-    /// their own names.
+    /// Returns the name of the `parallel` whose branches these are. Nodes of a used workflow
+    /// already have it in their own names.
     fn group(self, nodes: &[&DrawnNode]) -> String {
         let groups: Option<Vec<&str>> = nodes
             .iter()
@@ -179,7 +180,8 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// The ways out of nodes that are side by side; out of the run itself if there are none.
+    /// Returns the lines for the edges that leave concurrent nodes; without nodes, those of the run
+    /// itself.
     fn ways(self, names: &[&'a NodeName]) -> Vec<String> {
         let ways = self.collect(names);
         let mut lines = Vec::new();
@@ -206,7 +208,7 @@ impl<'a> Listing<'a> {
         lines
     }
 
-    /// What several nodes of a group have in common is one way, and so is a fork.
+    /// Merges equal edges of several nodes of a group into one line, and forks as well.
     fn collect(self, names: &[&'a NodeName]) -> Vec<Way<'a>> {
         let mut ways: Vec<Way<'a>> = Vec::new();
         for arrow in self.arrows {
@@ -272,7 +274,7 @@ impl<'a> Listing<'a> {
         bound + &taken
     }
 
-    /// Puts parts side by side, on as many lines as they need.
+    /// Joins parts with the sign for concurrency, in as many lines as they need.
     fn beside(
         self,
         head: String,
@@ -297,7 +299,7 @@ impl<'a> Listing<'a> {
         lines
     }
 
-    /// As much of a text as there is room for, or at least its beginning.
+    /// Cuts a text to the free columns, but not below the minimum.
     fn cut(self, text: &str, room: usize) -> String {
         let room = room.max(LABEL_LENGTH_MIN);
         if width(text) <= room {
@@ -333,7 +335,7 @@ impl Way<'_> {
     }
 }
 
-/// The columns of a text, if each character takes one.
+/// Returns the number of columns of a text, one for each character.
 fn width(text: &str) -> usize {
     text.chars().count()
 }

@@ -1,4 +1,4 @@
-//! A flowchart in the language of Mermaid, as Markdown viewers draw it.
+//! Draws a flowchart in the Mermaid language, which Markdown viewers render.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{
     edges::{DrawnEdge, Place, edges, node_lines},
 };
 
-/// What a run came by, and what it left out; readable on light and on dark pages.
+/// The styles of reached and unreached nodes of a run; readable on light and on dark pages.
 const STYLES: [&str; 4] = [
     "classDef reached stroke:#2da44e,stroke-width:2px",
     "classDef failed stroke:#cf222e,stroke-width:3px",
@@ -15,11 +15,11 @@ const STYLES: [&str; 4] = [
     "classDef unreached opacity:0.4",
 ];
 
-/// Nodes are numbered rather than called by their names, some of which Mermaid takes for words of
-/// its own (`end`, `graph`, `x--`).
+/// Nodes have numbers as identifiers, because Mermaid would read some names as keywords (`end`,
+/// `graph`, `x--`).
 pub(super) fn draw(drawing: &Drawing) -> String {
     let mut lines = vec![
-        // YAML, of which JSON is a part.
+        // The front matter is YAML, which includes JSON strings.
         "---".to_owned(),
         format!("title: {}", Value::from(title(drawing))),
         "---".to_owned(),
@@ -94,7 +94,7 @@ fn line(edge: &DrawnEdge) -> String {
     }
 }
 
-/// The colours of a run; none without one.
+/// Returns the styles for a run; none without a run.
 fn styles(drawing: &Drawing, edges: &[DrawnEdge]) -> Vec<String> {
     if drawing.run.is_none() {
         return Vec::new();
@@ -118,8 +118,7 @@ fn styles(drawing: &Drawing, edges: &[DrawnEdge]) -> Vec<String> {
     lines
 }
 
-/// A text in quotes. Whatever Mermaid or HTML might take for more than a character is written as
-/// its number.
+/// Quotes a text. Characters with a special meaning in Mermaid or HTML become numeric entities.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for character in text.chars() {

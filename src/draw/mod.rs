@@ -1,8 +1,9 @@
-//! Drawings of a graph: what is to be seen of it, apart from how it is shown.
+//! Drawings of a graph: the content, separate from its output forms.
 //!
-//! [`Drawing::of`] collects nodes and arrows, [`Drawing::with_details`] adds what only the workflow
-//! knows, and [`Drawing::with_run`] lays a run over it. Each form is a file: [`Drawing::to_listing`],
-//! `to_mermaid`, `to_dot`, `to_svg`, [`Drawing::to_document`]. A graph need not be right to be drawn.
+//! [`Drawing::of`] collects nodes and arrows, [`Drawing::with_details`] adds the details of the
+//! workflow, and [`Drawing::with_run`] adds a run. Each form has one file: [`Drawing::to_listing`],
+//! `to_mermaid`, `to_dot`, `to_svg`, [`Drawing::to_document`]. A graph with errors can be drawn
+//! too.
 
 mod arrows;
 mod details;
@@ -35,20 +36,20 @@ use crate::{
     id::NodeName,
 };
 
-/// What is to be seen of a graph.
+/// A drawing of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drawing {
     /// The name of the workflow.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub about: Option<String>,
-    /// The nodes from the first to the last: each after those that lead to it, loops aside.
+    /// The nodes from the first to the last: each after those that lead to it, except in loops.
     pub nodes: Vec<DrawnNode>,
-    /// Every arrow, in the order in which they are declared.
+    /// All arrows, in the order of their declaration.
     pub arrows: Vec<Arrow>,
-    /// The nodes that belong together.
+    /// The groups of nodes.
     pub groups: Vec<Group>,
-    /// The run that is laid over it.
+    /// The run over the drawing.
     pub run: Option<DrawnRun>,
 }
 
@@ -57,28 +58,28 @@ pub struct Drawing {
 pub struct DrawnNode {
     /// Its name.
     pub name: NodeName,
-    /// The word for what it does; `None` if the graph only speaks of it and has no such node.
+    /// The word for its kind; `None` for a name that the graph mentions without a node.
     pub kind: Option<&'static str>,
-    /// Who or what does it, such as the name of an agent.
+    /// The agent, source or custom name of the node.
     pub detail: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     pub about: Option<String>,
-    /// The condition without which it is skipped.
+    /// The condition under which it runs; without it the node is skipped.
     pub when: Option<String>,
-    /// Whether it lets others go first.
+    /// Whether it waits until other nodes have run.
     pub defer: bool,
-    /// How often it may run before its count is reset.
+    /// The maximum number of visits before its count is reset.
     pub max_visits: Option<u32>,
-    /// The nodes whose counts start anew when it finishes.
+    /// The nodes whose counts are reset when it finishes.
     pub resets: Vec<NodeName>,
-    /// The longest way to it, loops aside; `None` if no way leads to it.
+    /// The length of the longest way to it, without loops; `None` if no way leads to it.
     pub layer: Option<usize>,
-    /// What the run that is laid over the drawing did here; `None` if it did not come here.
+    /// The visits of the run over the drawing; `None` if the run did not reach this node.
     pub visits: Option<Visits>,
 }
 
 impl Drawing {
-    /// Collects what is to be seen of a graph.
+    /// Collects the nodes and arrows of a graph.
     pub fn of(graph: &Graph) -> Self {
         let mut all = arrows::arrows(graph);
         let gathered = arrows::gather(&all, graph.nodes.len());
@@ -89,7 +90,8 @@ impl Drawing {
             .into_iter()
             .map(|name| DrawnNode::of(name, graph.nodes.get(name), layers.layer(name)))
             .collect();
-        // What no way leads to comes last; within a layer, names are in the order they would run.
+        // Unreachable nodes come last; within a layer the nodes are in the order in which they
+        // would run.
         nodes.sort_by_key(|it| it.layer.unwrap_or(usize::MAX));
         for arrow in &mut all {
             arrow.back = layers.is_back(arrow);
@@ -101,62 +103,62 @@ impl Drawing {
         Self { name: graph.name.clone(), about: None, nodes, arrows: all, groups, run: None }
     }
 
-    /// Draws it as a list of nodes with their ways, for a terminal of 80 columns.
+    /// Returns a list of the nodes with their edges, for a terminal of 80 columns.
     ///
-    /// Only a name that is longer than that by itself makes a line longer.
+    /// Only a name that is longer than that makes a line longer.
     pub fn to_listing(&self, charset: Charset) -> String {
         listing::draw(self, charset)
     }
 
-    /// Draws it as a Mermaid flowchart, for Markdown files and pages.
+    /// Returns a Mermaid flowchart, for Markdown files and pages.
     pub fn to_mermaid(&self) -> String {
         mermaid::draw(self)
     }
 
-    /// Draws it in the language of Graphviz.
+    /// Returns a graph in the DOT language of Graphviz.
     pub fn to_dot(&self) -> String {
         dot::draw(self)
     }
 
-    /// Draws it as a picture, laid out here, for light and dark pages.
+    /// Returns an SVG picture with a built-in layout, for light and dark pages.
     pub fn to_svg(&self) -> String {
         svg::draw(self)
     }
 
-    /// Tells programs what is to be seen.
+    /// Returns the drawing as data for programs.
     pub fn to_document(&self) -> DrawingDocument {
         document::of(self)
     }
 
-    /// The arrows to draw: what many nodes do with any failure is one.
+    /// Returns the arrows to draw: equal arrows of many nodes for any failure become one.
     pub(super) fn shown_arrows(&self) -> Vec<Arrow> {
         let nodes = self.nodes.iter().filter(|it| it.kind.is_some()).count();
         arrows::gather(&self.arrows, nodes)
     }
 
-    /// The innermost group that a node is in.
+    /// Returns the innermost group of a node.
     pub(super) fn group_of(&self, name: &NodeName) -> Option<&Group> {
         self.groups.iter().find(|it| it.nodes.contains(name))
     }
 
-    /// The groups around a group, itself included, the outermost first.
+    /// Returns the groups around a group including itself, the outermost first.
     pub(super) fn group_path(&self, group: &Group) -> Vec<&Group> {
         groups::path(&self.groups, &group.name)
     }
 
-    /// Whether a run is laid over it that did not come to this node.
+    /// Returns whether the drawing has a run that did not reach this node.
     pub(super) fn is_unreached(&self, node: &DrawnNode) -> bool {
         self.run.is_some() && node.visits.is_none()
     }
 
-    /// The word by which pictures colour a node, if a run is laid over the drawing.
+    /// Returns the class that colours a node in pictures, if the drawing has a run.
     pub(super) fn run_class(&self, node: &DrawnNode) -> Option<&'static str> {
         self.run.as_ref()?;
         let Some(visits) = node.visits else { return Some("unreached") };
         Some(match visits.standing {
             Some(Standing::Failed) => "failed",
             Some(Standing::Waiting) => "waiting",
-            // What was only ever skipped did nothing.
+            // A node that was only ever skipped did no work.
             None if visits.tasks == 0 => "unreached",
             Some(Standing::Next) | None => "reached",
         })
@@ -179,7 +181,7 @@ impl DrawnNode {
         }
     }
 
-    /// What it does, and who does it unless its name says so.
+    /// Returns the kind of the node, and its detail unless the name is the same.
     pub(super) fn kind_words(&self) -> String {
         let kind = self.kind.unwrap_or("missing");
         match &self.detail {
@@ -188,7 +190,7 @@ impl DrawnNode {
         }
     }
 
-    /// When it runs, if not always at once.
+    /// Returns the conditions under which it runs, if it has any.
     pub(super) fn condition_words(&self) -> Vec<String> {
         let mut words: Vec<String> =
             self.when.iter().map(|it| format!("when {}", clean(it))).collect();
@@ -197,7 +199,7 @@ impl DrawnNode {
     }
 }
 
-/// One line of a text that may have several, without what a terminal would act upon.
+/// Returns a text in one line, without control characters that a terminal would interpret.
 fn clean(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").replace(char::is_control, "")

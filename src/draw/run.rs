@@ -1,7 +1,8 @@
-//! A run laid over a drawing: where it came, which ways it took, and where it stands.
+//! A run over a drawing: the nodes it reached, the edges it took, and where it is now.
 //!
-//! A record says where its task led. What became of that when a bound or a limit stood there is
-//! not saved; it is found by counting visits along with the run, as the engine did.
+//! A record contains the transitions of its task. It does not contain the effect of a bound or a
+//! limit on them. This module computes that effect by counting visits along the run, as the engine
+//! did.
 
 mod replay;
 
@@ -16,55 +17,56 @@ use crate::{
     id::{NodeName, RunId, Step, TaskId},
 };
 
-/// The run that is laid over a drawing.
+/// The run over a drawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrawnRun {
-    /// The identity.
+    /// The id of the run.
     pub id: RunId,
-    /// The name people call it by.
+    /// The name of the run.
     pub name: String,
-    /// How it stands.
+    /// The run status.
     pub status: Status,
-    /// Why, if it is not done.
+    /// The reason, if the run is not done.
     pub reason: Option<String>,
     /// The committed steps.
     pub steps: u64,
-    /// What of the run is not in the drawing, because the workflow has changed since.
+    /// The parts of the run that are missing in the drawing, because the workflow has changed
+    /// since.
     pub notes: Vec<String>,
 }
 
-/// What a run did at a node.
+/// The visits of a run at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
     /// The steps in which it ran.
     pub steps: u64,
-    /// The tasks; more than the steps where several were dispatched to it in one.
+    /// The tasks; more than the steps if one step dispatched several to it.
     pub tasks: u64,
     /// The attempts of all tasks.
     pub attempts: u64,
     /// The attempts that failed.
     pub failures: u64,
-    /// The tasks that were not to run, by the condition of the node; they are among no others.
+    /// The tasks that the condition of the node skipped; the other counts exclude them.
     pub skipped: u64,
-    /// How the run stands here, if it has not gone on.
+    /// The state of the run at this node, if the run has not continued from here.
     pub standing: Option<Standing>,
 }
 
-/// How a run stands at a node that it has not gone on from.
+/// The state of a run at a node from which it has not continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The task runs, or would run next.
     Next,
     /// The task waits for an answer.
     Waiting,
-    /// The task failed, and nothing caught the failure.
+    /// The task failed, and no route caught the failure.
     Failed,
 }
 
-/// From where to where a way leads, and whether because something went wrong.
+/// The source, the target and the kind of an edge.
 type Between = (Option<NodeName>, Target, Kind);
 
-/// What is saved of a run tells these kinds of ways apart, and no more.
+/// The kinds of edges that the saved data of a run distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Start,
@@ -74,9 +76,9 @@ enum Kind {
 }
 
 impl Drawing {
-    /// Lays a run over the drawing: what was saved of it, and all of its records.
+    /// Adds a run to the drawing, from its saved data and all of its records.
     ///
-    /// What the run did at nodes and ways that are not in the drawing becomes a note.
+    /// Visits and transitions without a counterpart in the drawing become notes.
     #[must_use]
     pub fn with_run(mut self, saved: &SavedRun, records: &[TaskRecord]) -> Self {
         let mut notes = BTreeSet::new();
@@ -150,7 +152,7 @@ impl Visits {
 }
 
 impl Standing {
-    /// The word for it.
+    /// Returns the word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Next => "next",
@@ -170,7 +172,7 @@ fn between(arrow: &Arrow) -> Between {
     (arrow.from.clone(), arrow.to.clone(), kind)
 }
 
-/// What a run did at each node it came to.
+/// Returns the visits of a run at each node it reached.
 fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits> {
     let mut nodes: BTreeMap<NodeName, Visits> = BTreeMap::new();
     let mut steps: BTreeMap<&NodeName, BTreeSet<Step>> = BTreeMap::new();
@@ -185,7 +187,8 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
                 tasks.insert(record.task, record);
                 continue;
             }
-            // The attempt goes on once there is an answer; one that failed is counted with the last.
+            // The attempt continues after the answer; an earlier failed one is counted with the
+            // last record.
             Outcome::Retrying { .. }
             | Outcome::CutOff
             | Outcome::Noted { .. }

@@ -1,4 +1,4 @@
-//! Which ways a run took: its hops, followed from step to step.
+//! Which edges a run took: follows its transitions from step to step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use crate::{
     id::{NodeName, Step},
 };
 
-/// What is known of a run at the beginning of a step.
+/// The position of a run at the beginning of a step.
 #[derive(Debug)]
 pub(super) struct Replay<'a> {
     drawing: &'a Drawing,
     /// How often each node has run since its count was last reset.
     visits: BTreeMap<NodeName, u32>,
-    /// For each node that waits, who has arrived.
+    /// For each waiting join, the nodes that have arrived.
     joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
     taken: BTreeMap<Between, u64>,
 }
@@ -26,7 +26,7 @@ impl<'a> Replay<'a> {
         Self { drawing, visits: BTreeMap::new(), joins: BTreeMap::new(), taken: BTreeMap::new() }
     }
 
-    /// How often each way was taken.
+    /// Returns how often each edge was taken.
     pub(super) fn follow(
         mut self,
         saved: &SavedRun,
@@ -52,7 +52,8 @@ impl<'a> Replay<'a> {
         for (step, records) in &steps {
             self.visit(running(*step));
             let reached = self.step(records);
-            // What runs and was not led to: the run was sent there by a limit.
+            // If the next step has only one node, and no transition reached it, a limit led the run
+            // there.
             let limited = running(step.next());
             let mut stray = limited.difference(&reached);
             if let (Some(node), None, 1) = (stray.next(), stray.next(), limited.len())
@@ -76,7 +77,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Follows what the tasks of a step lead to; gives back the nodes that may run then.
+    /// Follows the transitions of the tasks of a step; returns the nodes that may run next.
     fn step(&mut self, records: &[&TaskRecord]) -> BTreeSet<NodeName> {
         let settled = records.iter().filter(|it| it.outcome.is_final());
         for record in settled.clone() {
@@ -125,10 +126,10 @@ impl<'a> Replay<'a> {
         reached
     }
 
-    /// Follows `exhausted` from a node whose bound is used up to one that may still run.
+    /// Follows `exhausted` from a node whose bound is used up to a node that may still run.
     fn within_bound(&mut self, name: &NodeName) -> Option<NodeName> {
         let mut name = name.clone();
-        // No way of used-up bounds is longer than there are nodes.
+        // A chain of used-up bounds has at most as many nodes as the drawing.
         for _ in 0..=self.drawing.nodes.len() {
             let node = self.drawing.nodes.iter().find(|it| it.name == name)?;
             let visits = self.visits.get(&name).copied().unwrap_or(0);
@@ -144,7 +145,7 @@ impl<'a> Replay<'a> {
         None
     }
 
-    /// How many nodes a node waits for.
+    /// Returns the number of nodes that a join awaits.
     fn awaited_by(&self, name: &NodeName) -> usize {
         let joins = self.drawing.arrows.iter().filter(|it| it.to.node() == Some(name));
         let awaited = joins.filter_map(|it| match &it.reason {
@@ -154,7 +155,7 @@ impl<'a> Replay<'a> {
         awaited.max().unwrap_or(usize::MAX)
     }
 
-    /// Whether a limit of the run leads to this node.
+    /// Returns whether a limit of the run leads to this node.
     fn is_limit(&self, node: &NodeName) -> bool {
         let leads_here = |it: &Arrow| {
             it.from.is_none() && it.reason == Reason::Exhausted && it.to.node() == Some(node)

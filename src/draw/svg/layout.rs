@@ -1,8 +1,9 @@
-//! Where everything stands: boxes in layers, lines between them that pass no box.
+//! Computes the layout: boxes in layers, and lines between them that cross no box.
 //!
-//! After Sugiyama, Tagawa and Toda (1981): a line that passes a layer has a vertex there, as wide as
-//! the line or its label. Vertices of a layer are put in an order with few crossings (`order`), then
-//! beside each other (`place`). Lines bend only between layers, so they cross no box and no label.
+//! The method is that of Sugiyama, Tagawa and Toda (1981). A line that passes a layer has a vertex
+//! there, as wide as the line or its label. `order` sorts the vertices of each layer so that few
+//! lines cross; `place` gives them coordinates. Lines bend only between layers, so they cross no
+//! box and no label.
 
 use super::{
     net::{Net, before},
@@ -19,7 +20,7 @@ pub(super) fn layout(sheet: &Sheet) -> Placed {
     placed
 }
 
-/// How far apart the middles of two neighbours stand at least.
+/// Returns the minimum distance between the centres of two neighbours.
 fn room(sheet: &Sheet, net: &Net, left: usize, right: usize) -> f64 {
     let (left, right) = (&net.vertices[left], &net.vertices[right]);
     let same = left.groups.iter().zip(&right.groups).take_while(|(a, b)| a == b).count();
@@ -34,7 +35,7 @@ fn room(sheet: &Sheet, net: &Net, left: usize, right: usize) -> f64 {
 }
 
 impl Placed {
-    /// Moves everything so that it begins at nought, and measures it.
+    /// Moves everything so that it starts at x = 0, and computes the total size.
     fn settle(&mut self) {
         let mut left = f64::MAX;
         let mut right = f64::MIN;

@@ -1,8 +1,8 @@
-//! A picture: what of a drawing becomes a box, a line, a note. `layout` finds the places, `route`
-//! draws the lines between them, `paint` writes it down.
+//! The SVG picture: converts a drawing into boxes, lines and notes. `layout` computes positions,
+//! `route` draws the lines between the boxes, and `paint` writes the SVG text.
 //!
-//! Ways that lead from many nodes to one because something went wrong are written below the node
-//! they leave, rather than drawn through the picture.
+//! Exceptional edges from many nodes to one are written below their source node instead of drawn
+//! through the picture.
 
 mod layout;
 mod net;
@@ -20,27 +20,28 @@ use super::{
     edges::{DrawnEdge, Place, edges, node_lines, width},
 };
 
-/// From how many nodes dashed lines into one are written down rather than drawn.
+/// From this number of sources on, dashed lines into one node are written instead of drawn.
 const DASHED_MANY: usize = 3;
-/// The layers that all lines together may pass; beyond it, the longest are written down as well.
+/// The maximum number of layers that all lines together pass; beyond it, the longest lines are
+/// written instead of drawn.
 const PASSED_MAX: usize = 4000;
-/// The columns of a line of a label.
+/// The maximum number of columns of a label line.
 const LABEL_COLUMNS: usize = 28;
 
-/// Measures of the fonts: the advance of a character, and the height of a line.
+/// Font metrics: the advance of a character, and the height of a line.
 const NAME: (f64, f64) = (7.9, 17.0);
 const SMALL: (f64, f64) = (6.7, 14.0);
-/// What a box and a stub keep free inside.
+/// The inner padding of boxes and stubs.
 const BOX_PADDING: (f64, f64) = (12.0, 7.0);
 const STUB_PADDING: (f64, f64) = (6.0, 3.0);
 
-/// A drawing, ready to be laid out and painted.
+/// A drawing, prepared for layout and painting.
 #[derive(Debug)]
 struct Picture<'a> {
     drawing: &'a Drawing,
     boxes: Vec<Shape>,
     lines: Vec<Stroke>,
-    /// What is said below the name.
+    /// The lines of text below the name.
     notes: Vec<String>,
 }
 
@@ -51,13 +52,13 @@ struct Shape {
     texts: Vec<String>,
 }
 
-/// A line and its label, or several ways that are written below the box they leave.
+/// A line and its label, or several edges that are written below the box they leave.
 #[derive(Debug)]
 struct Stroke {
     from: usize,
     to: Option<usize>,
     edges: Vec<DrawnEdge>,
-    /// For each line of text, which of the ways it is about.
+    /// The lines of text, each with the index of its edge.
     texts: Vec<(usize, String)>,
 }
 
@@ -119,7 +120,7 @@ impl<'a> Picture<'a> {
             let layer = match shape.place {
                 Place::Start => 0,
                 Place::Node(at) => self.drawing.nodes[at].layer.unwrap_or(last + 1) + 1,
-                // Below all that leads there.
+                // Below all nodes that lead there.
                 Place::End | Place::Fail => {
                     let leads = self.lines.iter().filter(|it| it.to == Some(layers.len()));
                     leads.map(|it| layers[it.from] + 1).max().unwrap_or(0)
@@ -184,7 +185,7 @@ impl Stroke {
     }
 }
 
-/// Which ways are written below the box they leave.
+/// Returns which edges are written below the box they leave.
 fn written(drawing: &Drawing, edges: &[DrawnEdge]) -> Vec<bool> {
     let mut into: BTreeMap<Place, BTreeSet<Place>> = BTreeMap::new();
     for edge in edges.iter().filter(|it| it.is_dashed && it.from != it.to) {
@@ -214,7 +215,7 @@ fn written(drawing: &Drawing, edges: &[DrawnEdge]) -> Vec<bool> {
     written
 }
 
-/// What is said below the name: the run, and where the run itself leads.
+/// Returns the text below the name: the run, and the targets of the run itself.
 fn said(drawing: &Drawing, notes: &[DrawnEdge]) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(run) = &drawing.run {
@@ -237,7 +238,7 @@ fn name(drawing: &Drawing, place: Place) -> String {
     }
 }
 
-/// Breaks a line between words, where it is too long.
+/// Wraps a line between words if it is too long.
 fn wrap(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -1,29 +1,29 @@
-//! The vertices of a sheet: boxes, and lines where they pass a layer.
+//! The vertices of a sheet: boxes, and the points where lines pass a layer.
 
 use std::cmp::Ordering;
 
 use super::sheet::{GROUP_SIDE, LINE, Link, Sheet, Size};
 
-/// What has a place in a layer: a box, or a line that passes.
+/// A vertex in a layer: a box, or a passing line.
 #[derive(Debug)]
 pub(super) struct Vertex {
     pub(super) rank: usize,
     pub(super) size: Size,
-    /// Where a line passes it, from its middle.
+    /// The horizontal offset of its line from its centre.
     pub(super) anchor: f64,
     pub(super) groups: Vec<usize>,
     pub(super) is_box: bool,
 }
 
-/// The vertices of a sheet, and what connects them.
+/// The vertices of a sheet, and their connections.
 #[derive(Debug, Default)]
 pub(super) struct Net {
     pub(super) vertices: Vec<Vertex>,
-    /// From a rank to the next one.
+    /// Connections from a rank to the next one.
     pub(super) segments: Vec<(usize, usize)>,
-    /// Within a rank: a box, and the line that turns beside it.
+    /// Connections within a rank: a box, and the line that turns beside it.
     pub(super) hooks: Vec<(usize, usize)>,
-    /// For each link its vertices, boxes included.
+    /// For each link its vertices, including the boxes.
     pub(super) chains: Vec<Vec<usize>>,
     /// For each link the vertex with its label.
     pub(super) labels: Vec<Option<usize>>,
@@ -33,7 +33,7 @@ impl Net {
     pub(super) fn of(sheet: &Sheet) -> Self {
         let mut net = Self::default();
         for item in &sheet.boxes {
-            // Labels have ranks of their own between the layers.
+            // Labels have separate ranks between the layers.
             net.vertices.push(Vertex {
                 rank: item.layer * 2,
                 size: item.size,
@@ -58,7 +58,7 @@ impl Net {
         match link.to.map(|it| self.vertices[it].rank) {
             None => ranks.push(rank + 1),
             Some(to) if to > rank => ranks.extend(rank + 1..to),
-            // It goes up beside both of its boxes.
+            // The line goes up beside both of its boxes.
             Some(to) => {
                 ranks.extend((to..=rank).rev());
                 labelled = if to < rank { rank - 1 } else { rank };
@@ -97,7 +97,7 @@ impl Net {
         self.labels.push(label);
     }
 
-    /// The groups that a line never leaves.
+    /// Returns the groups that contain both ends of a line.
     fn common_groups(&self, link: &Link) -> Vec<usize> {
         let from = &self.vertices[link.from].groups;
         let Some(to) = link.to.map(|it| &self.vertices[it].groups) else { return Vec::new() };
@@ -105,8 +105,8 @@ impl Net {
     }
 }
 
-/// The room before a vertex for the borders of the groups it is in, from some depth on. The name
-/// of a group stands before its first node, where no line comes down.
+/// Returns the space before a vertex for the borders of its groups, from a depth on. The name of a
+/// group is above its first node, where no line comes down.
 pub(super) fn before(sheet: &Sheet, vertex: &Vertex, depth: usize) -> f64 {
     let free = if vertex.is_box { vertex.size.width * 0.2 } else { 0.0 };
     let name = |group: &usize| GROUP_SIDE.max(sheet.group_names[*group] + 16.0 - free);

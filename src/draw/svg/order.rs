@@ -1,16 +1,16 @@
-//! In which order the vertices of each rank stand beside each other, so that few lines cross.
+//! Orders the vertices of each rank so that few lines cross.
 
 use std::collections::BTreeMap;
 
 use super::{net::Net, sheet::px};
 
-/// How often the ranks are gone through, down and up.
+/// The number of sweeps over the ranks, alternately down and up.
 const SWEEPS: usize = 16;
-/// Beyond this many vertices, only a few times, and no neighbours are swapped.
+/// Beyond this number of vertices there are fewer sweeps, and no swaps of neighbours.
 const VERTICES_MANY: usize = 1500;
 const SWEEPS_FEW: usize = 4;
 
-/// The ranks, each from left to right.
+/// Returns the ranks, each from left to right.
 pub(super) fn order(net: &Net) -> Vec<Vec<usize>> {
     let count = net.vertices.iter().map(|it| it.rank + 1).max().unwrap_or(0);
     let mut ranks: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -36,7 +36,7 @@ pub(super) fn order(net: &Net) -> Vec<Vec<usize>> {
 struct Order<'a> {
     net: &'a Net,
     ranks: Vec<Vec<usize>>,
-    /// The place of each vertex in its rank.
+    /// The position of each vertex in its rank.
     places: Vec<usize>,
     above: Vec<Vec<usize>>,
     below: Vec<Vec<usize>>,
@@ -58,7 +58,7 @@ impl<'a> Order<'a> {
         let places = vec![0; net.vertices.len()];
         let mut order = Self { net, ranks, places, above, below, beside };
         for rank in 0..order.ranks.len() {
-            // Groups stand together from the beginning.
+            // The nodes of a group are neighbours from the start.
             let start: BTreeMap<usize, f64> =
                 order.ranks[rank].iter().enumerate().map(|(nth, at)| (*at, px(nth))).collect();
             order.arrange(rank, &start);
@@ -75,7 +75,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The middle of what a vertex is connected with, in places of its rank.
+    /// Returns the mean position of the neighbours of a vertex, scaled to its rank.
     fn wish(&self, vertex: usize, down: bool) -> f64 {
         let next = if down { &self.above[vertex] } else { &self.below[vertex] };
         let rank = self.net.vertices[vertex].rank;
@@ -89,7 +89,7 @@ impl<'a> Order<'a> {
         if count == 0 { px(self.places[vertex]) + 0.5 } else { places.sum::<f64>() / px(count) }
     }
 
-    /// Sorts a rank by keys, what is in one group together.
+    /// Sorts a rank by keys; the vertices of a group stay together.
     fn arrange(&mut self, rank: usize, keys: &BTreeMap<usize, f64>) {
         let vertices = std::mem::take(&mut self.ranks[rank]);
         let sorted = self.arranged(vertices, keys, 0);
@@ -126,7 +126,7 @@ impl<'a> Order<'a> {
         keyed.into_iter().flat_map(|(_, unit)| unit).collect()
     }
 
-    /// Swaps neighbours of one group as long as that helps.
+    /// Swaps neighbours of one group if that lowers the cost.
     fn swap_neighbours(&mut self) {
         for rank in 0..self.ranks.len() {
             for place in 1..self.ranks[rank].len() {
@@ -150,7 +150,8 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// What the order of two neighbours costs: crossings of their lines, and the ways beside them.
+    /// Returns the cost of the order of two neighbours: crossings of their lines, and the distances
+    /// within the rank.
     fn cost_around(&self, left: usize, right: usize) -> usize {
         let mut cost = 0;
         for next in [&self.above, &self.below] {
@@ -177,8 +178,8 @@ impl<'a> Order<'a> {
     }
 }
 
-/// How many of these lines cross: pairs whose ends are in opposite orders, counted by a tree of
-/// sums over the lower ends.
+/// Counts the crossings of lines: pairs whose ends are in opposite orders. It uses a Fenwick tree
+/// over the lower ends.
 fn crossings(mut lines: Vec<(usize, usize)>) -> usize {
     lines.sort_unstable();
     let size = lines.iter().map(|it| it.1 + 2).max().unwrap_or(1);
@@ -209,7 +210,7 @@ mod tests {
     fn crossings_are_pairs_in_opposite_orders() {
         assert_eq!(crossings(vec![(0, 0), (1, 1), (2, 2)]), 0);
         assert_eq!(crossings(vec![(0, 2), (1, 1), (2, 0)]), 3);
-        // Lines that begin or end together do not cross.
+        // Lines that start or end together do not cross.
         assert_eq!(crossings(vec![(0, 1), (0, 0), (1, 1)]), 0);
         assert_eq!(crossings(vec![(1, 0), (0, 1), (0, 2), (2, 1)]), 3);
     }

@@ -1,4 +1,4 @@
-//! The text of a picture: SVG without scripts, fonts or anything else from outside.
+//! Writes the SVG text of a picture, without scripts, fonts or other external resources.
 
 use super::{
     BOX_PADDING, NAME, Picture, SMALL, STUB_PADDING, Shape, Stroke,
@@ -6,11 +6,11 @@ use super::{
 };
 use crate::draw::edges::{DrawnEdge, Place, width};
 
-/// The paper around the picture.
+/// The margin around the picture.
 const MARGIN: f64 = 20.0;
-/// The name of the workflow and the lines below it.
+/// Font metrics of the name of the workflow.
 const TITLE: (f64, f64) = (9.7, 24.0);
-/// How long and how wide an arrowhead is.
+/// The length and half the width of an arrowhead.
 const HEAD: (f64, f64) = (8.0, 4.0);
 
 /// Each colour twice, for light and for dark pages.
@@ -74,7 +74,7 @@ pub(super) fn paint(picture: &Picture<'_>, placed: &Placed) -> String {
     for (group, area) in drawing.groups.iter().zip(&placed.groups) {
         lines.extend(area.iter().map(|area| group_box(&group.name, area)));
     }
-    // What a run took is drawn over what it did not take.
+    // Lines that a run took are drawn above the others.
     let mut strokes: Vec<(&Stroke, &Line)> = picture.lines.iter().zip(&placed.links).collect();
     strokes.sort_by_key(|(stroke, _)| stroke.edges.iter().any(DrawnEdge::is_taken));
     lines.extend(strokes.iter().map(|(stroke, line)| edge(picture, stroke, line)));
@@ -167,7 +167,7 @@ fn classes(stroke: &Stroke) -> String {
     .concat()
 }
 
-/// `tl to qa: review.verdict == "approved"`, in full.
+/// Returns the full text, such as `tl to qa: review.verdict == "approved"`.
 fn title(picture: &Picture<'_>, stroke: &Stroke) -> String {
     let name = |place| super::name(picture.drawing, place);
     let lines = stroke.edges.iter().map(|edge| {
@@ -218,15 +218,14 @@ fn centred(at: Point, class: &str, words: &str) -> String {
     text(at, class, words).replacen("<text ", "<text text-anchor=\"middle\" ", 1)
 }
 
-/// To a tenth of a pixel, so that a picture does not depend on the last bit of a sum.
+/// Formats a number with one decimal, so that a picture does not depend on the last bit of a sum.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     let text = text.strip_suffix(".0").unwrap_or(&text);
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// What SVG would take for more than a character is written as an entity; what it cannot hold is
-/// left out.
+/// Escapes the special characters of SVG, and drops characters that SVG cannot contain.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

@@ -1,4 +1,5 @@
-//! How far aside each vertex stands: near to what it is connected with, in the order of its rank.
+//! Computes the horizontal position of each vertex: near its connected vertices, in the order of
+//! its rank.
 
 use petgraph::unionfind::UnionFind;
 
@@ -7,31 +8,32 @@ use super::{
     sheet::px,
 };
 
-/// How often the ranks are gone through, down and up.
+/// The number of sweeps over the ranks, down and up.
 const SWEEPS: usize = 24;
-/// Beyond this many vertices fewer times.
+/// Beyond this number of vertices there are fewer sweeps.
 const VERTICES_MANY: usize = 1500;
 const SWEEPS_FEW: usize = 8;
 
-/// How often lines are straightened: one that moves may make room for another.
+/// The number of passes that straighten lines: a line that moves may make space for another.
 const STRAIGHTENED: usize = 6;
 
-/// What holds a line that passes several ranks upright, against what pulls a box to its lines.
+/// The weights that keep a line straight while it passes several ranks, and that pull a box to its
+/// lines.
 const UPRIGHT: f64 = 8.0;
 const BENT: f64 = 2.0;
 const PLAIN: f64 = 1.0;
-/// What pulls a line that turns beside a box to it.
+/// The weight that pulls a line which turns beside a box towards that box.
 const HOOK: f64 = 0.3;
 
-/// Where a vertex stands.
+/// The horizontal position of a vertex.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Column {
     pub(super) middle: f64,
-    /// Where the line passes.
+    /// The position of its line.
     pub(super) line: f64,
 }
 
-/// Which neighbours pull.
+/// The neighbours that pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pull {
     Above,
@@ -39,7 +41,7 @@ enum Pull {
     Both,
 }
 
-/// Finds the columns. `room` is the distance that two neighbours keep at least.
+/// Computes the positions. `room` returns the minimum distance between two neighbours.
 pub(super) fn place(
     net: &Net,
     ranks: &[Vec<usize>],
@@ -51,7 +53,7 @@ pub(super) fn place(
         .map(|rank| rank.windows(2).map(|pair| room(pair[0], pair[1])).collect())
         .collect();
     for (rank, rooms) in ranks.iter().zip(&rooms) {
-        // Around the middle, so that a first rank does not stand at the left of a wide second.
+        // Centred, so that a first rank is not at the left of a wide second one.
         let mut x = -rooms.iter().sum::<f64>() / 2.0;
         for (nth, vertex) in rank.iter().enumerate() {
             xs[*vertex] = x;
@@ -61,7 +63,7 @@ pub(super) fn place(
     let pulls = pulls(net);
     let sweeps = if net.vertices.len() > VERTICES_MANY { SWEEPS_FEW } else { SWEEPS };
     for sweep in 0..sweeps {
-        // In the end both sides have their say.
+        // In the last sweeps the neighbours on both sides pull.
         let (down, up) = if sweep * 3 < sweeps * 2 {
             (Pull::Above, Pull::Below)
         } else {
@@ -82,7 +84,7 @@ pub(super) fn place(
     xs.iter().zip(&net.vertices).map(column).collect()
 }
 
-/// For each vertex, what pulls it: another one, on which side that is, and how strongly.
+/// Returns for each vertex its pulls: the other vertex, its side, and the weight.
 fn pulls(net: &Net) -> Vec<Vec<(usize, Pull, f64)>> {
     let mut pulls = vec![Vec::new(); net.vertices.len()];
     for &(upper, lower) in &net.segments {
@@ -100,9 +102,9 @@ fn pulls(net: &Net) -> Vec<Vec<(usize, Pull, f64)>> {
     pulls
 }
 
-/// Moves the vertices of a rank as near as may be to where they are pulled: least squares under
-/// "each as far to the right as its neighbour and the room between them", which pooling adjacent
-/// violators solves exactly.
+/// Moves the vertices of a rank as near as possible to the positions of their pulls. This is a
+/// least squares problem with a minimum distance between neighbours; pooling adjacent violators
+/// solves it exactly.
 fn settle(
     net: &Net,
     rank: &[usize],
@@ -111,7 +113,7 @@ fn settle(
     side: Pull,
     xs: &mut [f64],
 ) {
-    // Runs of vertices that touch: where the first would like to be, how strongly, how many.
+    // Blocks of vertices without free space between them: wanted start, weight, number of vertices.
     let mut blocks: Vec<(f64, f64, usize)> = Vec::new();
     let mut offsets = Vec::with_capacity(rank.len());
     let mut offset = 0.0;
@@ -144,7 +146,7 @@ fn settle(
     }
 }
 
-/// How far a vertex could go aside before it meets its neighbours.
+/// Returns the interval in which a vertex can move without touching its neighbours.
 fn freedom(ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &[f64], at: (usize, usize)) -> (f64, f64) {
     let (rank, place) = at;
     let before = place.checked_sub(1).map(|it| xs[ranks[rank][it]] + rooms[rank][it]);
@@ -152,7 +154,7 @@ fn freedom(ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &[f64], at: (usize, usi
     (before.unwrap_or(f64::MIN), after.unwrap_or(f64::MAX))
 }
 
-/// Moves what is connected with nothing else below or above the rest: no line holds it there.
+/// Centres separate components below or above the largest one; no line holds them in place.
 fn gather(net: &Net, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64]) {
     let mut parts: Vec<usize> = (0..xs.len()).collect();
     let mut joined = UnionFind::new(xs.len());
@@ -196,7 +198,7 @@ fn gather(net: &Net, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64]) {
     }
 }
 
-/// Puts the vertices of each line below each other as far as their neighbours leave room.
+/// Aligns the vertices of each line vertically, as far as their neighbours leave space.
 fn straighten(net: &Net, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64]) {
     let mut places = vec![0; xs.len()];
     for (place, vertex) in ranks.iter().flat_map(|rank| rank.iter().enumerate()) {
@@ -222,8 +224,8 @@ fn straighten(net: &Net, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64
     }
 }
 
-/// What could stand in one column: lines, with the boxes where they are alone at their side, so
-/// that the port is in the middle.
+/// Returns the chains of vertices that can share one column: lines, and boxes that have only one
+/// line on that side, so that its port is in the middle.
 fn threads(net: &Net) -> Vec<Vec<usize>> {
     let mut ends = vec![(0, 0); net.vertices.len()];
     for chain in &net.chains {
@@ -250,10 +252,10 @@ fn threads(net: &Net) -> Vec<Vec<usize>> {
     starts.map(|it| std::iter::successors(Some(it), |it| next[*it]).collect()).collect()
 }
 
-/// Puts vertices below each other, near to where they are, between two bounds.
+/// Aligns vertices vertically, near their current positions and between two bounds.
 fn align(net: &Net, run: &[usize], (low, high): (f64, f64), xs: &mut [f64]) {
     let lines = run.iter().map(|it| xs[*it] + net.vertices[*it].anchor);
-    // Rounding may leave a hair less than no room.
+    // Due to rounding, `high` may be slightly less than `low`.
     let line = (lines.sum::<f64>() / px(run.len().max(1))).max(low).min(high.max(low));
     for vertex in run {
         xs[*vertex] = line - net.vertices[*vertex].anchor;

@@ -1,4 +1,4 @@
-//! From places to lines: how high each rank stands, and the way of every line from box to box.
+//! Computes the heights of the ranks, and the path of each line from box to box.
 
 use std::cmp::Ordering;
 
@@ -8,17 +8,17 @@ use super::{
     sheet::{Area, GROUP_SIDE, LINE, Line, Piece, Placed, Point, Sheet, Size, TURN, px},
 };
 
-/// The room between a layer and the next, before lines that lead far aside ask for more.
+/// The minimum space between two layers; lines with a large horizontal distance increase it.
 const GAP: f64 = 14.0;
 
-/// The most that they get.
+/// The maximum space.
 const GAP_MAX: f64 = 44.0;
 
-/// The room above the nodes of a group for its name, and below them.
+/// The space above the nodes of a group for its name, and below them.
 const GROUP_TOP: f64 = 22.0;
 const GROUP_BOTTOM: f64 = 10.0;
 
-/// Ports of a box stand this far apart, if it is wide enough.
+/// The distance between the ports of a box, if the box is wide enough.
 const PORT: f64 = 16.0;
 
 /// The heights of the ranks.
@@ -26,12 +26,13 @@ const PORT: f64 = 16.0;
 struct Bands {
     top: Vec<f64>,
     bottom: Vec<f64>,
-    /// The room around the vertices of a rank in which lines are straight, for groups.
+    /// The space above and below the vertices of a rank where lines are straight, for the borders
+    /// of groups.
     above: Vec<f64>,
     below: Vec<f64>,
 }
 
-/// Gives everything its height and draws the lines.
+/// Computes all heights and draws the lines.
 pub(super) fn route(sheet: &Sheet, net: &Net, ranks: &[Vec<usize>], columns: &[Column]) -> Placed {
     let bands = &Bands::of(sheet, net, ranks, columns);
     let area = |vertex: usize| {
@@ -93,7 +94,7 @@ impl Bands {
                 if rank != net.vertices[pair[1]].rank {
                     continue;
                 }
-                // It turns below the box it leaves, and above the one it comes to.
+                // A line turns below the box that it leaves, and above the box where it arrives.
                 let turn = if net.vertices[pair[0]].is_box { rank + 1 } else { rank };
                 gaps[turn] = gaps[turn].max(TURN);
             }
@@ -110,13 +111,13 @@ impl Bands {
         bands
     }
 
-    /// The heights between which lines at a rank are straight.
+    /// Returns the range of heights in which lines at a rank are straight.
     fn straight(&self, rank: usize) -> (f64, f64) {
         (self.top[rank] - self.above[rank], self.bottom[rank] + self.below[rank])
     }
 }
 
-/// What may not stand in the box of a group: other boxes, and lines between others.
+/// Returns the vertices that a group's box must not overlap: other boxes, and lines between others.
 fn strangers(net: &Net, group: usize) -> Vec<usize> {
     let is_inside = |it: usize| net.vertices[it].groups.contains(&group);
     let mut strangers: Vec<usize> =
@@ -129,7 +130,7 @@ fn strangers(net: &Net, group: usize) -> Vec<usize> {
     strangers
 }
 
-/// Where lines leave and come to boxes, by link.
+/// The positions where lines leave boxes and arrive at them, by link.
 struct Ports {
     leaving: Vec<f64>,
     coming: Vec<f64>,
@@ -191,7 +192,7 @@ fn line(
         let (start, end) = match rank.cmp(&next) {
             Ordering::Less => (bottom, next_top),
             Ordering::Greater => (top, next_bottom),
-            // Down and up again behind a box, up and down again before one.
+            // Down and up again after a box, up and down again before one.
             Ordering::Equal if net.vertices[pair[0]].is_box => (bottom, bottom),
             Ordering::Equal => (top, top),
         };
@@ -226,7 +227,7 @@ fn group(
     let mut area: Option<(Point, Point)> = None;
     for (at, vertex) in net.vertices.iter().enumerate() {
         let Some(depth) = vertex.groups.iter().position(|it| *it == group) else { continue };
-        // Outer groups keep around inner ones.
+        // The border of an outer group surrounds those of its inner groups.
         let around = px(vertex.groups.len() - depth);
         let half = vertex.size.width / 2.0;
         let left = columns[at].middle - half - before(sheet, vertex, depth) + 4.0;

@@ -1,13 +1,13 @@
-//! A sheet: what is to be laid out, and where it stands then.
+//! A sheet: the input of the layout, and the resulting positions.
 
-/// The room in which a line turns back.
+/// The space in which a line turns back.
 pub(super) const TURN: f64 = 26.0;
-/// The room between a group and what is beside it.
+/// The space between a group and its neighbours.
 pub(super) const GROUP_SIDE: f64 = 14.0;
-/// The width of a line with what it keeps free beside it.
+/// The width of a line including the free space beside it.
 pub(super) const LINE: f64 = 8.0;
 
-/// What is to be laid out.
+/// The input of the layout.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     pub(super) boxes: Vec<Item>,
@@ -21,11 +21,11 @@ pub(super) struct Sheet {
 pub(super) struct Item {
     pub(super) size: Size,
     pub(super) layer: usize,
-    /// The groups it is in, the outermost first.
+    /// The groups that contain it, the outermost first.
     pub(super) groups: Vec<usize>,
 }
 
-/// A line from a box to another, or to its own label only.
+/// A line from a box to another box, or only to its own label.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) from: usize,
@@ -39,31 +39,31 @@ pub(super) struct Size {
     pub(super) height: f64,
 }
 
-/// A point; y goes down.
+/// A point; y increases downwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
 }
 
-/// A rectangle by its upper left corner.
+/// A rectangle with its upper left corner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Area {
     pub(super) at: Point,
     pub(super) size: Size,
 }
 
-/// Where everything stands.
+/// The result of the layout.
 #[derive(Debug, Default)]
 pub(super) struct Placed {
     pub(super) boxes: Vec<Area>,
     pub(super) links: Vec<Line>,
-    /// None where others stand between the nodes of a group.
+    /// `None` if other vertices are between the nodes of a group.
     pub(super) groups: Vec<Option<Area>>,
     pub(super) size: Size,
 }
 
-/// The way of a line: it begins at a point and goes on piece by piece.
+/// The path of a line: a start point and the pieces that follow.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) from: Point,
@@ -73,9 +73,10 @@ pub(super) struct Line {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Piece {
-    /// Straight up or down.
+    /// A vertical piece.
     To(Point),
-    /// An S from upright to upright, or a U if both ends are at one height; by two handles.
+    /// An S-shaped curve between two vertical pieces, or a U if both ends have one height; with two
+    /// control points.
     Curve(Point, Point, Point),
 }
 
@@ -94,7 +95,7 @@ impl Area {
     }
 }
 
-/// A number of things as a measure.
+/// Converts a number of items for computations with lengths.
 pub(super) fn px(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
