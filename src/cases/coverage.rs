@@ -1,4 +1,4 @@
-//! Which parts of a graph runs have taken, and which none has.
+//! Coverage: which parts of a graph the runs have taken, and which they have missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,49 +9,49 @@ use crate::{
     id::{NodeName, TaskId},
 };
 
-/// The parts of a graph, and those that runs have taken.
+/// The parts of a graph, and those that the runs have taken.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     parts: Vec<Part>,
     index: BTreeMap<Key, usize>,
     taken: BTreeSet<usize>,
-    /// What nodes have in common; one part for all of them.
+    /// The `catch` routes that all nodes share; each counts as one part.
     defaults: Vec<Catch>,
 }
 
-/// Something in a graph that a run takes or does not.
+/// A part of a graph that a run takes or misses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it is.
+    /// Its kind.
     pub kind: PartKind,
-    /// The node it leaves; none for what all have in common.
+    /// The node that it leaves; `None` for a part that all nodes share.
     pub from: Option<NodeName>,
-    /// Where it leads; none for a node.
+    /// Its target; `None` for a node.
     pub to: Option<String>,
     /// The condition or the kind of failure.
     pub label: Option<String>,
-    /// Where it is written.
+    /// Its place in the file.
     pub place: Option<Place>,
 }
 
-/// What a part of a graph is.
+/// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartKind {
     /// A node runs.
     Node,
     /// A node is skipped by its condition.
     Skip,
-    /// A plain edge.
+    /// An unconditional edge.
     Edge,
-    /// A barrier is met.
+    /// A join is complete.
     Join,
-    /// One way of a route.
+    /// One target of a route.
     Way,
     /// A failure is caught.
     Catch,
     /// A bound is used up.
     Exhausted,
-    /// A limit of the run is reached, and the run goes where it says.
+    /// A limit of the run is reached, and the run continues at the target for it.
     Limit,
 }
 
@@ -67,18 +67,18 @@ enum Key {
     Limit,
 }
 
-/// What one run left behind that says what it took.
+/// The data of one run from which coverage is computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trail {
-    /// Where it stood before its first step and after each.
+    /// The positions before its first step and after each step.
     pub(super) positions: Vec<Position>,
     pub(super) records: Vec<TaskRecord>,
-    /// The ways that routes took: the position of an edge, and of one of its ways.
+    /// The choices of routes: the index of an edge, and of one of its ways.
     pub(super) ways: BTreeSet<(usize, usize)>,
 }
 
 impl Coverage {
-    /// Nothing is taken yet. Of what nodes catch, `defaults` is common to all.
+    /// Makes a coverage with no part taken. `defaults` are the `catch` routes that all nodes share.
     pub fn of(graph: &Graph, defaults: &[Catch]) -> Self {
         let mut coverage = Self {
             parts: Vec::new(),
@@ -152,7 +152,7 @@ impl Coverage {
                         self.add(Key::Way(at, way), part);
                     }
                 }
-                // What a node chooses by itself is not written in the graph.
+                // The graph does not contain the choices that the code of a node makes.
                 Edge::May { .. } => (),
             }
         }
@@ -167,7 +167,7 @@ impl Coverage {
         self.taken.extend(self.index.get(key));
     }
 
-    /// Adds what a run took.
+    /// Adds the parts that a run took.
     pub(super) fn follow(&mut self, graph: &Graph, trail: &Trail) {
         for &(edge, way) in &trail.ways {
             self.take(&Key::Way(edge, way));
@@ -242,12 +242,12 @@ impl Coverage {
         }
     }
 
-    /// Adds what others have taken of the same graph.
+    /// Adds the parts that another coverage of the same graph has taken.
     pub fn add_all(&mut self, other: &Self) {
         self.taken.extend(&other.taken);
     }
 
-    /// The parts that no run has taken, in the order of their places.
+    /// Returns the parts that no run has taken, in the order of their places.
     pub fn missed(&self) -> Vec<&Part> {
         let missed = self.parts.iter().enumerate().filter(|(at, _)| !self.taken.contains(at));
         let mut missed: Vec<&Part> = missed.map(|(_, part)| part).collect();
@@ -257,20 +257,20 @@ impl Coverage {
         missed
     }
 
-    /// How many parts there are, and how many are taken.
+    /// Returns the number of parts, and the number of taken parts.
     pub fn counts(&self) -> (usize, usize) {
         (self.parts.len(), self.taken.len())
     }
 
-    /// How many of a hundred parts are taken, rounded down: a hundred only if nothing is missed.
+    /// Returns the percentage of taken parts, rounded down: 100 only if no part is missed.
     pub fn percent(&self) -> usize {
         let (all, taken) = self.counts();
         (taken * 100).checked_div(all).unwrap_or(100)
     }
 }
 
-/// The nodes that a step would have led to, had their bounds not been used up, and where it led
-/// instead.
+/// Returns the nodes that a step would have reached if their bounds were not used up, each with its
+/// target for that case.
 pub(super) fn used_up(
     graph: &Graph,
     before: &Position,
@@ -310,7 +310,7 @@ pub(super) fn used_up(
     }
     let mut found = Vec::new();
     for mut name in reached {
-        // `compile` refuses graphs whose `exhausted` ways lead in a circle.
+        // `compile` refuses graphs with a circle of `exhausted` targets.
         while let Some(spec) = graph.nodes.get(&name) {
             let made = visits.get(&name).copied().unwrap_or(0);
             if spec.policies.max_visits.is_none_or(|it| made < it) {
@@ -327,7 +327,7 @@ pub(super) fn used_up(
 }
 
 impl PartKind {
-    /// The word for it.
+    /// Returns the word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Node => "node",

@@ -1,10 +1,10 @@
-//! Tries everything that nodes may do, as far as it decides where a run goes.
+//! Explores all outcomes of nodes that affect where a run continues.
 //!
-//! The rules of a run are pure, so a run can be cloned at every step and sent each way. States
-//! that differ in nothing that decides are one, so that loops end; the search is breadth first,
-//! so that the first way found to a place is a shortest one. Tasks that run side by side have many
-//! outcomes together; where those are too many, each outcome is tried once before all of them are
-//! combined, so that what comes later is looked at, too.
+//! The rules of a run are pure, so the search clones the run at each step and tries each choice.
+//! States that differ only in irrelevant values count as one, so loops end. The search is
+//! breadth-first, so the first way to a state is a shortest one. Concurrent tasks have many
+//! combined outcomes. If there are too many, the search tries each single outcome once before all
+//! combinations, so that it also covers later steps.
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
@@ -32,62 +32,62 @@ use crate::{
 
 /// The id of every run.
 const RUN: &str = "explored";
-/// So many combined outcomes of the tasks of a step are tried at a time.
+/// The maximum number of combined outcomes of a step that the search tries at a time.
 const TOGETHER_MAX: usize = 1_000;
 
-/// How much is tried before the search is given up.
+/// The limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// The states that are looked at.
+    /// The maximum number of states.
     pub states_max: usize,
-    /// The time it takes; `None` if it may take any.
+    /// The maximum duration; `None` for no limit.
     pub time_max: Option<Duration>,
 }
 
-/// What was found by trying everything.
+/// The result of the search.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
-    /// How many different states were looked at.
+    /// The number of different states.
     pub states: usize,
-    /// How many steps were taken from them.
+    /// The number of steps from these states.
     pub steps: usize,
-    /// Whether these are all; if not, the search was given up.
+    /// Whether the search is complete; if not, it reached a limit of its effort.
     pub is_whole: bool,
-    /// Of the states, those of which not every step was taken.
+    /// The number of states whose steps are not all tried.
     pub open: usize,
-    /// The nodes that no run had come to when the search was given up; more time may reach them.
+    /// The nodes that no run reached before the search stopped; more time may reach them.
     pub not_come_to: Vec<NodeName>,
-    /// The runs that fail although no route asks for it, each in a shortest way.
+    /// The runs that fail although no route leads to failure, each with a shortest way.
     pub stuck: Vec<Stuck>,
-    /// The nodes that no outcome leads to; told only if all states were looked at.
+    /// The nodes that no outcome leads to; only set after a complete search.
     pub unreached: Vec<NodeName>,
-    /// What could not be tried, in words.
+    /// Descriptions of the cases that the search could not try.
     pub gaps: Vec<String>,
 }
 
-/// A run that fails although no route asks for it.
+/// A run that fails although no route leads to failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// Why it fails.
+    /// The reason of the failure.
     pub reason: String,
-    /// What the nodes of each step did, where they had a choice.
+    /// The choices of the nodes in each step that had a choice.
     pub way: Vec<Vec<(NodeName, String)>>,
 }
 
-/// A state of a run before a step, and how it was come to.
+/// A state of a run before a step, and the choices that led to it.
 #[derive(Debug)]
 struct Waypoint {
     before: Option<usize>,
     step: Vec<(NodeName, String)>,
 }
 
-/// A run that stands before a step.
+/// A run before a step.
 #[derive(Debug)]
 struct Open {
     machine: Machine,
     tasks: Vec<Task>,
     at: usize,
-    /// Which outcomes its tasks have in the next step to be taken; none if there was none yet.
+    /// The outcomes of its tasks that are tried next; `None` before the first.
     next: Option<Vec<usize>>,
 }
 
@@ -101,7 +101,7 @@ struct Search<'a> {
     seen: HashSet<blake3::Hash>,
     waypoints: Vec<Waypoint>,
     open: VecDeque<Open>,
-    /// Those of which only some steps were taken; they wait until all others are done.
+    /// The runs with untried combinations; they wait until all others are done.
     begun: VecDeque<Open>,
     ran: BTreeSet<NodeName>,
     reasons: BTreeSet<String>,
@@ -111,17 +111,17 @@ struct Search<'a> {
 }
 
 impl Suite {
-    /// Tries every outcome of every node, see [`explore`].
+    /// Tries all outcomes of all nodes, see [`explore`].
     pub fn explore(&self, effort: Effort) -> Explored {
         explore(&self.definition, &self.compiled(), effort, |_| ())
     }
 }
 
-/// Tries every outcome of every node of a workflow, in every order that its bounds allow; tells how
-/// far it has come from time to time.
+/// Tries all outcomes of all nodes of a workflow, in each order that its bounds allow, and reports
+/// its progress with `watch`.
 ///
-/// Limits of the run are lifted; that one of them is reached is tried after every step instead,
-/// where the workflow says what happens then.
+/// It ignores the limits of the run. Instead, if the workflow has a target for a reached limit, it
+/// tries after each step that a limit is reached.
 pub fn explore(
     definition: &Workflow,
     graph: &CompiledGraph,
@@ -175,7 +175,7 @@ impl Search<'_> {
         }
     }
 
-    /// Sends a run the ways that its step can go: all of them, or as many as are tried at a time.
+    /// Tries the combined outcomes of a step: all of them, or as many as fit into one turn.
     fn step(&mut self, mut open: Open) {
         let mut choices: Vec<Vec<Outcome>> = Vec::new();
         for task in &open.tasks {
@@ -194,7 +194,7 @@ impl Search<'_> {
         };
         for _ in 0..TOGETHER_MAX {
             self.go(&open, &choices, &chosen);
-            // Which outcome each task has is counted like the digits of a number.
+            // The chosen outcomes are counted like the digits of a number.
             let next = (0..chosen.len()).find(|&at| chosen[at] + 1 < lengths[at]);
             let Some(at) = next else { return };
             chosen[at] += 1;
@@ -207,7 +207,7 @@ impl Search<'_> {
         self.begun.push_back(open);
     }
 
-    /// Lets every task have each of its outcomes once, and leaves the rest for later.
+    /// Tries each outcome of each task once, and leaves the other combinations for later.
     fn sample(&mut self, mut open: Open, choices: &[Vec<Outcome>], lengths: &[usize]) {
         for turn in 0..lengths.iter().copied().max().unwrap_or(0) {
             let chosen: Vec<usize> = lengths.iter().map(|it| turn % it).collect();
@@ -220,7 +220,7 @@ impl Search<'_> {
         self.begun.push_back(open);
     }
 
-    /// Whether the search is given up.
+    /// Returns whether the search stops early.
     fn is_over(&mut self) -> bool {
         self.explored.is_whole &= self.until.is_none_or(|it| Instant::now() < it);
         !self.explored.is_whole
@@ -252,8 +252,9 @@ impl Search<'_> {
         self.arrive(machine, &before, actions, Some(open.at), step);
     }
 
-    /// A node that failed though no failure was tried: it could not compute, its update was
-    /// refused, or its route could not decide. That something catches it does not make it right.
+    /// Reports a node that failed although the search tried no failure: it could not compute, its
+    /// update was refused, or its route could not decide. It is an error even if a `catch` handles
+    /// it.
     fn note_accidents(
         &mut self,
         open: &Open,
@@ -280,7 +281,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes in where a step led: to the next one, or to the end of the run.
+    /// Handles the result of a step: the next step, or the end of the run.
     fn arrive(
         &mut self,
         machine: Machine,
@@ -312,7 +313,7 @@ impl Search<'_> {
         }
     }
 
-    /// Notes a state, if it is new.
+    /// Records a state, if it is new.
     fn enter(
         &mut self,
         machine: Machine,
@@ -333,7 +334,8 @@ impl Search<'_> {
         Some(at)
     }
 
-    /// The run as it goes on if a limit is reached now, where the workflow says how.
+    /// Returns the run as it continues if a limit is reached now, if the workflow has a target for
+    /// that.
     fn at_limit(&self, machine: &Machine, has_begun: bool) -> Option<(Machine, Vec<Task>)> {
         let Some(Target::Node(node)) = &self.limits.exhausted else { return None };
         let mut position = machine.position().clone();
@@ -368,7 +370,7 @@ impl Search<'_> {
         (!tasks.is_empty()).then_some((machine, tasks))
     }
 
-    /// Keeps the first, and so a shortest, way to each reason.
+    /// Records the first, and thus a shortest, way to each reason.
     fn stuck(&mut self, reason: String, from: Option<usize>, step: Vec<(NodeName, String)>) {
         if !self.reasons.insert(reason.clone()) {
             return;
@@ -401,7 +403,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether a route, a bound or a limit of the workflow leads to failure, rather than an accident.
+/// Returns whether a route, a bound or a limit of the workflow leads to failure by design.
 fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bool {
     let fails = |it: &TaskRecord| match &it.outcome {
         Recorded::Finished { hops, .. }
@@ -421,12 +423,12 @@ fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bo
         || before.failure.is_some()
 }
 
-/// What stands for the input in a way.
+/// The name that represents the input in a way.
 fn input_name() -> NodeName {
     NodeName::parse("input").expect("it is a word")
 }
 
-/// What stands for a limit of the run in a way.
+/// The name that represents a limit of the run in a way.
 fn limit_name() -> NodeName {
     NodeName::parse("limit").expect("it is a word")
 }

@@ -1,8 +1,8 @@
-//! Runs the cases of a workflow: the real engine, answers in place of the world.
+//! Runs workflow tests: the real engine with scripted answers instead of external services.
 //!
-//! Start with [`Suite`]. A case is run by `run`, with nodes that read from a `script`; `verdict`
-//! says where it went otherwise than expected, `coverage` what of a graph runs have taken.
-//! `explore` needs no cases: it tries every outcome.
+//! Start with [`Suite`]. `run` runs a test case, with nodes that take their answers from a
+//! `script`. `verdict` reports the differences from the expectation, and `coverage` the parts of
+//! the graph that runs have taken. `explore` needs no test cases: it tries all outcomes.
 
 mod coverage;
 mod explore;
@@ -31,27 +31,27 @@ use crate::{
     },
 };
 
-/// A file of cases with its workflow, both checked.
+/// A file of test cases with its workflow, both checked.
 #[derive(Debug)]
 pub struct Suite {
-    /// The file of the cases.
+    /// The file of the test cases.
     pub path: PathBuf,
     /// The file of the workflow.
     pub workflow: PathBuf,
-    /// The cases in the order of the file.
+    /// The test cases in the order of the file.
     pub cases: Vec<Case>,
     definition: Workflow,
     registry: Registry,
 }
 
 impl Suite {
-    /// Reads and checks a file of cases and the workflow they are for; the findings are warnings,
-    /// those of the workflow left out.
+    /// Reads and checks a file of test cases and its workflow. The returned diagnostics are
+    /// warnings about the test cases, without those about the workflow.
     ///
     /// # Errors
     ///
-    /// Fails when the file of cases cannot be read, and with every finding when one of them is an
-    /// error. What is wrong with the workflow comes before what is wrong with the cases.
+    /// Fails if the file of test cases cannot be read. If a diagnostic is an error, fails with all
+    /// diagnostics; those of the workflow come first.
     pub fn load(path: &Path, registry: &Registry) -> Result<(Self, Diagnostics), LoadError> {
         let draft = Draft::read(path)?;
         let workflow = draft.workflow();
@@ -72,12 +72,12 @@ impl Suite {
         Ok((Self { path: path.to_owned(), workflow, cases, definition, registry }, warnings))
     }
 
-    /// The graph of the workflow, with nodes that are not connected to anything.
+    /// Returns the graph of the workflow, with nodes that are not connected to services.
     pub fn compiled(&self) -> CompiledGraph {
         self.compiled_with(Services::offline(), |_| ())
     }
 
-    /// The graph of the workflow, with some changes that no check can object to.
+    /// Returns the graph of the workflow after a change that keeps it valid.
     fn compiled_with(&self, services: Services, change: impl FnOnce(&mut Graph)) -> CompiledGraph {
         let (mut graph, findings) = made(&self.definition, &self.registry, services);
         change(&mut graph);
@@ -86,11 +86,11 @@ impl Suite {
     }
 }
 
-/// Reads a workflow, with a graph whose nodes are not connected to anything.
+/// Reads a workflow, and compiles it with nodes that are not connected to services.
 ///
 /// # Errors
 ///
-/// Fails when it cannot be read, and with every finding when one of them is an error.
+/// Fails if the file cannot be read. If a diagnostic is an error, fails with all diagnostics.
 pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, CompiledGraph), LoadError> {
     let (definition, _) = workflow::load(path, registry)?;
     let made = made(&definition, registry, Services::offline());

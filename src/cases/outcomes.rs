@@ -1,6 +1,5 @@
-//! What a node may do, as far as it decides where a run goes: every value of every enum and bool
-//! that a condition looks at, numbers around those it names, and each kind of failure that is
-//! caught.
+//! The outcomes of nodes that affect where a run continues: all values of enums and booleans that a
+//! condition reads, numbers around those it names, and each kind of failure that is caught.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,36 +19,36 @@ use crate::{
     workflow::{Workflow, case_file::sights},
 };
 
-/// The most values of one field that are told apart.
+/// The maximum number of values of one field.
 const VALUES_MAX: usize = 256;
-/// The most outcomes of one node that are tried.
+/// The maximum number of outcomes of one node.
 const OUTCOMES_MAX: usize = 1_024;
-/// The longest list that is made because a condition names its length.
+/// The maximum length of a generated list, for conditions on a length.
 const LIST_MAX: i64 = 4;
-/// How deep fields of fields are told apart.
+/// The maximum depth of nested fields with distinct values.
 const DEPTH_MAX: usize = 4;
 
-/// Something that a node may do.
+/// A possible outcome of a node.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// In words; nothing if there is no choice.
+    /// A description; empty if there is no choice.
     pub(super) label: String,
     pub(super) result: Result<Command, Failure>,
-    /// Whether it is a failure that the workflow expects, because it says where such ones lead.
+    /// Whether it is a failure that the workflow expects, because a `catch` handles it.
     pub(super) is_expected: bool,
 }
 
-/// What nodes may do, found once for each node.
+/// The outcomes of nodes, computed once for each node.
 #[derive(Debug)]
 pub(super) struct Outcomes<'a> {
     graph: &'a CompiledGraph,
     sights: Vec<Sight>,
     made: BTreeMap<NodeName, Vec<Outcome>>,
-    /// What could not be tried, in words.
+    /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
 }
 
-/// A value with what is special about it.
+/// A value with its description.
 type Named = (String, Value);
 
 impl<'a> Outcomes<'a> {
@@ -58,7 +57,7 @@ impl<'a> Outcomes<'a> {
         Self { graph, sights, made: BTreeMap::new(), gaps: BTreeSet::new() }
     }
 
-    /// What runs may be given.
+    /// Returns the possible inputs of a run.
     pub(super) fn inputs(&mut self) -> Vec<(String, Update)> {
         let graph = self.graph;
         let is_needed = |it: &&ChannelName| {
@@ -70,12 +69,12 @@ impl<'a> Outcomes<'a> {
         self.updates("the input", &channels)
     }
 
-    /// What the node of a task may do.
+    /// Returns the possible outcomes of the node of a task.
     pub(super) fn of(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
         let graph = self.graph;
         let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
         if spec.node.touches() == Touches::Nothing {
-            // What it computes depends on the state, so nothing can be kept of it.
+            // The result depends on the state, so it cannot be cached.
             let mut outcomes = self.computed(run, task);
             outcomes.extend(self.failures(&task.node, spec.node.kind() == "ask"));
             return outcomes;
@@ -102,13 +101,12 @@ impl<'a> Outcomes<'a> {
         outcomes
     }
 
-    /// Each kind of failure that the node catches; `any` stands for one of them.
+    /// Returns each kind of failure that the node catches; one kind represents `any`.
     fn failures(&self, node: &NodeName, may_fail: bool) -> Vec<Outcome> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
         let computes = spec.node.touches() == Touches::Nothing;
         let caught = spec.policies.catch.iter().filter(|_| may_fail);
-        // A question can be left alone for too long, if there is such a thing; nothing else goes wrong
-        // with it.
+        // A question can only fail by its deadline, if it has one.
         let may_be_late = spec.policies.timeout.is_some();
         let is_late = |kind| may_be_late && kind == Some(ErrorKind::Timeout);
         let caught = caught.filter(|it| !computes || is_late(it.kind));
@@ -120,7 +118,7 @@ impl<'a> Outcomes<'a> {
         caught.map(|it| failure(it.kind.unwrap_or(ErrorKind::Other))).collect()
     }
 
-    /// Runs a node that touches nothing, and answers what it asks in every way that fits.
+    /// Runs a node without side effects, and answers its question with each distinct valid answer.
     fn computed(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
         let result = match self.run(run, task, &BTreeMap::new()) {
             Some(Err(NodeError::Ask(question))) => return self.answered(run, task, &question),
@@ -155,7 +153,7 @@ impl<'a> Outcomes<'a> {
     ) -> Option<Outcome> {
         let result = match result {
             Some(Ok(command)) => Ok(command),
-            // To try again would come to the same.
+            // A retry would have the same result.
             Some(Err(NodeError::Failed(failure))) => Err(Failure { transient: false, ..*failure }),
             Some(Err(NodeError::Ask(_))) => {
                 self.gaps.insert(format!("`{}` asks more than one question", task.node));
@@ -195,7 +193,7 @@ impl<'a> Outcomes<'a> {
         spec.node.run(ctx).now_or_never()
     }
 
-    /// The product of what may be written to each of some fields.
+    /// Returns all combinations of values for some fields.
     fn updates(&mut self, what: &str, writes: &[ChannelName]) -> Vec<(String, Update)> {
         let mut updates = vec![(String::new(), Update::default())];
         for name in writes {
@@ -231,7 +229,7 @@ impl<'a> Outcomes<'a> {
         self.values(&what, channel.schema(), &sights, &|it| channel.check(it).is_ok())
     }
 
-    /// The values of a schema that the sights tell apart.
+    /// Returns the values of a schema that the access sets distinguish.
     fn values(
         &mut self,
         what: &str,
@@ -282,7 +280,7 @@ impl<'a> Outcomes<'a> {
             match made {
                 Ok(value) if named.iter().any(|(_, it)| *it == value) => (),
                 Ok(value) if fits(&value) => named.push((label, value)),
-                // A number beside one that a condition names may be out of bounds.
+                // A number beside one that a condition names may be out of range.
                 Ok(_) => (),
                 Err(problem) => {
                     self.gaps.insert(format!("no value for {what} can be made: {problem}"));
@@ -300,7 +298,7 @@ impl<'a> Outcomes<'a> {
     }
 }
 
-/// The paths below a sight at which values decide, each with its values.
+/// Returns the paths below an access whose values affect decisions, each with its values.
 fn leaves_of(ty: &Type, sight: &Sight) -> Vec<(Vec<String>, Vec<Value>)> {
     let mut at = ty;
     if sight.is_presence && sight.path.is_empty() {
@@ -317,7 +315,7 @@ fn leaves_of(ty: &Type, sight: &Sight) -> Vec<(Vec<String>, Vec<Value>)> {
     leaves
 }
 
-/// The records on the way to a sight that may be absent.
+/// Returns the records above an access that may be absent.
 fn optional_above(ty: &Type, sight: &Sight) -> BTreeSet<Vec<String>> {
     let (mut at, mut found) = (ty, BTreeSet::new());
     for (depth, name) in sight.path.iter().enumerate() {
@@ -362,14 +360,14 @@ fn collect(
     leaves.push((path.clone(), values));
 }
 
-/// The numbers that conditions tell apart: those they name, and their neighbours.
+/// Returns the numbers that conditions distinguish: those they name, and their neighbours.
 fn around(numbers: &[i64]) -> BTreeSet<i64> {
     let near = numbers.iter().flat_map(|it| [it.saturating_sub(1), *it, it.saturating_add(1)]);
     near.chain([0]).collect()
 }
 
-/// No item, one and two, and as many as a condition tells apart; where it looks at the items, one
-/// of each kind as well.
+/// Returns lists with none, one and two items, and with the lengths that a condition distinguishes.
+/// If the condition reads the items, also lists with each kind of item.
 fn lists(item: &Type, sight: &Sight) -> Vec<Value> {
     let lengths: BTreeSet<i64> = around(&sight.numbers).into_iter().chain([1, 2]).collect();
     let plain = match item.required() {
@@ -398,7 +396,7 @@ fn lists(item: &Type, sight: &Sight) -> Vec<Value> {
     lists
 }
 
-/// A value with another one put in at a path; the rest is completed later.
+/// Returns a value with another one placed at a path; missing fields are completed later.
 fn placed(base: Option<Value>, path: &[String], value: Value) -> Value {
     let Some((first, rest)) = path.split_first() else { return value };
     let mut fields = match base {

@@ -1,4 +1,5 @@
-//! What of a state decides where a run goes, so that states that differ in nothing else are one.
+//! The parts of a state that affect where a run continues. States that differ only in other parts
+//! count as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use crate::{
     },
 };
 
-/// What of a state decides where a run goes.
+/// The parts of a state that affect where a run continues.
 #[derive(Debug)]
 pub(super) struct Relevant {
     channels: BTreeSet<ChannelName>,
@@ -22,7 +23,7 @@ pub(super) struct Relevant {
 }
 
 impl Relevant {
-    /// What conditions look at, and what is computed with.
+    /// Collects the fields that conditions and computations read.
     pub(super) fn of(definition: &Workflow, graph: &Graph) -> Self {
         let mut channels: BTreeSet<ChannelName> =
             sights(definition, graph).into_iter().map(|it| it.channel).collect();
@@ -39,8 +40,8 @@ impl Relevant {
             counted.extend(from.visits);
         }
         for (name, spec) in &graph.nodes {
-            // What is computed is noted above; what is shown to people does not decide, nor does what
-            // a route reads twice.
+            // The loop above covers computations, and the routes cover what a `map` reads. Values
+            // shown to people do not affect decisions.
             let is_known = matches!(
                 definition.nodes.get(name).map(|it| &it.kind),
                 Some(
@@ -66,7 +67,7 @@ impl Relevant {
         Self { channels, visits }
     }
 
-    /// The same for two runs that go on in the same way.
+    /// Returns a key that is equal for two runs that continue in the same way.
     pub(super) fn key(&self, machine: &Machine) -> blake3::Hash {
         let position = machine.position();
         let frontier: Vec<_> = position.frontier.iter().map(|it| (&it.node, &it.input)).collect();

@@ -1,4 +1,4 @@
-//! Runs one case: the real engine over a memory, no network, no waiting.
+//! Runs one test case: the real engine with in-memory storage, without network or waiting.
 
 use std::{
     collections::BTreeMap,
@@ -27,26 +27,26 @@ use crate::{
     workflow::case_file::Case,
 };
 
-/// The id of every run; each has a memory of its own.
+/// The id of every run; each run has separate storage.
 const RUN: &str = "case";
 
-/// How a case went.
+/// The result of a test case.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Where it went otherwise than expected; nothing if it passed.
+    /// The differences from the expectation; empty if the test passed.
     pub problems: Vec<Problem>,
-    /// How the run came to rest.
+    /// The run status at the end.
     pub status: Status,
-    /// Why, if not done.
+    /// The reason, if the run is not done.
     pub reason: Option<String>,
-    /// What ran, step by step.
+    /// The nodes that ran, step by step.
     pub route: Vec<Vec<NodeName>>,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
     trail: Trail,
 }
 
-/// What a run left behind.
+/// The data of a run that the expectation is compared with.
 #[derive(Debug)]
 pub(super) struct Traces {
     pub(super) status: Status,
@@ -54,13 +54,13 @@ pub(super) struct Traces {
     pub(super) state: State,
     /// The nodes of each step, in the order of their names.
     pub(super) route: Vec<Vec<NodeName>>,
-    /// What was told by `emits`.
+    /// The names of the events from `emits`.
     pub(super) events: Vec<String>,
     trail: Trail,
 }
 
 impl Suite {
-    /// What of the workflow some runs have taken.
+    /// Returns the coverage of the workflow by some runs.
     pub fn coverage<'r>(&self, ran: impl IntoIterator<Item = &'r Ran>) -> Coverage {
         let graph = self.compiled();
         let mut coverage = Coverage::of(graph.graph(), &self.definition.defaults.catch);
@@ -70,7 +70,7 @@ impl Suite {
         coverage
     }
 
-    /// Runs a case. It is the same whenever it is run, but for the time it takes.
+    /// Runs a test case. The result is always the same, except for the duration.
     pub async fn run(&self, case: &Case) -> Ran {
         let started = Instant::now();
         match self.drive(case).await {
@@ -90,7 +90,7 @@ impl Suite {
 
     async fn drive(&self, case: &Case) -> Result<(Traces, Vec<Problem>), RunError> {
         let models: Option<Arc<dyn ModelSource>> = case.replay.as_ref().and_then(|path| {
-            // That it can be read was checked with the case.
+            // The check of the test case has verified that it can be read.
             let replay = Replay::load(path).ok()?;
             Some(Arc::new(Recorded(Arc::new(replay))) as _)
         });
@@ -138,7 +138,7 @@ impl Suite {
             events: emitted(storage.events(&run, 0).await?),
         };
         let problems = match (script.gap(), refused) {
-            // Whatever else is not as expected follows from this.
+            // All other differences follow from this one.
             (Some(gap), _) => vec![missing(case, &gap, &traces)],
             (None, Some(error)) => vec![Problem::new(&case.place, verdict::broken(&error))],
             (None, None) => {
@@ -153,7 +153,7 @@ impl Suite {
     }
 }
 
-/// Nothing waits for the next attempt, and nothing is too slow: a case takes no time.
+/// Removes delays and timeouts: a test case never waits.
 fn stop_the_clock(graph: &mut Graph) {
     for spec in graph.nodes.values_mut() {
         let attempts_max = spec.policies.retry.attempts_max;
@@ -165,7 +165,7 @@ fn stop_the_clock(graph: &mut Graph) {
     graph.limits.time = None;
 }
 
-/// What the case says to the open questions, if it says anything.
+/// Returns the scripted answers to the open questions, if there are any.
 fn said(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Value>> {
     if end.status != Status::Paused {
         return None;
@@ -176,7 +176,7 @@ fn said(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Value>> {
     (!answers.is_empty()).then_some(answers)
 }
 
-/// The nodes that ran in each step; a task has several records if it asked.
+/// Returns the nodes that ran in each step; a task that asked has several records.
 fn route_of(records: &[TaskRecord]) -> Vec<Vec<NodeName>> {
     let ran = records.iter().filter(|it| !matches!(it.outcome, Outcome::Skipped { .. }));
     let tasks: BTreeMap<TaskId, NodeName> = ran.map(|it| (it.task, it.node.clone())).collect();
@@ -202,7 +202,7 @@ fn emitted(events: Vec<Stamped>) -> Vec<String> {
     events.into_iter().filter_map(name).collect()
 }
 
-/// The run needed what the case does not give.
+/// Returns the problem that the run needed an answer which the test case does not have.
 fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
     let so_far = verdict::route_text(&traces.route);
     let after = if so_far.is_empty() { String::new() } else { format!(" (after {so_far})") };
@@ -223,7 +223,7 @@ fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
     }
 }
 
-/// One recording in the place of every model.
+/// One recording in place of all models.
 #[derive(Debug)]
 struct Recorded(Arc<Replay>);
 

@@ -1,4 +1,4 @@
-//! Nodes that answer as a case says, and routes that tell which way they took.
+//! Nodes with scripted answers, and routes that record their choices.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,37 +18,37 @@ use crate::{
     workflow::case_file::{Answer, Answers, Turns},
 };
 
-/// What nodes answer in one run, and what was asked of them.
+/// The scripted answers of one run, and the requests for them.
 #[derive(Debug)]
 pub(super) struct Script {
     answers: BTreeMap<NodeName, Answers>,
     /// Whether a recording answers for models.
     has_models: bool,
-    /// Stops the run when it needs what the case does not give.
+    /// Stops the run when it needs an answer that the test case does not have.
     pub(super) stop: Stop,
     told: Mutex<Told>,
 }
 
-/// What a run asked of its script.
+/// The requests of a run to its script.
 #[derive(Clone, Debug, Default)]
 struct Told {
-    /// The tasks of each node in the order in which they began, with their attempts.
+    /// The tasks of each node in the order of their start, with their attempts.
     visits: BTreeMap<NodeName, Vec<(TaskId, u32)>>,
     gap: Option<Gap>,
-    /// The edges that are routes, by position, and their ways that were taken.
+    /// The edges that are routes, by index, and the ways they chose.
     ways: BTreeSet<(usize, usize)>,
 }
 
-/// What a run needed and the case did not give.
+/// An answer that the run needed and the test case does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Gap {
-    /// The node touches the world and has no answer.
+    /// The node has side effects and no answer.
     NoAnswer(NodeName),
     /// The node ran more often than it has answers.
     NoVisit(NodeName, usize),
 }
 
-/// What a node does when it runs.
+/// The source of a node's result.
 enum Turn<'a> {
     Given(&'a Answer),
     Itself,
@@ -60,7 +60,7 @@ impl Script {
         Self { answers, has_models, stop: Stop::default(), told: Mutex::default() }
     }
 
-    /// Puts nodes in the place of those of a graph, and has its routes tell which way they took.
+    /// Replaces the nodes of a graph, and makes its routes record their choices.
     pub(super) fn direct(self: &Arc<Self>, graph: &mut Graph) {
         for (name, spec) in &mut graph.nodes {
             let (node, script) = (Arc::clone(&spec.node), Arc::clone(self));
@@ -74,12 +74,12 @@ impl Script {
         }
     }
 
-    /// The ways that routes took.
+    /// Returns the choices of routes.
     pub(super) fn ways(&self) -> BTreeSet<(usize, usize)> {
         self.told().ways.clone()
     }
 
-    /// What the case says to the question of a task.
+    /// Returns the scripted answer to the question of a task.
     pub(super) fn said(&self, node: &NodeName, task: TaskId) -> Option<serde_json::Value> {
         let visits = &self.told().visits;
         let at = visits.get(node)?.iter().position(|(it, _)| *it == task)?;
@@ -90,12 +90,12 @@ impl Script {
         }
     }
 
-    /// What the run needed and the case did not give.
+    /// Returns the answer that the run needed and the test case does not have.
     pub(super) fn gap(&self) -> Option<Gap> {
         self.told().gap.clone()
     }
 
-    /// The answers that nobody asked for, in words: a list of them is one of all visits.
+    /// Returns descriptions of the unused answers in lists of visits and attempts.
     pub(super) fn unused(&self) -> Vec<(NodeName, String)> {
         let told = self.told();
         let mut unused = Vec::new();
@@ -158,13 +158,14 @@ impl Script {
         }
     }
 
-    /// Nothing panics while it holds the lock, and every change is whole.
+    /// A poisoned lock is no problem: no code panics while it holds the lock, and each change is
+    /// complete.
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A node of which a case may say what it answers.
+/// A node that may have a scripted answer.
 struct StandIn {
     name: NodeName,
     node: Arc<dyn Node>,
@@ -177,10 +178,11 @@ impl Node for StandIn {
         match self.script.turn(&self.name, self.node.touches(), ctx.task, ctx.attempt) {
             Turn::Given(Answer::Writes(update)) => Ok(update.clone().into()),
             Turn::Given(Answer::Fails(failure)) => Err(failure.clone().into()),
-            // It asks; whoever runs the case finds what a person says and resumes the run.
+            // The node asks; the driver of the test case finds the scripted answer and resumes the
+            // run.
             Turn::Given(Answer::Says(_)) | Turn::Itself => self.node.run(ctx).await,
             Turn::Missing => {
-                // A failure might be caught, and hide what is missing. So the run goes no further.
+                // A `catch` might handle a failure here and hide the gap, so the run stops instead.
                 self.script.stop.now();
                 pending().await
             }
@@ -208,7 +210,7 @@ impl Node for StandIn {
     }
 }
 
-/// A route that tells its script which way it took.
+/// A route that records its choices in the script.
 #[derive(Debug)]
 struct Watched {
     at: usize,

@@ -1,4 +1,4 @@
-//! Where a run went otherwise than its case expects.
+//! Compares a run with the expectation of its test case.
 
 use std::error::Error;
 
@@ -11,21 +11,21 @@ use crate::{
     workflow::case_file::{Expectation, Expected, Stage},
 };
 
-/// The steps that are shown before and after the first that differs.
+/// The number of steps shown before and after the first difference.
 const STEPS_SHOWN: usize = 3;
 
-/// Something that is not as a case expects.
+/// A difference from the expectation of a test case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it is expected.
+    /// The place of the expectation in the file.
     pub place: Place,
-    /// What is not so, in one line.
+    /// The difference in one line.
     pub what: String,
-    /// What was expected, where that is more than `what` says.
+    /// The expected value, if it adds something to `what`.
     pub expected: Option<String>,
-    /// What was so instead.
+    /// The actual value.
     pub actual: Option<String>,
-    /// What to do about it.
+    /// A remedy.
     pub help: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Problem {
     }
 }
 
-/// Everything that is not as expected, what comes first in a run before what follows from it.
+/// Returns all differences; causes come before their consequences.
 pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let Some(route) = &expect.route {
@@ -90,7 +90,7 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
     problems
 }
 
-/// What is said of a run that could not be driven.
+/// Returns the text for a run that the engine could not execute.
 pub(super) fn broken(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -101,12 +101,12 @@ pub(super) fn broken(error: &dyn Error) -> String {
     text
 }
 
-/// A route in one line, as a case writes it.
+/// Returns a route in one line, in the syntax of a test case.
 pub(super) fn route_text(route: &[Vec<NodeName>]) -> String {
     route.iter().map(|it| step_text(it)).collect::<Vec<_>>().join(", ")
 }
 
-/// One step of a route, as a case writes it.
+/// Returns one step of a route, in the syntax of a test case.
 pub fn step_text(nodes: &[NodeName]) -> String {
     match nodes {
         [only] => only.to_string(),
@@ -117,7 +117,7 @@ pub fn step_text(nodes: &[NodeName]) -> String {
     }
 }
 
-/// Follows the route through what is expected, with every way to read `…` at once.
+/// Matches the route against the expected stages, with all interpretations of `…` in parallel.
 fn compare_route(expected: &Expected<Vec<Stage>>, actual: &[Vec<NodeName>]) -> Option<Problem> {
     let stages = &expected.value;
     let mut reading = readings(stages, vec![0]);
@@ -138,7 +138,7 @@ fn compare_route(expected: &Expected<Vec<Stage>>, actual: &[Vec<NodeName>]) -> O
     Some(differs_at(expected, &reading, actual.len(), actual))
 }
 
-/// The stages that may come next: `…` may also be no step at all.
+/// Adds the stages that may come next, because `…` may also match no step.
 fn readings(stages: &[Stage], mut reading: Vec<usize>) -> Vec<usize> {
     let mut at = 0;
     while let Some(&stage) = reading.get(at) {
@@ -164,13 +164,13 @@ fn differs_at(
     };
     let stages: Vec<String> = expected.value.iter().map(stage_text).collect();
     let steps: Vec<String> = actual.iter().map(|it| step_text(it)).collect();
-    // The furthest reading is the one that was nearest to fit.
+    // The furthest interpretation is the best match.
     let stage = reading.last().copied().unwrap_or_default();
     let problem = Problem::new(&expected.place, format!("the route differs at step {}", at + 1));
     problem.differs(excerpt(&stages, stage), excerpt(&steps, at))
 }
 
-/// The steps around one, which is marked; `end` where there is none.
+/// Returns the steps around one, which is marked; `end` after the last step.
 fn excerpt(steps: &[String], at: usize) -> String {
     let start = at.saturating_sub(STEPS_SHOWN).min(steps.len());
     let end = (at + 1 + STEPS_SHOWN).min(steps.len());
@@ -202,7 +202,7 @@ fn compare_value(expected: &Expected<(Vec<String>, Value)>, traces: &Traces) -> 
     Some(problem.differs(shown(wanted), shown(actual)))
 }
 
-/// Whether a value is the one that was wanted; of a record, what is wanted may be a part.
+/// Returns whether a value is the wanted one; a wanted record may have only some of its fields.
 fn includes(actual: &Value, wanted: &Value) -> bool {
     match (actual, wanted) {
         (Value::Object(actual), Value::Object(wanted)) => wanted
@@ -220,7 +220,7 @@ fn includes(actual: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Each event in its turn; others may come between.
+/// Looks for the expected events in their order; other events may come between them.
 fn compare_events(expected: &[Expected<String>], actual: &[String]) -> Option<Problem> {
     let mut told = actual.iter();
     let missed = expected.iter().find(|wanted| !told.any(|it| *it == wanted.value))?;
