@@ -1,4 +1,4 @@
-//! What can be written at the cursor.
+//! Completion: the items that are valid at the cursor.
 
 use std::{fs, path::Path};
 
@@ -15,11 +15,11 @@ use crate::{
     workflow::{KINDS, Outline, Slot, Step, source_paths},
 };
 
-/// The most files that are offered, and how deep folders are looked into for them.
+/// The maximum number of suggested files, and the maximum depth of folders searched for them.
 const FILES_MAX: usize = 500;
 const DEPTH_MAX: usize = 4;
 
-/// Everything that fits; an editor leaves out what does not begin as it is typed.
+/// Returns all valid items; the editor filters them by the typed text.
 pub(super) fn complete(view: &View<'_>, at: usize) -> Vec<CompletionItem> {
     let slot = Outline::slot(view.text, at);
     let Some(schema) = view.grammar.at(&slot.path) else { return Vec::new() };
@@ -35,7 +35,7 @@ pub(super) fn complete(view: &View<'_>, at: usize) -> Vec<CompletionItem> {
 
 struct Offers<'v, 'w> {
     view: &'v View<'w>,
-    /// Where what is typed begins, and the cursor.
+    /// The start of the typed text, and the cursor.
     start: usize,
     at: usize,
     items: Vec<CompletionItem>,
@@ -116,7 +116,7 @@ impl Offers<'_, '_> {
                 }
             }
         }
-        // Right behind the colon of a key there is no space yet.
+        // There is no space yet directly after the colon of a key.
         if !slot.takes_key && self.view.text[..slot.start].ends_with(':') {
             for item in &mut self.items[from..] {
                 item.text_edit.new_text.insert(0, ' ');
@@ -174,9 +174,9 @@ impl Offers<'_, '_> {
         }
     }
 
-    /// Names, fields and values in an expression that begins at an offset.
+    /// Adds names, fields and values for an expression that starts at an offset.
     fn expression(&mut self, path: &[Step], begin: usize, is_template: bool) {
-        // A quote that YAML wants escaped is a quote here.
+        // YAML escapes this quote; the expression contains it unescaped.
         let before = self.view.text[begin..self.at].replace("\\\"", " \"");
         let (wanted, start) = wanted(&before);
         self.start = begin + start;
@@ -245,7 +245,7 @@ impl Offers<'_, '_> {
         }
     }
 
-    /// The values of what a route matches.
+    /// Returns the values that a route can match.
     fn matched(&self, route: &[Step]) -> Vec<String> {
         let subject = [route, &[Step::Key("match".to_owned())]].concat();
         let subject = self.view.outline.part(&subject).and_then(|it| it.value.clone());
@@ -274,7 +274,7 @@ impl Offers<'_, '_> {
     }
 }
 
-/// The values of an enum.
+/// Returns the values of an enum.
 fn values(ty: &Type) -> Vec<String> {
     match ty.required() {
         Type::Enum(values) => values.clone(),
@@ -282,7 +282,7 @@ fn values(ty: &Type) -> Vec<String> {
     }
 }
 
-/// Whether a key can stand in a node that has these keys: those of another kind cannot.
+/// Returns whether a node with these keys accepts a key; keys of another kind are invalid.
 fn is_of_kind(key: &str, path: &[Step], present: &[&str]) -> bool {
     let is_node = path.len() == 2 && path[0] == Step::Key("nodes".to_owned());
     let kind = KINDS.iter().find(|(kind, _)| present.contains(kind));
@@ -291,7 +291,7 @@ fn is_of_kind(key: &str, path: &[Step], present: &[&str]) -> bool {
     !of_others || kind == &key || own.contains(&key)
 }
 
-/// The files in a folder and below, with the path that a workflow would use.
+/// Collects the files in a folder and its subfolders, with their paths as a workflow writes them.
 fn files(folder: &Path, relative: &str, depth: usize, found: &mut Vec<String>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

@@ -1,4 +1,4 @@
-//! Where the thing under the cursor is declared.
+//! Finds the declaration of the name under the cursor.
 
 use super::{
     expressions::{Wanted, chain_at, open_code, quoted_at},
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::workflow::source_paths;
 
-/// The beginning of a file.
+/// The start of a file.
 const START: Range =
     Range { start: Position { line: 0, character: 0 }, end: Position { line: 0, character: 0 } };
 
-/// The declaration of what stands at an offset.
+/// Returns the declaration of the name at an offset.
 pub(super) fn definition(workspace: &Workspace, view: &View<'_>, at: usize) -> Option<Location> {
     let spot = view.spot(at)?;
     let word = view.text.get(spot.range.clone())?;

@@ -1,29 +1,29 @@
-//! Expressions and templates as they are typed: the name at a cursor, its type, what is wanted
-//! next.
+//! Incomplete expressions and templates: the name at a cursor, its type, and the kind of text that
+//! is expected next.
 //!
-//! This looks at the text alone, as what is being typed cannot be parsed. Whether it is right is
-//! said by the checks of the workflow.
+//! This module uses only the text, because incomplete input cannot be parsed. The checks of the
+//! workflow report errors in it.
 
 use std::ops::Range;
 
 use crate::state::{Schema, Type};
 
-/// What can stand at the end of the beginning of an expression.
+/// The kind of text that is expected at the end of an incomplete expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted<'t> {
-    /// A text that is compared with this, inside the quotes.
+    /// A string that is compared with this, inside the quotes.
     ValueOf(&'t str),
     /// The name of a node, inside the quotes.
     Node,
-    /// A field or method of this.
+    /// A field or method of this value.
     MemberOf(&'t str),
-    /// A name; what it is compared with, if anything.
+    /// A name, and the value that it is compared with, if there is one.
     Name(Option<&'t str>),
-    /// Nothing that is known.
+    /// Nothing known.
     Nothing,
 }
 
-/// The names that every prompt sees beside the state.
+/// The names that each prompt can use besides the fields.
 pub(super) const OF_PROMPTS: &[(&str, &str)] = &[
     ("visit", "How often the node has run since its count was last reset, this time included."),
     ("max_visits", "The bound of `visit`, if the node has one."),
@@ -31,7 +31,7 @@ pub(super) const OF_PROMPTS: &[(&str, &str)] = &[
     ("item", "What a dispatched task was given."),
 ];
 
-/// What is wanted behind a text, and where what is typed of it begins.
+/// Returns the kind of text that is expected after a text, and where its typed part starts.
 pub(super) fn wanted(before: &str) -> (Wanted<'_>, usize) {
     if let Some(quote) = open_quote(before) {
         let outer = before[..quote].trim_end();
@@ -51,7 +51,7 @@ pub(super) fn wanted(before: &str) -> (Wanted<'_>, usize) {
     (Wanted::Name(compared(outer.trim_end())), start)
 }
 
-/// What is compared with what comes behind a text.
+/// Returns the value that is compared with the text which follows.
 fn compared(before: &str) -> Option<&str> {
     let list = before.rfind('[').filter(|it| !before[*it..].contains(']'));
     let is_in_list = before.ends_with(['[', ',']);
@@ -63,7 +63,7 @@ fn compared(before: &str) -> Option<&str> {
     (!chain.is_empty()).then_some(chain)
 }
 
-/// The names around a place, from the first to the one at the place, as in `review.verdict`.
+/// Returns the range of the names around an offset, up to the one there, as in `review.verdict`.
 pub(super) fn chain_at(text: &str, at: usize) -> Option<Range<usize>> {
     if open_quote(text.get(..at)?).is_some() {
         return None;
@@ -74,7 +74,7 @@ pub(super) fn chain_at(text: &str, at: usize) -> Option<Range<usize>> {
     (!first.is_ascii_digit() && first != '.').then_some(start..end)
 }
 
-/// The text in quotes around a place, with what stands before it.
+/// Returns the range of the quoted text around an offset, and the kind of text expected there.
 pub(super) fn quoted_at(text: &str, at: usize) -> Option<(Range<usize>, Wanted<'_>)> {
     let quote = open_quote(text.get(..at)?)?;
     let (wanted, start) = wanted(&text[..=quote]);
@@ -82,7 +82,7 @@ pub(super) fn quoted_at(text: &str, at: usize) -> Option<(Range<usize>, Wanted<'
     Some((start..end, wanted))
 }
 
-/// The type of names such as `review.verdict`, behind a text that may bind some of them.
+/// Returns the type of names such as `review.verdict`, after a text that may bind some of them.
 pub(super) fn type_of(chain: &str, before: &str, state: &Schema) -> Option<Type> {
     let mut names = chain.split('.');
     let first = names.next()?;
@@ -93,7 +93,7 @@ pub(super) fn type_of(chain: &str, before: &str, state: &Schema) -> Option<Type>
     names.try_fold(root, |ty, name| ty.field(name).cloned())
 }
 
-/// The type of a variable that a quantifier or a loop before binds.
+/// Returns the type of a variable that an earlier quantifier or loop binds.
 fn item_of(name: &str, before: &str, state: &Schema) -> Option<Type> {
     bindings(before).into_iter().rev().find(|it| it.variable == name).and_then(|it| match type_of(
         it.list,
@@ -107,7 +107,7 @@ fn item_of(name: &str, before: &str, state: &Schema) -> Option<Type> {
     })
 }
 
-/// The variables that are bound in a text.
+/// Returns the variables that a text binds.
 pub(super) fn variables(before: &str) -> Vec<&str> {
     bindings(before).into_iter().map(|it| it.variable).collect()
 }
@@ -115,11 +115,11 @@ pub(super) fn variables(before: &str) -> Vec<&str> {
 struct Binding<'t> {
     variable: &'t str,
     list: &'t str,
-    /// Where it is bound, before which its list is looked up.
+    /// The offset of the binding; its list is resolved in the text before it.
     at: usize,
 }
 
-/// `list.exists(x, …)`, `list.all(x, …)` and `for x in list`, in their order.
+/// Returns the bindings `list.exists(x, …)`, `list.all(x, …)` and `for x in list`, in their order.
 fn bindings(before: &str) -> Vec<Binding<'_>> {
     let mut found = Vec::new();
     for method in [".exists(", ".all("] {
@@ -141,14 +141,14 @@ fn bindings(before: &str) -> Vec<Binding<'_>> {
     found
 }
 
-/// Where the code of a template begins that goes on to its end.
+/// Returns the start of the code that is still open at the end of a template.
 pub(super) fn open_code(template: &str) -> Option<usize> {
     let open = template.rfind("{{").max(template.rfind("{%"))? + 2;
     let close = template.rfind("}}").max(template.rfind("%}"));
     close.is_none_or(|it| it < open).then_some(open)
 }
 
-/// Where the quotes begin that a text ends in.
+/// Returns the offset of the quote that is still open at the end of a text.
 fn open_quote(text: &str) -> Option<usize> {
     let mut open: Option<(usize, char)> = None;
     for (at, char) in text.char_indices() {

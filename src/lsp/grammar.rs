@@ -1,14 +1,14 @@
-//! What the format says of a place in a file: its JSON Schema, followed along a path.
+//! The grammar of the workflow format: its JSON Schema, followed along a path.
 
 use serde_json::Value;
 
 use crate::workflow::{Step, json_schema};
 
-/// The format.
+/// The JSON Schema of the format.
 #[derive(Debug)]
 pub(super) struct Grammar(Value);
 
-/// What a text at a place names.
+/// The kind of name that a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A node or a `parallel`.
@@ -23,7 +23,7 @@ pub(super) enum Role {
     Prompt,
     Expression,
     Template,
-    /// A value of what is matched.
+    /// A value of a route's `match`.
     Value,
     /// A registered state.
     State,
@@ -40,30 +40,30 @@ impl Default for Grammar {
 }
 
 impl Grammar {
-    /// The schema of the value at the end of a path.
+    /// Returns the schema of the value at the end of a path.
     pub(super) fn at(&self, path: &[Step]) -> Option<&Value> {
         path.iter().try_fold(&self.0, |schema, step| {
             let found = match step {
                 Step::Item(_) => schema.get("items"),
                 Step::Key(key) => {
-                    // A field that says more than its type: the condition of its schema knows more.
+                    // For the long form of a field, the `then` branch of its schema has the keys.
                     let mut parts = [schema.get("then"), Some(schema)].into_iter().flatten();
                     let known = parts.find_map(|it| it.get("properties")?.get(key));
                     known.or_else(|| schema.get("additionalProperties").filter(|it| it.is_object()))
                 }
             };
-            // Types stand in types, as deep as one likes.
+            // Types can be nested in types, to any depth.
             found.or_else(|| (role(schema) == Some(Role::Type)).then_some(schema))
         })
     }
 
-    /// What a key at the end of a path names, or declares.
+    /// Returns the kind of name that a key at the end of a path uses or declares.
     pub(super) fn key_role(&self, path: &[Step]) -> Option<Role> {
         let (_, outer) = path.split_last()?;
         self.at(outer)?.get("propertyNames").and_then(role)
     }
 
-    /// What a key at the end of a path is for; none for a name.
+    /// Returns the description of a key at the end of a path; `None` for a name.
     pub(super) fn about_key(&self, path: &[Step]) -> Option<&str> {
         if self.key_role(path).is_some() {
             return None;
@@ -72,7 +72,7 @@ impl Grammar {
     }
 }
 
-/// What a text of a schema names.
+/// Returns the kind of name for the text of a schema.
 pub(super) fn role(schema: &Value) -> Option<Role> {
     let name = schema.get("x-refers").or_else(|| schema.get("x-declares"))?.as_str()?;
     Some(match name {
@@ -93,18 +93,18 @@ pub(super) fn role(schema: &Value) -> Option<Role> {
     })
 }
 
-/// What a schema says of its value.
+/// Returns the description of a schema.
 pub(super) fn about(schema: &Value) -> Option<&str> {
     schema.get("description")?.as_str()
 }
 
-/// The keys of a section, in the order of the format.
+/// Returns the keys of a section, in the order of the format.
 pub(super) fn keys(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.into_iter().flatten().map(|(key, value)| (key.as_str(), value))
 }
 
-/// The words that a value can be, or examples of them.
+/// Returns the words that a value can be, or examples of them.
 pub(super) fn words(schema: &Value) -> Vec<String> {
     let listed = ["enum", "examples"].into_iter().filter_map(|it| schema.get(it)?.as_array());
     let text = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// So that a new kind of name in the format is not overlooked here.
+    /// Fails if the format gets a kind of name that this module lacks.
     #[test]
     fn every_role_of_the_format_is_known() {
         let mut names = BTreeSet::new();

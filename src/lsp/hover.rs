@@ -1,4 +1,4 @@
-//! What is shown about the thing under the pointer.
+//! The text of a hover: a description of the name under the pointer.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::{
     workflow::{Step, source_paths},
 };
 
-/// The text about what stands at an offset.
+/// Returns the description of the name at an offset.
 pub(super) fn hover(view: &View<'_>, at: usize) -> Option<Hover> {
     let spot = view.spot(at)?;
     let word = view.text.get(spot.range.clone())?;
@@ -36,7 +36,7 @@ pub(super) fn hover(view: &View<'_>, at: usize) -> Option<Hover> {
     Some(Hover { contents: text.into(), range })
 }
 
-/// What a word that names something stands for.
+/// Returns the description of a word that names something.
 fn about(view: &View<'_>, role: Role, word: &str, spot: &Spot) -> Option<String> {
     match role {
         Role::Node | Role::Target => view.about_node(word),
@@ -79,14 +79,14 @@ fn about_key(view: &View<'_>, spot: &Spot) -> Option<String> {
     Some(format!("**{key}**\n\n{}", view.grammar.about_key(&spot.path)?))
 }
 
-/// The thing at a place of an expression.
+/// Returns the range and the description of a name in an expression.
 fn within(
     view: &View<'_>,
     path: &[Step],
     expression: &str,
     at: usize,
 ) -> Option<(Range<usize>, String)> {
-    // A quote that YAML wants escaped is a quote here.
+    // YAML escapes this quote; the expression contains it unescaped.
     let expression = expression.replace("\\\"", " \"");
     if let Some((range, wanted)) = quoted_at(&expression, at) {
         let word = &expression[range.clone()];
@@ -111,7 +111,8 @@ fn within(
 }
 
 impl View<'_> {
-    /// What is said of a field such as `review.verdict`, behind a text that may bind names.
+    /// Returns the description of a field such as `review.verdict`, after a text that may bind
+    /// names.
     pub(super) fn about_field(&self, chain: &str, before: &str) -> Option<String> {
         let ty = type_of(chain, before, self.state?)?;
         let mut parts = vec![format!("**{chain}**: `{ty}`")];

@@ -1,10 +1,10 @@
-//! The language server of the format: findings on each keystroke, hover texts, definitions,
-//! completion and symbols.
+//! The language server of the workflow format: diagnostics on each keystroke, hover texts,
+//! definitions, completion and symbols.
 //!
-//! Start with `server`, which turns messages into calls. `workspace` keeps what is open and checks
-//! it as `graphrun validate` does. What a cursor stands on is said by the outline of the file, which
-//! never fails, and by the JSON Schema of the format (`grammar`), so a key that is added to the
-//! format is known here. Types are those of the last state that could be read.
+//! Start with `server`, which turns messages into calls. `workspace` holds the open documents and
+//! checks them like `graphrun validate`. Two sources describe the name under a cursor: the outline
+//! of the file, which never fails, and the JSON Schema of the format (`grammar`), which includes
+//! new keys of the format automatically. Types come from the last state that could be parsed.
 
 mod complete;
 mod define;
@@ -26,19 +26,19 @@ use lsp_server::Connection;
 use self::server::Server;
 use crate::workflow::Registry;
 
-/// Serves one client on stdin and stdout until it says `exit` or goes away.
+/// Serves one client on stdin and stdout until it sends `exit` or closes the connection.
 ///
-/// Workflows may name what the registry has.
+/// Workflows may use the names in the registry.
 ///
-/// Gives back whether it said `shutdown` before.
+/// Returns whether the client sent `shutdown` before.
 ///
 /// # Errors
 ///
-/// Fails when a message cannot be read or written.
+/// Fails if a message cannot be read or written.
 pub fn serve(registry: Registry) -> io::Result<bool> {
     let (connection, threads) = Connection::stdio();
     let is_orderly = Server::serve(&connection, registry);
-    // The writer ends once nobody can send any more.
+    // The writer thread ends when the last sender is dropped.
     drop(connection);
     threads.join()?;
     Ok(is_orderly)

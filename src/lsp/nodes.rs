@@ -1,16 +1,16 @@
-//! What a file says of its nodes, fields, agents and other names, for hover texts and symbols.
+//! Descriptions of nodes, fields, agents and other names of a file, for hover texts and symbols.
 
 use super::workspace::View;
 use crate::workflow::{KINDS, Part, Step};
 
 impl View<'_> {
-    /// The kind of a node.
+    /// Returns the kind of a node.
     pub(super) fn kind_of(&self, node: &str) -> Option<&'static str> {
         let has = |key: &str| self.outline.under(&["nodes", node, key]).is_some();
         KINDS.iter().map(|(kind, _)| *kind).find(|it| has(it))
     }
 
-    /// The texts of a value: of a scalar, of the items of a list, of the keys of a mapping.
+    /// Returns the texts of a value: a scalar, the items of a list, or the keys of a mapping.
     pub(super) fn texts(&self, keys: &[&str]) -> Vec<&str> {
         let Some(part) = self.outline.under(keys) else { return Vec::new() };
         if let Some(value) = &part.value {
@@ -21,20 +21,20 @@ impl View<'_> {
         range.filter_map(|it| self.text.get(it)).collect()
     }
 
-    /// A scalar.
+    /// Returns the text of a scalar.
     pub(super) fn scalar(&self, keys: &[&str]) -> Option<&str> {
         let value = self.outline.under(keys)?.value.clone()?;
         self.text.get(value)
     }
 
-    /// The names under a section.
+    /// Returns the names in a section.
     pub(super) fn names(&self, section: &str) -> Vec<&str> {
         let path = [Step::Key(section.to_owned())];
         let below = self.outline.below(&path);
         below.filter_map(|it| self.text.get(it.key.clone()?)).collect()
     }
 
-    /// The kind of a node with what it does it with, such as `agent sse`.
+    /// Returns the kind of a node and its main argument, such as `agent sse`.
     pub(super) fn headline(&self, node: &str) -> Option<String> {
         let kind = self.kind_of(node)?;
         let of = match kind {
@@ -45,7 +45,7 @@ impl View<'_> {
         Some(format!("{kind} {of}"))
     }
 
-    /// What is said of a node when somebody points to it.
+    /// Returns the hover text of a node.
     pub(super) fn about_node(&self, node: &str) -> Option<String> {
         match node {
             "end" => return Some("**end**: the run is done.".to_owned()),
@@ -78,7 +78,7 @@ impl View<'_> {
         Some(format!("**{node}**{headline}{about}{}", bullets(facts)))
     }
 
-    /// The nodes that write a field.
+    /// Returns the nodes that write a field.
     pub(super) fn writers(&self, field: &str) -> Vec<&str> {
         let writes = |node: &&str| {
             ["writes", "set"].iter().any(|it| self.texts(&["nodes", node, it]).contains(&field))
@@ -86,7 +86,8 @@ impl View<'_> {
         self.names("nodes").into_iter().filter(writes).collect()
     }
 
-    /// What a node under this path is given by the maps that do it, as `for task in plan.tasks`.
+    /// Returns the bindings of the maps that run a node under this path, such as `for task in
+    /// plan.tasks`.
     pub(super) fn items_of(&self, path: &[Step]) -> String {
         let [Step::Key(section), Step::Key(node), ..] = path else { return String::new() };
         if section != "nodes" {
@@ -101,7 +102,7 @@ impl View<'_> {
         self.names("nodes").iter().filter_map(item).collect()
     }
 
-    /// What is said of an agent, a model, a sandbox or a type.
+    /// Returns the hover text of an agent, a model, a sandbox or a type.
     pub(super) fn about_declared(&self, section: &str, name: &str) -> Option<String> {
         let part = self.outline.under(&[section, name])?;
         let kind = match section {
@@ -122,7 +123,7 @@ impl View<'_> {
     }
 }
 
-/// A list, behind a text.
+/// Formats a list that follows a text.
 fn bullets(facts: Vec<String>) -> String {
     let lines = facts.into_iter().enumerate().map(|(at, fact)| {
         let between = if at == 0 { "\n\n" } else { "\n" };
@@ -131,7 +132,7 @@ fn bullets(facts: Vec<String>) -> String {
     lines.collect()
 }
 
-/// Names in a sentence.
+/// Formats names for a sentence.
 pub(super) fn listed(names: &[&str]) -> String {
     names.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
 }

@@ -1,10 +1,10 @@
-//! Offsets in bytes and positions as editors count them: lines, and UTF-16 units in a line.
+//! Converts between byte offsets and the positions of editors: lines, and UTF-16 units in a line.
 
 use std::ops::Range;
 
 use super::protocol;
 
-/// Where the lines of a text begin.
+/// The starts of the lines of a text.
 #[derive(Debug)]
 pub(super) struct Lines<'t> {
     text: &'t str,
@@ -28,7 +28,7 @@ impl<'t> Lines<'t> {
         Self { text, starts }
     }
 
-    /// The position of a byte; of the first one of a character if it is inside.
+    /// Returns the position of a byte; inside a character, that of its first byte.
     pub(super) fn position(&self, offset: usize) -> protocol::Position {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|it| *it <= offset) - 1;
@@ -38,7 +38,7 @@ impl<'t> Lines<'t> {
         protocol::Position { line: number(line), character: number(character) }
     }
 
-    /// The byte of a position; one behind the end of a line is its end.
+    /// Returns the offset of a position; beyond the end of a line, that of its end.
     pub(super) fn offset(&self, position: protocol::Position) -> usize {
         let line = position.line as usize;
         let Some(start) = self.starts.get(line).copied() else { return self.text.len() };

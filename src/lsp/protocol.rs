@@ -1,8 +1,9 @@
-//! The part of the Language Server Protocol 3.17 that is spoken here.
+//! The supported part of the Language Server Protocol 3.17.
 
 use serde::{Deserialize, Serialize};
 
-/// A place between two characters, both counted from zero; characters are UTF-16 units.
+/// A position between two characters, with both numbers counted from zero; characters are UTF-16
+/// units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
     pub(super) line: u32,
@@ -39,7 +40,7 @@ pub(super) struct Related {
     pub(super) message: String,
 }
 
-/// The findings about one document; what was published for it before is gone.
+/// The diagnostics of one document; they replace those published before.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PublishDiagnostics {
     pub(super) uri: String,
@@ -76,12 +77,12 @@ pub(super) struct CompletionItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) documentation: Option<Markup>,
     pub(super) filter_text: String,
-    /// Keeps the order in which the items are given.
+    /// Keeps the items in their given order.
     pub(super) sort_text: String,
     pub(super) text_edit: TextEdit,
 }
 
-/// What an item of a completion is, as editors show it.
+/// The kind of a completion item, for its icon in editors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Function = 3,
@@ -140,13 +141,13 @@ pub(super) struct ChangedDocument {
     pub(super) version: i64,
 }
 
-/// The whole text; the server asks for nothing else.
+/// The whole text; the server requests no other form of changes.
 #[derive(Debug, Deserialize)]
 pub(super) struct Change {
     pub(super) text: String,
 }
 
-/// Names a document: closing it, asking for its symbols.
+/// The document of a request without a position: close, symbols.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OfDocument {
@@ -158,7 +159,7 @@ pub(super) struct DocumentId {
     pub(super) uri: String,
 }
 
-/// Names a place in a document: hover, definition, completion.
+/// The position of a request: hover, definition, completion.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AtPosition {

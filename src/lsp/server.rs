@@ -1,4 +1,4 @@
-//! Takes messages one after the other, and answers.
+//! Handles messages one after the other, and answers requests.
 
 use lsp_server::{Connection, ErrorCode, Message, Notification, Request, RequestId, Response};
 use serde::{Serialize, de::DeserializeOwned};
@@ -21,11 +21,12 @@ pub(super) struct Server<'c> {
     is_shut_down: bool,
 }
 
-/// Why a request is not answered.
+/// The reason why the server refuses a request.
 struct Refusal(ErrorCode, String);
 
 impl<'c> Server<'c> {
-    /// Answers until the client says `exit` or goes away; says whether it said `shutdown` before.
+    /// Answers until the client sends `exit` or closes the connection; returns whether it sent
+    /// `shutdown` before.
     pub(super) fn serve(connection: &'c Connection, registry: Registry) -> bool {
         let Ok((id, _)) = connection.initialize_start() else { return false };
         let mut server =
@@ -36,7 +37,7 @@ impl<'c> Server<'c> {
                 Message::Request(request) => server.answer(request),
                 Message::Notification(it) if it.method == "exit" => return server.is_shut_down,
                 Message::Notification(notification) => server.note(notification),
-                // The server asks nothing.
+                // The server sends no requests, so it expects no responses.
                 Message::Response(_) => (),
             }
         }
@@ -73,7 +74,7 @@ impl<'c> Server<'c> {
         }
     }
 
-    /// The answer to a question about a place; null if there is nothing, or no such document.
+    /// Answers a request about a position; null if there is nothing, or no such document.
     fn at_place<T: Serialize>(
         &self,
         params: Value,
@@ -84,8 +85,8 @@ impl<'c> Server<'c> {
         to_value(view.and_then(|it| answer(&it, it.lines.offset(position))))
     }
 
-    /// Takes notice of what happened. What cannot be read, or is not known, is passed over, as
-    /// the protocol has no answer to it.
+    /// Handles a notification. It ignores invalid and unknown ones, because the protocol has no
+    /// response to a notification.
     fn note(&mut self, Notification { method, params }: Notification) {
         match method.as_str() {
             "textDocument/didOpen" => {
@@ -103,7 +104,7 @@ impl<'c> Server<'c> {
                 let Ok(OfDocument { text_document }) = read(params) else { return };
                 self.workspace.close(&text_document.uri);
             }
-            // A prompt that is not open may have changed.
+            // A saved prompt may not be open in the editor; its change affects the checks.
             "textDocument/didSave" | "workspace/didChangeWatchedFiles" => (),
             _ => return,
         }
@@ -116,7 +117,7 @@ impl<'c> Server<'c> {
         self.send(Response::new_err(id, code as i32, message));
     }
 
-    /// A client that went away is noticed when nothing more comes from it.
+    /// Sends a message. Errors are ignored: the receiver notices a closed connection.
     fn send(&self, message: impl Into<Message>) {
         drop(self.connection.sender.send(message.into()));
     }
@@ -126,7 +127,8 @@ fn capabilities() -> Value {
     json!({
         "capabilities": {
             "positionEncoding": "utf-16",
-            // Whole texts: a workflow is small, and a lost change would be lost for good.
+            // Whole texts: a workflow is small, and with incremental changes a lost one would
+            // corrupt the text.
             "textDocumentSync": {"openClose": true, "change": 1, "save": true},
             "hoverProvider": true,
             "definitionProvider": true,

@@ -1,4 +1,4 @@
-//! The outline of a workflow that an editor shows: its sections, and the nodes with their kinds.
+//! The outline of a workflow for an editor: its sections, and the nodes with their kinds.
 
 use super::{protocol::Symbol, workspace::View};
 use crate::workflow::{Part, Step};
@@ -8,7 +8,7 @@ const FUNCTION: u8 = 12;
 const OBJECT: u8 = 19;
 const FIELD: u8 = 8;
 
-/// The sections whose names are shown, and what an editor takes these for.
+/// The sections whose names are shown, with the kind of symbol in editors.
 const SECTIONS: &[(&str, u8)] = &[
     ("state", FIELD),
     ("types", OBJECT),
@@ -18,7 +18,7 @@ const SECTIONS: &[(&str, u8)] = &[
     ("nodes", FUNCTION),
 ];
 
-/// Every name that the workflow declares.
+/// Returns all names that the workflow declares.
 pub(super) fn symbols(view: &View<'_>) -> Vec<Symbol> {
     let section = |(section, kind): &(&str, u8)| {
         let path = [Step::Key((*section).to_owned())];
@@ -35,7 +35,7 @@ pub(super) fn symbols(view: &View<'_>) -> Vec<Symbol> {
     SECTIONS.iter().filter_map(section).collect()
 }
 
-/// A name with all that belongs to it.
+/// Returns a name with the range of all its parts.
 fn symbol(view: &View<'_>, part: &Part, detail: Option<String>, kind: u8) -> Option<Symbol> {
     let key = part.key.clone()?;
     let inside = view.outline.parts().iter().filter(|it| it.path.starts_with(&part.path));

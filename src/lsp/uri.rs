@@ -1,8 +1,8 @@
-//! `file:` addresses and paths.
+//! Conversion between `file:` URIs and paths.
 
 use std::path::{Path, PathBuf};
 
-/// The path of an address; none if it is not that of a file.
+/// Returns the path of a URI; `None` if it is not a `file:` URI.
 pub(super) fn to_path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     let path = &rest[rest.find('/')?..];
@@ -19,7 +19,7 @@ pub(super) fn to_path(uri: &str) -> Option<PathBuf> {
     String::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// The address of an absolute path.
+/// Returns the URI of an absolute path.
 pub(super) fn of_path(path: &Path) -> String {
     let written = |byte: u8| match byte {
         b'/' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),

@@ -1,4 +1,4 @@
-//! What is open in the editor, and what is found in it.
+//! The open documents of the editor, and their diagnostics.
 
 use std::{
     collections::BTreeMap,
@@ -26,9 +26,9 @@ use crate::{
 pub(super) struct Workspace {
     registry: Registry,
     grammar: Grammar,
-    /// By their addresses, as the client writes them.
+    /// The documents by URI, as the client writes it.
     documents: BTreeMap<String, Document>,
-    /// What the client was told last.
+    /// The diagnostics that were published last.
     published: BTreeMap<String, Vec<protocol::Diagnostic>>,
 }
 
@@ -36,13 +36,14 @@ pub(super) struct Workspace {
 struct Document {
     text: Arc<str>,
     version: i64,
-    /// None if it is no file, as a new one is that has no name yet.
+    /// `None` if it is not a file, such as a new document without a name.
     path: Option<PathBuf>,
-    /// The fields of the last state that could be read; what is typed may break it for a while.
+    /// The fields of the last state that could be parsed; unfinished edits may break the current
+    /// one.
     state: Option<Schema>,
 }
 
-/// A document at a moment.
+/// A snapshot of a document.
 pub(super) struct View<'w> {
     pub(super) uri: &'w str,
     pub(super) text: &'w str,
@@ -54,13 +55,13 @@ pub(super) struct View<'w> {
     pub(super) lines: Lines<'w>,
 }
 
-/// What stands at a place in a document.
+/// The name at a position in a document.
 pub(super) struct Spot {
-    /// The way to the value, or to that of the key.
+    /// The path to the value; for a key, the path to its value.
     pub(super) path: Vec<Step>,
-    /// The bytes of the text.
+    /// Its byte range in the text.
     pub(super) range: std::ops::Range<usize>,
-    /// What it names.
+    /// The kind of name.
     pub(super) role: Option<Role>,
 }
 
@@ -70,7 +71,7 @@ impl Workspace {
         Self { registry, grammar: Grammar::default(), documents, published }
     }
 
-    /// Notes the text of a document, which was opened or changed.
+    /// Sets the text of an opened or changed document.
     pub(super) fn set(&mut self, uri: String, version: i64, text: String) {
         let state = self.documents.remove(&uri).and_then(|it| it.state);
         let path = uri::to_path(&uri);
@@ -81,7 +82,7 @@ impl Workspace {
         self.documents.remove(uri);
     }
 
-    /// A document that is open.
+    /// Returns a snapshot of an open document.
     pub(super) fn view(&self, uri: &str) -> Option<View<'_>> {
         let (uri, document) = self.documents.get_key_value(uri)?;
         Some(View {
@@ -96,9 +97,9 @@ impl Workspace {
         })
     }
 
-    /// Checks every workflow that is open; gives what the client does not know yet.
+    /// Checks all open workflows; returns the diagnostics that the client does not have yet.
     ///
-    /// All of them, because they share prompts; a check takes milliseconds.
+    /// It checks all of them, because they share prompts; a check takes milliseconds.
     pub(super) fn check(&mut self) -> Vec<PublishDiagnostics> {
         let open = self.documents.values();
         let buffers: Buffers =
@@ -111,7 +112,7 @@ impl Workspace {
             for finding in self.check_one(&uri, &buffers) {
                 let (at, diagnostic) = self.published_form(&uri, &finding);
                 let list = found.entry(at).or_default();
-                // Two workflows may share a prompt that is wrong in both.
+                // Two workflows may share a prompt that is invalid for both.
                 if !list.contains(&diagnostic) {
                     list.push(diagnostic);
                 }
@@ -134,13 +135,14 @@ impl Workspace {
         news
     }
 
-    /// A YAML file that says so, or has what only a workflow has; an editor may open others.
+    /// Returns whether a YAML file declares itself a workflow, or has the keys that only a workflow
+    /// has; an editor may open other files too.
     fn is_workflow(&self, uri: &str) -> bool {
         let Some(document) = self.documents.get(uri) else { return false };
         if let Some(path) = &document.path {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             let is_yaml = path.extension().is_some_and(|it| it == "yaml" || it == "yml");
-            // Cases of `graphrun test`.
+            // Test cases of `graphrun test`.
             if !is_yaml || name.contains(".test.") {
                 return false;
             }
@@ -149,7 +151,7 @@ impl Workspace {
         has("graphrun:") || has("start:") && has("nodes:")
     }
 
-    /// Every finding, as `graphrun validate` reports them.
+    /// Returns all diagnostics, as `graphrun validate` reports them.
     fn check_one(&mut self, uri: &str, buffers: &Buffers) -> Diagnostics {
         let Some(document) = self.documents.get_mut(uri) else { return Diagnostics::default() };
         let path = document.path.as_deref().unwrap_or(Path::new(uri));
@@ -170,7 +172,7 @@ impl Workspace {
         }
     }
 
-    /// A finding as the client takes it, and the document it is about.
+    /// Converts a diagnostic into the form of the protocol; returns it with its document.
     fn published_form(
         &self,
         workflow: &str,
@@ -206,7 +208,7 @@ impl Workspace {
 
     fn location(&self, workflow: &str, place: &Place) -> Location {
         let marked = place.file.text.get(place.range.clone()).unwrap_or_default();
-        // A YAML block ends where the next one begins, which may be lines below.
+        // A YAML block ends where the next one starts, which may be several lines below.
         let end = place.range.start + marked.trim_end().len();
         let range = Lines::new(&place.file.text).range(&(place.range.start..end));
         let path = Path::new(&place.file.name);
@@ -220,7 +222,7 @@ impl Workspace {
         Location { uri, range }
     }
 
-    /// The address of a file, in the client's words if it has the file open.
+    /// Returns the URI of a file, as the client writes it if the file is open.
     pub(super) fn uri_of(&self, path: &Path) -> String {
         let mut open = self.documents.iter();
         let open = open.find(|(_, it)| it.path.as_deref() == Some(path));
@@ -229,7 +231,7 @@ impl Workspace {
 }
 
 impl View<'_> {
-    /// What stands at an offset.
+    /// Returns the name at an offset.
     pub(super) fn spot(&self, at: usize) -> Option<Spot> {
         let holds = |it: &std::ops::Range<usize>| it.start <= at && at <= it.end;
         self.outline.parts().iter().find_map(|part| {
@@ -244,7 +246,7 @@ impl View<'_> {
         })
     }
 
-    /// The folder that the paths of the workflow start at.
+    /// Returns the folder that paths in the workflow are relative to.
     pub(super) fn folder(&self) -> Option<&Path> {
         self.path?.parent()
     }
