@@ -1,4 +1,4 @@
-//! What is saved at a time.
+//! The journal entry: the unit that is saved at once.
 
 use std::{fmt, str::FromStr};
 
@@ -12,56 +12,56 @@ use crate::{
     id::RunId,
 };
 
-/// An entry of the journal of a run: what becomes true at once, or not at all.
+/// An entry of the journal of a run. It is saved as a whole or not at all.
 ///
-/// Its parts follow each other in this order. A step that one task completes is one entry.
+/// Its parts apply in this order. A step with only one task is one entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
-    /// What became of tasks of the step that is not committed yet.
+    /// The results of tasks of the step that has not committed yet.
     pub records: Vec<TaskRecord>,
-    /// The step that these and the records before complete.
+    /// The step that these records and earlier ones complete.
     pub commit: Option<Commit>,
-    /// How the run was carried over to another workflow, if that is what the step is. It has no
-    /// records before it.
+    /// The migration of the run to another workflow, if the step is one. It has no records before
+    /// it.
     pub migration: Option<Box<Migration>>,
-    /// How the run stands from now on, if that changes.
+    /// The new run status, if it changes.
     pub standing: Option<Standing>,
-    /// What is told of it.
+    /// The events that the entry makes true.
     pub events: Vec<Stamped>,
 }
 
-/// How a run stands.
+/// The run status, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// The word for it.
+    /// The status.
     pub status: Status,
-    /// Why, if it is not done.
+    /// The reason, if the run is not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// An entry in its place in the journal.
+/// An entry with its position in the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logged {
-    /// Its number, from one, without gaps.
+    /// Its number. Numbers start at one and have no gaps.
     pub number: u64,
-    /// What proves it, and all entries before it.
+    /// The hash that proves this entry and all before it.
     pub link: Link,
-    /// What was saved.
+    /// The content.
     pub entry: Entry,
 }
 
-/// The hash of an entry and of the link before it: equal links are proof of equal histories.
+/// The hash of an entry and of the hash before it. Equal hashes prove equal histories.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Link(pub [u8; 32]);
 
-/// A text is not the link of an entry.
+/// The text is not the hash of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a link is 64 hexadecimal digits")]
 pub struct NoLink;
 
 impl Entry {
-    /// Whether there is nothing in it.
+    /// Returns whether the entry is empty.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
             && self.commit.is_none()
@@ -70,12 +70,12 @@ impl Entry {
             && self.events.is_empty()
     }
 
-    /// The records of the step that is open after it, if it commits one.
+    /// Returns the records that a migration carries into the open step; empty without a migration.
     pub fn carried(&self) -> &[TaskRecord] {
         self.migration.as_ref().map_or(&[], |it| &it.records)
     }
 
-    /// The points within the transaction that adds it.
+    /// Returns the failure points within the transaction that adds the entry.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn points_in_transaction(&self) -> impl Iterator<Item = Point> {
         self.points([
@@ -85,7 +85,7 @@ impl Entry {
         ])
     }
 
-    /// The points once it is durable.
+    /// Returns the failure points after the entry is durable.
     pub(crate) fn points_after_commit(&self) -> impl Iterator<Item = Point> {
         self.points([Point::ApprovalAfterCommit, Point::TaskAfterCommit, Point::BarrierAfterCommit])
     }
@@ -98,7 +98,7 @@ impl Entry {
         points.into_iter().filter_map(|(point, is_hit)| is_hit.then_some(point))
     }
 
-    /// What saving it is called, such as "save step 3 of run `R1`".
+    /// Returns the name of saving it for messages, such as "save step 3 of run `R1`".
     pub fn action(&self, run: &RunId) -> String {
         match (&self.commit, self.records.as_slice(), &self.standing) {
             (Some(commit), ..) => format!("save step {} of run `{run}`", commit.position.step),

@@ -1,4 +1,4 @@
-//! Why a run could not be saved or loaded.
+//! Errors of saving and loading runs.
 
 use std::error::Error;
 
@@ -10,16 +10,16 @@ use crate::{
     id::{RunId, Step},
 };
 
-/// A run could not be saved or loaded. It rests where its last record is.
+/// A run could not be saved or loaded. It stops at its last record.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// There is no such run.
+    /// The run does not exist.
     #[error("there is no run `{0}`")]
     UnknownRun(String),
-    /// The id or the name of a new run is the id or the name of another.
+    /// The id or the name of a new run is already in use.
     #[error("there is a run `{0}` already")]
     Exists(String),
-    /// There is no such step.
+    /// The step does not exist.
     #[error("run `{run}` has no step {step}")]
     UnknownStep {
         /// The run.
@@ -27,52 +27,53 @@ pub enum CheckpointError {
         /// The step.
         step: Step,
     },
-    /// What was saved cannot be understood.
+    /// Saved data is invalid.
     #[error("{what} of run `{run}` is damaged")]
     Damaged {
         /// The run.
         run: String,
-        /// What cannot be understood.
+        /// The invalid part.
         what: String,
-        /// Why.
+        /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The database is not one of ours, or of a newer format.
+    /// The database belongs to another program, or has a newer format.
     #[error("{path} cannot be used: {reason}")]
     Unusable {
         /// The database.
         path: String,
-        /// Why, and what to do.
+        /// The reason and a remedy.
         reason: String,
     },
-    /// Another process goes on with the run.
+    /// Another process owns the run.
     #[error("run `{run}` is in the hands of {}, until {} if nothing more is heard of it", holder.owner, holder.until.strftime("%FT%TZ"))]
     Owned {
         /// The run.
         run: RunId,
-        /// Who has it.
+        /// The owner and its lease.
         holder: Box<Holder>,
     },
-    /// What comes before is not what this process saved: another one has gone on with the run.
+    /// The journal has entries that this process did not save: another process has continued the
+    /// run.
     #[error("could not {action}")]
     Overtaken {
-        /// What was tried, such as "save step 3".
+        /// The failed action, such as "save step 3".
         action: String,
-        /// Where the two met.
+        /// The conflict.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// There is no room where it was to be saved. Once there is, the run goes on.
+    /// The disk is full. The run can continue once there is space.
     #[error("could not {action}")]
     Full {
-        /// What was tried, such as "save step 3".
+        /// The failed action, such as "save step 3".
         action: String,
         /// The failure.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The storage underneath failed.
+    /// The underlying storage failed.
     #[error("could not {action}")]
     Storage {
-        /// What was tried, such as "save step 3".
+        /// The failed action, such as "save step 3".
         action: String,
         /// The failure.
         source: Box<dyn Error + Send + Sync>,
@@ -80,7 +81,7 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    /// The error of a point that a test told to fail.
+    /// Returns the error of a failure point that a test has set.
     pub(crate) fn injected(source: Injected) -> Self {
         Self::Storage { action: "go on".to_owned(), source: source.into() }
     }

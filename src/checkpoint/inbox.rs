@@ -1,4 +1,4 @@
-//! What people say to a run while others have it in their hands.
+//! The inbox: messages from people to a run that a process owns.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,18 +10,18 @@ use crate::{
     state::measure,
 };
 
-/// Something that a person says to a run.
+/// A message from a person to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Tells it from others: posted again under the same one, it is there once.
+    /// The id of the message. A message that is sent twice with the same id is saved once.
     pub id: String,
-    /// The channel it is appended to.
+    /// The channel to which its value is appended.
     pub channel: ChannelName,
-    /// What is appended: one item.
+    /// The value: one item.
     pub value: Value,
-    /// Who says it, if they said so.
+    /// The name of the sender, if given.
     pub by: Option<String>,
-    /// When it was said, in RFC 3339.
+    /// The time of sending, in RFC 3339.
     pub at: String,
 }
 
@@ -50,8 +50,8 @@ impl Message {
 /// A message in the inbox of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Posted {
-    /// Its number: above those that were posted before. Numbers may have gaps.
+    /// Its number, higher than those of all earlier messages. Numbers may have gaps.
     pub number: u64,
-    /// What was said.
+    /// The message.
     pub message: Message,
 }

@@ -1,8 +1,8 @@
-//! Who may write a run: one process at a time, by a lease with a fencing token.
+//! Ownership of a run: one process at a time, by a lease with a fencing token.
 //!
-//! A lease ends by itself when its owner is silent for too long. Each one has a number above those
-//! before; whoever writes shows the number, so that an owner who was given up for dead and comes
-//! back writes nothing.
+//! A lease expires if its owner does not renew it. Each lease has a higher number than those
+//! before, and every write carries the number. Thus an owner that lost its lease can no longer
+//! write.
 
 use std::{
     collections::BTreeSet,
@@ -16,30 +16,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::RunId;
 
-/// Who goes on with a run: a process, and one of the runs it has in hand.
+/// The owner of a run: a process, and a token for one of its runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// The process.
     pub pid: u32,
     /// The name of its machine.
     pub host: String,
-    /// Where its number means this process and no other: a boot of a machine, and the names of its
-    /// processes. Not known on every system.
+    /// The scope in which the process number is unique: a boot of a machine and a PID namespace.
+    /// Not available on every system.
     place: Option<String>,
-    /// When the process began, in the units of its system; numbers of processes are used again.
+    /// The start time of the process in units of the system, because process numbers are reused.
     began: Option<u64>,
-    /// Which of the runs in its hands.
+    /// The token of the run within the process.
     token: u64,
 }
 
-/// Who holds a run, and until when if nothing more is heard.
+/// The owner of a run, and when its lease expires unless it is renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The owner.
     pub owner: Owner,
     /// The number of the lease.
     pub fence: u64,
-    /// When the lease ends, by the clock of the storage.
+    /// When the lease expires, by the clock of the storage.
     pub until: Timestamp,
 }
 
@@ -53,15 +53,15 @@ impl Holder {
 /// The wish to hold a run.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Who wants it.
+    /// The process that requests the lease.
     pub owner: Owner,
-    /// For how long, if nothing more is heard.
+    /// The duration of the lease unless it is renewed.
     pub ttl: Duration,
-    /// The lease that is over although its time is not: its owner is known to be gone.
+    /// The number of a lease that counts as expired early, because its owner is gone.
     pub over: Option<u64>,
 }
 
-/// The right to write a run.
+/// The right to write a run: its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The run.
@@ -70,13 +70,13 @@ pub struct Hold {
     pub fence: u64,
 }
 
-/// Shows the other runs of this process that an owner is there. Dropped, it is gone.
+/// Marks an owner in this process as present until it is dropped.
 #[derive(Debug)]
 pub struct Presence {
     owner: Owner,
 }
 
-/// The tokens of those who are present in this process.
+/// The tokens of the owners that are present in this process.
 static PRESENT: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 static SELF: LazyLock<Owner> = LazyLock::new(|| Owner {
@@ -91,10 +91,10 @@ static SELF: LazyLock<Owner> = LazyLock::new(|| Owner {
 });
 
 impl Owner {
-    /// Whether it is certain that nobody is there any more.
+    /// Returns whether the owner is certainly gone.
     ///
-    /// That can be told only of owners on this machine; of others only the end of their lease
-    /// tells.
+    /// This is possible only for owners on this machine. For others only an expired lease proves
+    /// it.
     pub fn is_gone(&self) -> bool {
         let here = &*SELF;
         if self.place.is_none() || self.place != here.place || self.host != here.host {
@@ -125,7 +125,7 @@ impl fmt::Display for Owner {
 }
 
 impl Presence {
-    /// A new owner in this process.
+    /// Makes a new owner in this process.
     #[expect(clippy::new_without_default, reason = "it has an effect")]
     pub fn new() -> Self {
         let mut present = present();
@@ -137,7 +137,7 @@ impl Presence {
         }
     }
 
-    /// The owner.
+    /// Returns the owner.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
@@ -153,15 +153,15 @@ fn present() -> MutexGuard<'static, BTreeSet<u64>> {
     PRESENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The boot of this machine, and the space of process numbers this process sees.
+/// Returns the boot of this machine and the PID namespace of this process.
 fn place() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let numbers = fs::read_link("/proc/self/ns/pid").ok()?;
     Some(format!("{} {}", boot.trim(), numbers.display()))
 }
 
-/// When a process began, in ticks since the boot; none if there is no such process, or if it has
-/// ended and only waits for its parent to take note.
+/// Returns the start time of a process in ticks since the boot; `None` if the process does not
+/// exist or is a zombie.
 fn began(pid: u32) -> Option<u64> {
     let fields = stat(pid)?;
     let mut fields = fields.split_whitespace();
@@ -211,7 +211,7 @@ mod tests {
         }
         assert!(!owner.is_gone() && !owner.is_there(), "a stopped process may never continue");
         child.kill().unwrap();
-        // Dead, though nobody has taken note of it.
+        // The process is dead, but still a zombie.
         while began(pid).is_some() {
             std::thread::yield_now();
         }

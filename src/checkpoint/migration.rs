@@ -1,4 +1,4 @@
-//! Carrying a run over to another workflow: what was, what is, and what became of each name.
+//! Migration of a run to another workflow: the old basis, the new basis, and the new names.
 
 use std::{
     borrow::Borrow,
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::{Outline, RunInfo, TaskRecord};
 use crate::id::{ChannelName, NodeName};
 
-/// What the names of a run are in another workflow. What is not named keeps its name.
+/// The new names of nodes and fields in another workflow. A name without an entry stays the same.
 ///
-/// A name stands for everything below it as well: `review` for `review.lint`, unless that is named
-/// itself.
+/// An entry also applies to all names below it: `review` to `review.lint`, unless that has a
+/// separate entry.
 ///
 /// ```
 /// use graphrun::{checkpoint::Mapping, id::NodeName};
@@ -41,91 +41,92 @@ pub struct Mapping {
     pub(crate) set: BTreeMap<ChannelName, Value>,
 }
 
-/// What a mapping says of a name.
+/// The entry of a mapping for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate<N> {
-    /// Nothing.
+    /// None.
     Unsaid,
-    /// It has this name.
+    /// The new name.
     Named(N),
-    /// It is left behind.
+    /// The name is dropped.
     Dropped,
 }
 
-/// What a run goes by: its workflow, and what a program needs to go on with it.
+/// The basis of a run: its workflow, and the data that a program needs to resume it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Basis {
     /// The workflow.
     pub workflow: String,
-    /// Whatever the program needs to resume the run, such as paths.
+    /// Data that the program needs to resume the run, such as paths.
     pub origin: Value,
     /// The graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<Box<Outline>>,
 }
 
-/// A run was carried over to another workflow.
+/// The migration of a run to another workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Migration {
-    /// What it went by until then.
+    /// The basis before.
     pub was: Basis,
-    /// What it goes by since.
+    /// The basis after.
     pub is: Basis,
-    /// What became of its names.
+    /// The mapping of names.
     pub mapping: Mapping,
-    /// What tasks of the open step had done by then, as records of the step that is open since.
+    /// The results of tasks of the open step, as records of the step that is open after the
+    /// migration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<TaskRecord>,
 }
 
 impl Mapping {
-    /// A node has another name, and what is below it too. Under its own name: it is the same node,
-    /// though what it does has changed, and what it asked stays asked.
+    /// Gives a node and all names below it a new name. With the same name twice it confirms that a
+    /// changed node is still the same; its open questions stay as they were asked.
     #[must_use]
     pub fn node(mut self, old: NodeName, new: NodeName) -> Self {
         self.nodes.insert(old, new);
         self
     }
 
-    /// A field has another name, and what is below it too. Under its own name: its value is kept,
-    /// though it was merged in another way.
+    /// Gives a field and all names below it a new name. With the same name twice it confirms that
+    /// the value is kept although the reducer has changed.
     #[must_use]
     pub fn field(mut self, old: ChannelName, new: ChannelName) -> Self {
         self.fields.insert(old, new);
         self
     }
 
-    /// The run goes on without a node: its tasks are left behind, and nothing that has begun to
-    /// wait waits for it.
+    /// Continues the run without a node: its tasks are dropped, and joins that have begun to wait
+    /// no longer wait for it.
     #[must_use]
     pub fn drop_node(mut self, node: NodeName) -> Self {
         self.dropped_nodes.insert(node);
         self
     }
 
-    /// The value of a field is left behind, and what finished tasks have written to it.
+    /// Drops the value of a field, and the updates of finished tasks to it.
     #[must_use]
     pub fn drop_field(mut self, field: ChannelName) -> Self {
         self.dropped_fields.insert(field);
         self
     }
 
-    /// The tasks of a node in the open step begin anew: what they asked is asked anew, and what they
-    /// have done is done again. The node goes by the name it had.
+    /// Restarts the tasks of a node in the open step: they ask their questions and do their work
+    /// again. The node is given by its old name.
     #[must_use]
     pub fn again(mut self, node: NodeName) -> Self {
         self.again.insert(node);
         self
     }
 
-    /// A field holds this value. It goes by the name it has.
+    /// Sets the value of a field. The field is given by its new name.
     #[must_use]
     pub fn set(mut self, field: ChannelName, value: Value) -> Self {
         self.set.insert(field, value);
         self
     }
 
-    /// The name of a node in the other workflow; none if it is dropped.
+    /// Returns the name of a node in the other workflow; `None` if it is dropped.
     pub fn new_name_of(&self, node: &NodeName) -> Option<NodeName> {
         match self.fate_of_node(node) {
             Fate::Named(new) => Some(new),
@@ -134,7 +135,7 @@ impl Mapping {
         }
     }
 
-    /// The name of a field in the other workflow; none if it is dropped.
+    /// Returns the name of a field in the other workflow; `None` if it is dropped.
     pub fn new_field_of(&self, field: &ChannelName) -> Option<ChannelName> {
         match self.fate_of_field(field) {
             Fate::Named(new) => Some(new),
@@ -153,8 +154,8 @@ impl Mapping {
         fate.parsed(|it| ChannelName::parse_path(it).ok())
     }
 
-    /// Several mappings of the names of one graph, each of what the one before has made of them, as
-    /// one.
+    /// Combines several mappings of the names of one graph into one; each applies to the result of
+    /// the one before.
     pub(crate) fn in_a_row(outline: &Outline, mappings: &[&Self]) -> Self {
         let mut all = Self::default();
         for node in outline.nodes.keys() {
@@ -183,14 +184,14 @@ impl Fate<String> {
     fn parsed<N>(self, parse: impl Fn(&str) -> Option<N>) -> Fate<N> {
         match self {
             Self::Dropped => Fate::Dropped,
-            // A name that would be too deep is none that a graph has.
+            // A name that is too deep cannot be in a graph.
             Self::Named(name) => parse(&name).map_or(Fate::Unsaid, Fate::Named),
             Self::Unsaid => Fate::Unsaid,
         }
     }
 }
 
-/// What is said of a name, or else of the nearest one that it is below.
+/// Returns the entry for a name, or else for the nearest name above it.
 fn fate<N: Borrow<str> + Ord>(
     mapped: &BTreeMap<N, N>,
     dropped: &BTreeSet<N>,
@@ -212,13 +213,13 @@ fn fate<N: Borrow<str> + Ord>(
 }
 
 impl RunInfo {
-    /// What the run goes by.
+    /// Returns the basis of the run.
     pub fn basis(&self) -> Basis {
         let (workflow, origin) = (self.workflow.clone(), self.origin.clone());
         Basis { workflow, origin, graph: self.graph.clone() }
     }
 
-    /// The same run on another basis.
+    /// Returns the same run with another basis.
     #[must_use]
     pub fn on(self, Basis { workflow, origin, graph }: Basis) -> Self {
         Self { workflow, origin, graph, ..self }

@@ -1,7 +1,8 @@
-//! What is saved of a run, and the trait of the places it is saved in.
+//! The saved data of runs, and the trait of storages for it.
 //!
-//! A run is a journal: [`Entry`] after [`Entry`], each saved as a whole. What comes next is in the
-//! [`Position`] of the last committed step; the records since then are what is not done again.
+//! A run is a journal of [`Entry`] values, each saved as a whole. The [`Position`] of the last
+//! committed step contains the frontier. The records since then are the results of tasks that do
+//! not run again.
 
 mod entry;
 mod error;
@@ -37,24 +38,24 @@ use crate::{
     id::{ChannelName, RunId, Step},
 };
 
-/// The version of the form in which runs are saved.
+/// The version of the storage format of runs.
 ///
-/// 2: a run is a journal whose entries are chained by their links. 3: which tasks of an open step
-/// have finished is read from its entries, which are proven, and no longer kept beside them; and an
-/// entry may carry its run over to another workflow.
+/// Version 2: a run is a journal whose entries are chained by hashes. Version 3: the finished tasks
+/// of an open step are read from its entries, which the hashes prove, and no longer from a separate
+/// table; and an entry may migrate its run to another workflow.
 pub const FORMAT_VERSION: u32 = 3;
 
-/// The oldest form that is brought to this one when its database is opened.
+/// The oldest format that is upgraded to the current one when its database is opened.
 pub const FORMAT_OLDEST: u32 = 2;
 
-/// A place that keeps runs.
+/// A storage for runs.
 ///
-/// When a method returns `Ok`, what it wrote survives the loss of this process. Each method is
-/// one transaction.
+/// When a method returns `Ok`, its changes survive a crash of the process. Each method is one
+/// transaction.
 #[async_trait]
 pub trait Checkpointer: fmt::Debug + Send + Sync {
-    /// Accepts a run and gives it to whoever claims it. The first entry holds the commit of step
-    /// zero. Fails if the id or the name is taken.
+    /// Accepts a run and gives its lease to the claimant. The first entry contains the commit of
+    /// step zero. Fails if the id or the name is already in use.
     async fn create(
         &self,
         info: &RunInfo,
@@ -62,45 +63,46 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         first: &Entry,
     ) -> Result<Hold, CheckpointError>;
 
-    /// Gives a run to whoever claims it, unless another owner has it:
-    /// [`CheckpointError::Owned`]. Of several who claim it at once, one gets it.
+    /// Gives the lease of a run to the claimant. Fails with [`CheckpointError::Owned`] if another
+    /// owner has it. Of several simultaneous claimants, one succeeds.
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError>;
 
-    /// Makes a lease last from now on. Fails with [`CheckpointError::Overtaken`] if it is over
-    /// and somebody else has the run, or it was given back.
+    /// Renews a lease: it lasts `ttl` from now. Fails with [`CheckpointError::Overtaken`] if it has
+    /// expired and another owner has the run, or if it was released.
     async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError>;
 
-    /// Gives a run back. Does nothing if it is not held any more.
+    /// Releases a lease. Does nothing if the caller no longer has it.
     async fn release(&self, hold: &Hold) -> Result<(), CheckpointError>;
 
-    /// Adds an entry. One that brings the run to rest gives the run back, too. One that carries the
-    /// run over to another workflow changes what [`find`](Self::find) and the others tell of it.
+    /// Adds an entry. An entry that stops the run also releases its lease. An entry that migrates
+    /// the run changes the results of [`find`](Self::find) and the other methods.
     ///
-    /// Refuses with [`CheckpointError::Overtaken`] what does not follow from the entries before,
-    /// and every entry of those who do not hold the run any more.
+    /// Fails with [`CheckpointError::Overtaken`] if the entry does not follow from the last one, or
+    /// if the caller no longer has the lease.
     async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError>;
 
     /// Loads a run.
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError>;
 
-    /// The run with that id or name.
+    /// Returns the run with this id or name.
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError>;
 
-    /// Runs, the newest first: at most so many, and only those accepted before one, if one is given.
+    /// Returns runs, the newest first: at most `limit`, and only runs accepted before `before`, if
+    /// it is given.
     ///
-    /// It reads these and no others, and one that is damaged hides none of the others.
+    /// It reads only these runs, and a damaged run does not hide the others.
     async fn page(
         &self,
         before: Option<&RunId>,
         limit: usize,
     ) -> Result<Vec<Listed>, CheckpointError>;
 
-    /// All runs, the newest first. Fails if one of them is damaged.
+    /// Returns all runs, the newest first. Fails if one of them is damaged.
     async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
         self.page(None, usize::MAX).await?.into_iter().collect()
     }
 
-    /// Entries of a run after a number, oldest first, at most so many.
+    /// Returns the entries of a run after a number, oldest first, at most `limit`.
     async fn journal(
         &self,
         run: &RunId,
@@ -108,44 +110,44 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError>;
 
-    /// Puts a message into the inbox of a run, whoever holds it, and gives its number.
+    /// Adds a message to the inbox of a run with any owner, and returns its number.
     ///
-    /// The owner of the run takes it in by an entry whose position says so
-    /// ([`Position::heard`]), so none is lost or taken in twice.
+    /// The owner of the run takes the message in with an entry whose position records its number
+    /// ([`Position::heard`]), so no message is lost or taken in twice.
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError>;
 
-    /// The messages in the inbox of a run after a number, in the order of their numbers. None comes
-    /// to be before one that was seen.
+    /// Returns the messages in the inbox of a run after a number, in the order of their numbers.
+    /// New messages have higher numbers than all returned ones.
     async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError>;
 
-    /// Forgets a run. Nobody may hold it.
+    /// Removes a run. Fails if a process owns it.
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError>;
 
-    /// The position and the values of the channels after a step; zero is what the run began with.
+    /// Returns the position and the values of the channels after a step; step zero is the input.
     async fn checkpoint_at(
         &self,
         run: &RunId,
         step: Step,
     ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError>;
 
-    /// The ids of all runs, the newest first. Nothing else of them is read, so that one that is
-    /// damaged does not hide the others.
+    /// Returns the ids of all runs, the newest first. It reads no other data, so that a damaged run
+    /// does not hide the others.
     async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
         Ok(self.list().await?.into_iter().map(|it| it.info.id).collect())
     }
 
-    /// Checks the place itself, as far as that takes more than reading every run in it.
+    /// Checks the storage itself, beyond the check of each run in it.
     async fn check(&self) -> Result<(), CheckpointError> {
         Ok(())
     }
 
-    /// Gives the space back that removed runs took, as far as it does not come back by itself.
-    /// Nothing is lost if it is in use and that must wait.
+    /// Frees the space of removed runs, if the storage does not do so automatically. If the storage
+    /// is in use, this may do nothing; no data is lost.
     async fn compact(&self) -> Result<(), CheckpointError> {
         Ok(())
     }
 
-    /// The events of a run after a number, oldest first.
+    /// Returns the events of a run after a number, oldest first.
     async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
         let mut found = Vec::new();
         for logged in self.journal(run, 0, usize::MAX).await? {
@@ -154,13 +156,14 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         Ok(found)
     }
 
-    /// Every record of a run in the order of its steps and, in a step, as they were made.
+    /// Returns all records of a run in the order of its steps, and within a step in the order they
+    /// were made.
     async fn records(&self, run: &RunId) -> Result<Vec<TaskRecord>, CheckpointError> {
         let journal = self.journal(run, 0, usize::MAX).await?;
         Ok(journal.into_iter().flat_map(|it| it.entry.records).collect())
     }
 
-    /// The values of the channels after a step; zero is what the run began with.
+    /// Returns the values of the channels after a step; step zero is the input.
     async fn values_at(
         &self,
         run: &RunId,

@@ -1,4 +1,4 @@
-//! What a run remembers of the graph that it was started with.
+//! The outline of the graph that a run was started with.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::{
     state::{Channel, Reducer},
 };
 
-/// The parts of a graph that a run depends on, in few words: what is long is a digest.
+/// The parts of a graph that a run depends on, in a short form: long parts are digests.
 ///
-/// It is saved with each run, so that another process can tell what has changed since.
+/// It is saved with each run, so that another process can detect changes since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outline {
     /// The nodes.
@@ -27,41 +27,41 @@ pub struct Outline {
     pub limits: String,
 }
 
-/// What is remembered of a node.
+/// The outline of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeOutline {
     /// The word for its kind.
     pub kind: String,
-    /// A digest of what it does: its settings, prompts, and what it reads and writes.
+    /// A digest of its behaviour: settings, prompts, and the channels it reads and writes.
     pub does: String,
     /// A digest of its policies and its condition.
     pub policies: String,
-    /// How often it may run, if that is bounded.
+    /// The maximum number of visits, if it is bounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_visits: Option<u32>,
-    /// Where it leads, in words; sorted.
+    /// Its targets as text; sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leads: Vec<String>,
-    /// The nodes that it waits for; sorted.
+    /// The nodes that its join awaits; sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awaits: Vec<NodeName>,
 }
 
-/// What is remembered of a channel.
+/// The outline of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelOutline {
-    /// Its type, as people write it.
+    /// Its type, in the syntax of a workflow.
     #[serde(rename = "type")]
     pub ty: String,
-    /// A digest of its schema, and of what it begins with.
+    /// A digest of its schema and its default.
     pub schema: String,
-    /// Its reducer; none if it keeps the last write.
+    /// Its reducer; `None` if it keeps the last write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reducer: Option<String>,
 }
 
 impl Outline {
-    /// The outline of a graph.
+    /// Returns the outline of a graph.
     pub fn of(compiled: &CompiledGraph) -> Self {
         let graph = compiled.graph();
         let nodes = graph.nodes.iter();
@@ -78,12 +78,12 @@ impl Outline {
         }
     }
 
-    /// Whether it has a list that people may have said something to.
+    /// Returns whether it has a list that may take messages from people.
     pub(crate) fn may_be_spoken_to(&self) -> bool {
         self.channels.values().any(|it| it.reducer.is_some())
     }
 
-    /// What tells it from every other one.
+    /// Returns a digest that identifies it.
     pub fn fingerprint(&self) -> String {
         digest(&json!(self))
     }
@@ -127,7 +127,7 @@ impl ChannelOutline {
     }
 }
 
-/// Where an edge leads, in words.
+/// Returns the targets of an edge as text.
 fn leads(edge: &Edge) -> Vec<String> {
     let told = |it: &Target| it.to_string();
     match edge {
@@ -145,7 +145,7 @@ fn leads(edge: &Edge) -> Vec<String> {
     }
 }
 
-/// The first 64 bits of a hash: enough to see that something has changed.
+/// Returns the first 64 bits of a hash: enough to detect a change.
 fn digest(value: &Value) -> String {
     let hash = blake3::hash(value.to_string().as_bytes()).to_hex();
     hash.as_str()[..16].to_owned()

@@ -1,4 +1,4 @@
-//! Where a run stands between two steps.
+//! The position of a run between two steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,55 +12,56 @@ use crate::{
     state::{Change, State},
 };
 
-/// Where a run stands between two steps, apart from its state.
+/// The position of a run between two steps, without its state.
 ///
-/// It says what comes next; nothing is inferred.
+/// It contains the next tasks explicitly; nothing is inferred.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     /// The committed steps.
     pub step: Step,
-    /// What runs in the next step, in the order its updates are applied; empty at the end.
+    /// The tasks of the next step, in the order in which their updates are applied; empty at the
+    /// end.
     pub frontier: Vec<Activation>,
-    /// For each waiting node, which of its predecessors have arrived.
+    /// For each waiting join, the nodes that have arrived.
     pub joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
-    /// The nodes that the run has come to and that let others go first, and by which way.
+    /// The deferred nodes that the run has reached, each with its trigger.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deferred: BTreeMap<NodeName, Via>,
     /// How often each node has run since its count was last reset.
     pub visits: BTreeMap<NodeName, u32>,
-    /// What models took so far.
+    /// The usage of models so far.
     pub spent: Spent,
-    /// The time at work so far.
+    /// The elapsed time of work so far.
     pub worked_ms: u64,
-    /// What each node that has limits of its own took so far.
+    /// The usage so far of each node that has limits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub took: BTreeMap<NodeName, NodeTook>,
-    /// The keys of the questions of all steps so far; who asks under one of these again is told apart
-    /// by its task.
+    /// The keys of the questions of all steps so far. If a key is used again, the task
+    /// distinguishes the questions.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub asked: BTreeSet<String>,
-    /// The number of the last message that was taken in from the inbox.
+    /// The number of the last message taken in from the inbox.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub heard: u64,
-    /// What was said to the run and not taken in when it was carried over to another workflow, to
-    /// the lists as they are called there.
+    /// The messages that were sent to the run but not taken in when it was migrated, with the new
+    /// names of their channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<Posted>,
-    /// The tasks of the next step, by their places in the frontier, that had begun before the run was
-    /// carried over to another workflow.
+    /// The tasks of the next step that had begun before the run was migrated, by their index in the
+    /// frontier.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub began: BTreeMap<u32, Began>,
-    /// The limit that was reached and routed, if one was; it is routed once.
+    /// The limit that was reached and routed, if there was one; a run routes a limit once.
     pub limit: Option<String>,
-    /// The limits as they were then. They are used up: none of them counts any more until it is
-    /// replaced by another one.
+    /// The limits at that time. They are used up: each has no effect until it is replaced by
+    /// another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_up: Option<UsedUp>,
-    /// Why the run is to fail, if a route led to failure.
+    /// Why the run will fail, if a route led to failure.
     pub failure: Option<String>,
 }
 
-/// The limits of a run that went where it goes when one of them is reached.
+/// The limits of a run that was routed because one of them was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsedUp {
     /// Super-steps.
@@ -71,7 +72,7 @@ pub struct UsedUp {
     /// US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
-    /// Milliseconds at work.
+    /// Milliseconds of work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
 }
@@ -81,41 +82,41 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What all tasks of a node took together.
+/// The usage of all tasks of a node together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeTook {
-    /// What its models took.
+    /// The usage of their models.
     pub spent: Spent,
-    /// The time they were at work.
+    /// The elapsed time of their work.
     pub worked_ms: u64,
 }
 
-/// A node about to run.
+/// A task of the next step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activation {
     /// The node.
     pub node: NodeName,
-    /// What it works on.
+    /// Its input.
     #[serde(default)]
     pub input: Input,
-    /// By which way the run came to it.
+    /// Its trigger.
     pub via: Via,
 }
 
-/// A position with its state.
+/// A checkpoint: a position with its state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
-    /// Where the run stands.
+    /// The position of the run.
     pub position: Position,
     /// Its state.
     pub state: State,
 }
 
-/// What a step made of the one before: the new position, and only what changed of the state.
+/// The effect of a step: the new position, and the changed part of the state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
-    /// Where the run stands now.
+    /// The new position.
     pub position: Position,
-    /// What the step changed.
+    /// The changes of the step.
     pub changes: Vec<Change>,
 }

@@ -1,8 +1,8 @@
-//! The questions of a run: which are open, what each is called, and what became of the others.
+//! The questions of a run: the open ones, their names, and the outcome of the others.
 //!
-//! A question is called by its key as long as no other one of the run had that key. After that
-//! its task is part of the name (`help@7.0`), so that an answer never reaches a question it was not
-//! given to.
+//! The name of a question is its key as long as no other question of the run had that key. After
+//! that the name contains the task (`help@7.0`), so that an answer never reaches a different
+//! question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use crate::{
     id::{NodeName, TaskId},
 };
 
-/// A question that nobody has answered yet.
+/// A question without an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenQuestion {
     /// The task that waits.
     pub task: TaskId,
-    /// What it was called when it began, before any migration of the run: part of the whole name.
+    /// The id of the task when it began, before a migration of the run; part of the full name.
     pub first: TaskId,
     /// Its node.
     pub node: NodeName,
-    /// The question; its key is the name by which it is answered.
+    /// The question; its key is the name that an answer uses.
     pub question: Question,
 }
 
@@ -31,41 +31,41 @@ pub struct OpenQuestion {
 pub struct AskedQuestion {
     /// The task that asked.
     pub task: TaskId,
-    /// What it was called when it began, before any migration of the run: part of the whole name.
+    /// The id of the task when it began, before a migration of the run; part of the full name.
     pub first: TaskId,
     /// Its node.
     pub node: NodeName,
-    /// The question, under the key that its node gave it.
+    /// The question, with the key that its node set.
     pub question: Question,
-    /// The link of the entry that asked: it stands for all that had happened until then.
+    /// The hash of the entry that asked. It identifies the history of the run up to the question.
     pub link: Link,
-    /// What became of it.
+    /// Its outcome.
     pub became: Became,
 }
 
-/// What became of a question.
+/// The outcome of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Became {
-    /// It waits.
+    /// It waits for an answer.
     Open,
-    /// Somebody answered.
+    /// It was answered.
     Answered {
-        /// Who, if they said so.
+        /// The name of the sender, if given.
         by: Option<String>,
-        /// When, in RFC 3339.
+        /// The time, in RFC 3339.
         at: String,
-        /// The link that the answer names: of the entry that asked.
+        /// The hash that the answer names: of the entry that asked.
         to: Option<Link>,
     },
-    /// It is over without an answer, as its time was over or its task was settled otherwise.
+    /// It ended without an answer, because its deadline passed or its task ended in another way.
     Dropped {
-        /// When, in RFC 3339.
+        /// The time, in RFC 3339.
         at: String,
     },
 }
 
 impl OpenQuestion {
-    /// Whether this is what a text names: the name of the question, or the whole of it.
+    /// Returns whether a text is the name or the full name of the question.
     pub fn is_called(&self, text: &str) -> bool {
         let (key, task) = (&self.question.key, format!("@{}", self.first));
         text == key || (!key.ends_with(&task) && text.strip_suffix(&task) == Some(key.as_str()))
@@ -73,14 +73,14 @@ impl OpenQuestion {
 }
 
 impl AskedQuestion {
-    /// The name that no other question of the run has.
+    /// Returns the full name, which is unique in the run.
     pub fn full_name(&self) -> String {
         full_name(&self.question.key, self.first)
     }
 }
 
-/// The questions that wait for an answer, in task order: `records` are those of the step that
-/// follows the position, oldest first.
+/// Returns the open questions in task order. `records` are those of the step after the position,
+/// oldest first.
 pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQuestion> {
     let mut askers: BTreeMap<&str, BTreeSet<TaskId>> = BTreeMap::new();
     let mut open: BTreeMap<TaskId, (&NodeName, &Question)> = BTreeMap::new();
@@ -100,8 +100,8 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
     open.collect()
 }
 
-/// An open question by its name: `is_known` says whether another one of the run had its key, and
-/// `first` what its task was called when it began, if that was before a migration.
+/// Returns an open question with its name. `is_known` is true if another question of the run had
+/// its key. `first` is the id of its task when it began, if that was before a migration.
 pub(crate) fn named(
     (task, first): (TaskId, Option<TaskId>),
     node: &NodeName,
@@ -116,7 +116,7 @@ pub(crate) fn named(
     OpenQuestion { task, first, node: node.clone(), question }
 }
 
-/// Every question of a run, oldest first, by its whole journal.
+/// Returns all questions of a run, oldest first, from its whole journal.
 pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
     let mut asked: Vec<AskedQuestion> = Vec::new();
     let mut names: BTreeMap<TaskId, TaskId> = BTreeMap::new();
@@ -152,7 +152,7 @@ pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
     asked
 }
 
-/// What the tasks of the step that is open after a migration were called when they began.
+/// Returns the original ids of the tasks in the step that is open after a migration.
 fn names_after(entry: &Entry) -> BTreeMap<TaskId, TaskId> {
     let Some(position) = entry.commit.as_ref().map(|it| &it.position) else {
         return BTreeMap::new();
@@ -162,7 +162,7 @@ fn names_after(entry: &Entry) -> BTreeMap<TaskId, TaskId> {
     position.began.iter().map(name).collect()
 }
 
-/// Open questions are those of other tasks after a migration, or none any more.
+/// Updates open questions after a migration: each belongs to another task or is dropped.
 fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, TaskId>) {
     for it in asked.iter_mut().filter(|it| it.became == Became::Open) {
         let of_it = |record: &&TaskRecord| names.get(&record.task) == Some(&it.first);
@@ -177,7 +177,7 @@ fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, Ta
     }
 }
 
-/// When the entry told of a task, or of anything if it did not.
+/// Returns the time of the event about a task, or else of the first event.
 fn told_at<'a>(
     mut events: impl Iterator<Item = &'a crate::event::Stamped> + Clone,
     task: TaskId,
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(names(&new, &[asks(0, "help"), answered(0, "help")]), [""; 0]);
         let both = [asks(0, "help"), asks(1, "help")];
         assert_eq!(names(&new, &both), ["help@1.0", "help@1.1"]);
-        // What is answered keeps its name for itself.
+        // An answered question still reserves its name.
         let rest = [asks(0, "help"), asks(1, "help"), answered(0, "help")];
         assert_eq!(names(&new, &rest), ["help@1.1"]);
         let later = Position { asked: ["help".to_owned()].into(), ..Position::default() };

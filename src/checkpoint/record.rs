@@ -1,4 +1,4 @@
-//! What became of tasks.
+//! Records of tasks.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,71 +12,72 @@ use crate::{
     state::Update,
 };
 
-/// What became of a task, saved before its step is committed.
+/// The result of a task, saved before its step commits.
 ///
-/// With these a resumed run does not repeat the tasks that had finished.
+/// With the records, a resumed run does not repeat finished tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// The task.
     pub task: TaskId,
     /// Its node.
     pub node: NodeName,
-    /// The attempt it is about.
+    /// The attempt.
     pub attempt: u32,
-    /// The time it took, all attempts together.
+    /// The elapsed time of all attempts together.
     pub ms: u64,
-    /// What its models took, all attempts together.
+    /// The usage of models in all attempts together.
     pub spent: Spent,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What became of a task.
+/// The outcome of a task or an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// It finished. This is final.
     Finished {
-        /// What it writes.
+        /// The update.
         update: Update,
-        /// Where it leads.
+        /// The transitions.
         hops: Vec<Hop>,
     },
     /// It failed, and a route caught the failure. This is final.
     Caught {
-        /// Why it failed.
+        /// The failure.
         failure: Failure,
-        /// Where the route leads.
+        /// The transitions of the route.
         hops: Vec<Hop>,
     },
-    /// It was not to run, by its condition. This is final.
+    /// Its condition was false, so it did not run. This is final.
     Skipped {
-        /// The condition that did not hold.
+        /// The condition.
         condition: String,
-        /// Where it leads.
+        /// The transitions.
         hops: Vec<Hop>,
     },
-    /// It failed and nothing caught it; a resumed run tries it again.
+    /// It failed and no route caught the failure. The next process that continues the run tries it
+    /// again.
     Failed {
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
     /// An attempt failed, and another one follows.
     Retrying {
-        /// Why.
+        /// The failure.
         failure: Failure,
-        /// How long the run waits before the next attempt.
+        /// The delay before the next attempt.
         wait_ms: u64,
-        /// When that wait is over, whichever process waits.
+        /// The time when the delay ends, in any process.
         wake: Timestamp,
     },
-    /// An attempt was cut off, since a limit of the run was reached. That is no failure: whoever goes on
-    /// begins the same attempt anew.
+    /// An attempt was aborted because a limit of the run was reached. This is not a failure: the
+    /// same attempt starts again when the run continues.
     CutOff,
-    /// It has noted down the result of a part of its work, and goes on. The time and what models took
-    /// are those until then.
+    /// It saved the result of a part of its work and continues. Elapsed time and usage are those up
+    /// to this point.
     Noted {
-        /// What the part is called.
+        /// The name of the part.
         name: String,
         /// Its result.
         value: Value,
@@ -86,23 +87,23 @@ pub enum Outcome {
         /// The question.
         question: Question,
     },
-    /// It was given an answer and goes on.
+    /// It received an answer and continues.
     Answered {
         /// The key of the question.
         key: String,
         /// The answer.
         answer: Value,
-        /// Who gave it, if they said so.
+        /// The name of the sender, if given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
-        /// The link of the entry that asked, and so of all that the answer was given to.
+        /// The hash of the entry that asked; it identifies the history that the answer is for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         asked: Option<Link>,
     },
 }
 
 impl Outcome {
-    /// Where it leads, once it is final.
+    /// Returns the transitions of a final outcome.
     pub fn hops(&self) -> &[Hop] {
         match self {
             Self::Finished { hops, .. }
@@ -117,7 +118,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the task never runs again.
+    /// Returns whether the task never runs again.
     pub fn is_final(&self) -> bool {
         match self {
             Self::Finished { .. } | Self::Caught { .. } | Self::Skipped { .. } => true,

@@ -1,4 +1,4 @@
-//! A run in a list, and as it was saved.
+//! A run in a list, and a saved run.
 
 use std::collections::BTreeMap;
 
@@ -11,41 +11,41 @@ use crate::{
     id::{ChannelName, RunId, Step},
 };
 
-/// What is known of a run from its beginning.
+/// The properties of a run that are known from its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
-    /// The identity.
+    /// The id.
     pub id: RunId,
-    /// The name people call it by. No other run of its database has it as its name or its id.
+    /// The name. No other run of the database has it as its name or id.
     pub name: String,
     /// The workflow it runs.
     pub workflow: String,
-    /// When it was accepted, in RFC 3339.
+    /// The time when it was accepted, in RFC 3339.
     pub created: String,
-    /// Whatever the program that started it needs to resume it, such as paths.
+    /// Data that the program needs to resume the run, such as paths.
     pub origin: Value,
-    /// The run it was made of, if it was.
+    /// Its origin, if the run is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked: Option<ForkedFrom>,
-    /// The graph it was started with, so that a change of its workflow is noticed. The engine
-    /// writes it; a run without one goes on with whatever fits.
+    /// The outline of the graph that it was started with, to detect changes of its workflow. The
+    /// engine sets it. A run without one is resumed with any workflow that fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<Box<Outline>>,
 }
 
-/// Where a run was made of another one.
+/// The origin of a fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkedFrom {
-    /// The other run.
+    /// The original run.
     pub run: RunId,
     /// Its name.
     pub name: String,
-    /// The step after which it was.
+    /// The step after which the fork begins.
     pub step: Step,
 }
 
 impl RunInfo {
-    /// A run that begins now, under an id that sorts by time and serves as its name.
+    /// Makes a run that starts now. Its id sorts by time and is also its name.
     pub fn new(workflow: impl Into<String>) -> Self {
         let id = ulid::Ulid::new().to_string();
         Self {
@@ -63,32 +63,32 @@ impl RunInfo {
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSummary {
-    /// What is known from its beginning.
+    /// The properties known from its start.
     pub info: RunInfo,
-    /// How it stands.
+    /// The run status.
     pub status: Status,
-    /// Why, if it is not done.
+    /// The reason, if the run is not done.
     pub reason: Option<String>,
     /// The committed steps.
     pub step: Step,
-    /// Who goes on with it, or did when it was last heard of.
+    /// The owner of the run, or its last known owner.
     pub holder: Option<Holder>,
 }
 
-/// A run in a list, or [`CheckpointError::Damaged`] with its id if what a list shows of it is not
-/// what was written.
+/// A run in a list, or [`CheckpointError::Damaged`] with its id if the listed data is not what was
+/// written.
 pub type Listed = Result<RunSummary, CheckpointError>;
 
-/// A run as it was saved.
+/// A saved run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedRun {
-    /// What a list shows of it.
+    /// The listed properties.
     pub summary: RunSummary,
-    /// Where it stands.
+    /// Its position.
     pub position: Position,
     /// The values of its channels.
     pub values: BTreeMap<ChannelName, Value>,
-    /// The records of the step that is not committed yet, oldest first.
+    /// The records of the step that has not committed yet, oldest first.
     pub records: Vec<TaskRecord>,
     /// The number of its last event.
     pub last_seq: u64,
