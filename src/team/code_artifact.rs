@@ -1,4 +1,4 @@
-//! The code that the engineer writes: whole files, checked before anything is done with them.
+//! The code that the engineer writes: whole files, checked before use.
 
 use std::collections::BTreeSet;
 
@@ -21,20 +21,20 @@ pub struct CodeArtifact {
     /// Every file of the project, each complete.
     #[schemars(length(min = 1))]
     pub files: Vec<CodeFile>,
-    /// The paths of the files that implement something.
+    /// The paths of the files that implement the project.
     #[schemars(extend("readOnly" = true))]
     pub implementation_files: Vec<String>,
-    /// The paths of the files that test something.
+    /// The paths of the files with tests.
     #[schemars(extend("readOnly" = true))]
     pub test_files: Vec<String>,
     /// The ids of the stories that the files name, sorted, each once.
     #[schemars(extend("readOnly" = true))]
     pub stories_covered: Vec<String>,
-    /// Which attempt of its round this is, from 1 to 3 under the usual bound; none until it was
+    /// The number of this attempt in its round, from 1 to 3 with the usual bound; none until it was
     /// tested.
     #[schemars(extend("readOnly" = true), range(min = 1))]
     pub attempt_number: Option<u32>,
-    /// What the test runner found; none until it was tested.
+    /// The result of the test runner; none until it was tested.
     #[schemars(extend("readOnly" = true))]
     pub test_result: Option<TestResult>,
 }
@@ -42,37 +42,37 @@ pub struct CodeArtifact {
 /// One file of a project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeFile {
-    /// Where it goes, relative to the project's root, with forward slashes.
+    /// The path relative to the project's root, with forward slashes.
     pub file_path: String,
-    /// What it is for.
+    /// The purpose of the file.
     pub file_type: FileType,
-    /// The complete file, never a diff and never with parts left out.
+    /// The complete file, never a diff and never with omitted parts.
     #[schemars(length(min = 10))]
     pub content: String,
-    /// What is in it, in one sentence of at most 200 characters.
+    /// The content in one sentence of at most 200 characters.
     #[schemars(length(max = 200))]
     pub description: String,
-    /// The ids of the stories that it serves.
+    /// The ids of the stories that it implements.
     pub story_ids: Vec<String>,
 }
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileType {
-    /// It does the work.
+    /// It implements the project.
     #[default]
     Implementation,
-    /// It tests the work.
+    /// It contains tests.
     Test,
     /// It configures a tool.
     Config,
-    /// It changes stored data.
+    /// It migrates stored data.
     Migration,
 }
 
 impl CodeArtifact {
-    /// An artifact that was not tested yet, with its computed fields.
+    /// Makes an untested artifact, with its computed fields.
     pub fn new(artifact_id: String, files: Vec<CodeFile>) -> Self {
         let paths = |wanted: FileType| {
             let typed = files.iter().filter(|file| file.file_type == wanted);
@@ -90,7 +90,7 @@ impl CodeArtifact {
         }
     }
 
-    /// The artifact with what the test runner found in this attempt.
+    /// Returns the artifact with the test result of this attempt.
     #[must_use]
     pub fn tested(self, attempt_number: u32, test_result: TestResult) -> Self {
         Self { attempt_number: Some(attempt_number), test_result: Some(test_result), ..self }
@@ -162,8 +162,8 @@ fn is_artifact_id(text: &str) -> bool {
     digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Why a path cannot be one inside the project. The sandbox has the full rules of what may be
-/// written to a disk; these are the ones worth telling a model.
+/// Returns why a path is not valid in the project. The sandbox has the full rules for files on a
+/// disk; these are the rules that help a model.
 fn path_fault(path: &str) -> Option<&'static str> {
     let has_drive = path.as_bytes().get(1) == Some(&b':');
     if path.starts_with(['/', '~']) || has_drive {
@@ -181,8 +181,8 @@ fn path_fault(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether this is a patch rather than a file. Only the first lines tell: a test may well quote a
-/// diff further down.
+/// Returns whether the content is a patch instead of a file. It checks only the first lines,
+/// because a test may quote a diff further down.
 fn is_diff(content: &str) -> bool {
     let mut lines = content.lines().skip_while(|line| line.trim().is_empty());
     let first = lines.next().unwrap_or_default();

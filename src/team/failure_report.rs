@@ -1,8 +1,8 @@
-//! What QA found, and where that sends the run.
+//! QA's report, and where it leads.
 //!
-//! Nothing a model writes in a report stops the reading of it: unknown words become none, nulls
-//! become empty, and then the fields are made to agree. Only an answer that is no report at all is
-//! refused.
+//! The reader accepts nearly every report from a model: unknown words become none, nulls become
+//! empty, and then the fields are made consistent. It refuses only an answer that is no report at
+//! all.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,47 +13,47 @@ use crate::state::{Choice, Fields, ReadLeniently, Reader};
 /// QA's report on the code, the review and the test run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureReport {
-    /// The id of what was examined, such as CODE-001.
+    /// The id of the examined code, such as CODE-001.
     pub task_id: String,
-    /// How it ended.
+    /// The result of the examination.
     pub status: ReportStatus,
-    /// How many tests passed.
+    /// The number of tests that passed.
     pub tests_passed: u64,
-    /// How many tests failed.
+    /// The number of tests that failed.
     pub tests_failed: u64,
-    /// What is wrong, one entry each.
+    /// The problems, one entry each.
     pub errors: Vec<String>,
-    /// The files that are wrong, by path.
+    /// The paths of the files with problems.
     pub failed_files: Vec<String>,
     /// Whether the design must change, not only the code.
     pub is_architectural: bool,
-    /// What kind of failure it is; none for a pass.
+    /// The kind of failure; none for a pass.
     pub failure_type: FailureType,
-    /// What to do, in a few sentences.
+    /// The recommended next action, in a few sentences.
     pub recommendation: String,
-    /// How hard the fix is.
+    /// The size of the fix.
     pub fix_complexity: FixComplexity,
-    /// The exact change, where it is known.
+    /// The exact change, if it is known.
     pub exact_fix_hint: String,
-    /// Where the run goes next; follows from the fields above.
+    /// The next node of the run; computed from the fields above.
     #[schemars(extend("readOnly" = true))]
     pub routing: Routing,
 }
 
-/// How the examination ended.
+/// The result of the examination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportStatus {
-    /// The code does what was asked for.
+    /// The code fulfils the requirements.
     Pass,
-    /// It does not. Also what is read when an answer names no known status: what does not say that
-    /// it passed, has not.
+    /// The code does not fulfil them. An answer without a known status is also read as `fail`,
+    /// because only an explicit pass counts.
     Fail,
-    /// It does not, and the engineer alone cannot change that.
+    /// The code does not fulfil them, and the engineer alone cannot fix that.
     Escalate,
 }
 
-/// What kind of failure it is.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureType {
@@ -61,35 +61,35 @@ pub enum FailureType {
     Code,
     /// The code follows the design, and the design is wrong.
     Architectural,
-    /// There is none, or it was not said.
+    /// There is none, or the answer does not name one.
     #[default]
     None,
 }
 
-/// How hard a fix is.
+/// The size of a fix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FixComplexity {
-    /// A line.
+    /// One line.
     Trivial,
-    /// A function or two.
+    /// One or two functions.
     Moderate,
     /// Several files.
     Complex,
-    /// Nothing to fix, or it was not said.
+    /// There is nothing to fix, or the answer does not name a size.
     #[default]
     None,
 }
 
-/// Where a report sends the run.
+/// The target that follows from a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
-    /// To the end: the code is delivered.
+    /// The end: the code is delivered.
     Pass,
-    /// Back to the engineer, with the same design.
+    /// The engineer again, with the same design.
     Code,
-    /// To the architect, for a new design.
+    /// The architect, for a new design.
     Architectural,
 }
 
@@ -156,8 +156,8 @@ fn read_status(report: &mut Fields<'_>) -> ReportStatus {
     })
 }
 
-/// The kind of failure that the fields mean together: the one that is named, else the flag, else
-/// what the status says.
+/// Returns the kind of failure on which the fields agree: the named kind, or else the flag, or else
+/// what follows from the status.
 fn agreed_failure_type(
     status: ReportStatus,
     named: FailureType,

@@ -1,8 +1,9 @@
-//! What a software team hands around: stories, test cases, designs, code, reviews and reports.
+//! The data of a software team: stories, test cases, designs, code, reviews and reports.
 //!
-//! Every type that a model writes is read by [`ReadLeniently`](crate::state::ReadLeniently) and has
-//! its rules in its own file. A field marked `readOnly` in the schema is computed here: a model is
-//! not asked for it, and not believed when it claims it. [`TeamState`] puts them together.
+//! [`ReadLeniently`](crate::state::ReadLeniently) reads every type that a model writes; the rules
+//! of a type are in its file. A field marked `readOnly` in the schema is computed here: models are
+//! not asked for it, and a value from a model is ignored. [`TeamState`] contains all of these
+//! types.
 
 mod code_artifact;
 mod failure_report;

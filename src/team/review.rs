@@ -1,4 +1,4 @@
-//! What the tech lead thinks of the code.
+//! The review of the code by the tech lead.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,28 +9,27 @@ use crate::state::{Choice, ReadLeniently, Reader};
 /// A review of code that passes its tests, or advice on code that does not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Review {
-    /// What is to happen next.
+    /// The next action.
     pub verdict: Verdict,
-    /// What must change before the code can be accepted: file, place, what is wrong. Empty when
-    /// approved.
+    /// The changes that are required for acceptance: file, place, problem. Empty when approved.
     pub blocking_issues: Vec<String>,
-    /// What an attacker or a careless user could do.
+    /// The possible damage by an attacker or a careless user.
     pub security: String,
-    /// What gets slow with much data.
+    /// The parts that get slow with much data.
     pub performance: String,
-    /// Naming, structure, ease of reading.
+    /// Naming, structure, readability.
     pub quality: String,
-    /// Which test cases the tests cover, and which they only seem to.
+    /// The test cases that the tests cover, and those that they only seem to cover.
     pub coverage: String,
-    /// For the engineer's next round: the cause, and what to do differently. Empty when approved.
+    /// For the engineer's next round: the cause, and a different approach. Empty when approved.
     pub guidance: String,
 }
 
-/// What is to happen next.
+/// The next action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The code goes on to QA.
+    /// QA examines the code.
     Approved,
     /// The engineer gets another round, with guidance.
     Rework,
@@ -39,7 +38,7 @@ pub enum Verdict {
     Stuck,
 }
 
-/// The verdict decides where the run goes, so an unknown one is a problem rather than a guess.
+/// The verdict decides where the run continues, so an unknown one is an error instead of a guess.
 impl ReadLeniently for Review {
     fn read(answer: Value, reader: &mut Reader) -> Self {
         reader.object(answer, |review| Self {

@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 use super::{CodeArtifact, FailureReport, Review, TechnicalSpec, TestResult, TestSuite, UserStory};
 use crate::state::{Schema, read_as};
 
-/// What the team knows. Every field is absent until somebody writes it; absent is not null.
+/// The state of the team. Every field is absent until it is written; absent is not null.
 ///
 /// A field whose schema has `x-merge` is folded by that reducer; the others are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TeamState {
-    /// What the customer asked for, in their words.
+    /// The requirements in the customer's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub brief: Option<String>,
-    /// The brief without its gaps: what is in, what is out, what was assumed.
+    /// The brief with its gaps filled: scope, exclusions and assumptions.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub clarified_requirements: Option<String>,
-    /// What the users want.
+    /// The wishes of the users.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<UserStory>", length(min = 1))]
     pub user_stories: Option<Vec<UserStory>>,
-    /// What must be tested.
+    /// The test cases.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TestSuite")]
     pub test_suite: Option<TestSuite>,
@@ -36,27 +36,27 @@ pub struct TeamState {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "CodeArtifact")]
     pub candidate: Option<CodeArtifact>,
-    /// What the test runner found in the last attempt.
+    /// The result of the test runner for the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TestResult")]
     pub test_result: Option<TestResult>,
-    /// The best attempt so far: most tests passing, and of two equal ones the earlier.
+    /// The best attempt so far: the one with the most passing tests; of equal ones, the earliest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "CodeArtifact", extend("x-merge" = { "best": "test_result.passed_count" }))]
     pub code_artifact: Option<CodeArtifact>,
-    /// How the engineer's last attempt ended.
+    /// The result of the engineer's last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SseStatus")]
     pub sse_status: Option<SseStatus>,
-    /// How many attempts the engineer has made in this round.
+    /// The number of the engineer's attempts in this round.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     pub sse_attempts: Option<u32>,
-    /// The tech lead's opinion.
+    /// The tech lead's review.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Review")]
     pub review: Option<Review>,
-    /// What a person decided when the team was stuck.
+    /// The decision of a person when the team was stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Decision")]
     pub decision: Option<Decision>,
@@ -67,7 +67,7 @@ pub struct TeamState {
 }
 
 impl TeamState {
-    /// The schema of the state, with how each field reads a model's answer.
+    /// Returns the schema of the state, with the reader of each field that a model writes.
     pub fn schema() -> Schema {
         let schema = Schema::of::<Self>()
             .and_then(|it| it.with_reader("user_stories", read_as::<Vec<UserStory>>))
@@ -80,33 +80,33 @@ impl TeamState {
     }
 }
 
-/// How the engineer's last attempt ended.
+/// The result of the engineer's last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SseStatus {
     /// All tests passed.
     Passed,
-    /// Some did not.
+    /// Some tests failed.
     NeedsReview,
 }
 
-/// What a person decided when the team was stuck.
+/// The decision of a person when the team was stuck.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Decision {
-    /// What to do.
+    /// The choice.
     pub choice: DecisionChoice,
-    /// Why, or what to mind.
+    /// The reason, or advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub comment: Option<String>,
 }
 
-/// What to do when the team is stuck.
+/// The choices when the team is stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionChoice {
-    /// Go on with the best attempt.
+    /// Continue with the best attempt.
     GoOn,
-    /// End the run and save what was learnt.
+    /// End the run and save the lessons.
     Stop,
 }

@@ -6,40 +6,40 @@ use serde_json::{Value, json};
 
 use crate::state::{ReadLeniently, Reader};
 
-/// The blueprint of a project. A new one replaces the old one as a whole; it is never a patch.
+/// The design of a project. A new one replaces the old one as a whole; it is never a patch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TechnicalSpec {
-    /// The name of the project, fit for a package.
+    /// The name of the project, valid as a package name.
     pub project_name: String,
-    /// What it is built with, and why.
+    /// The technologies, and the reasons for them.
     pub tech_stack: Vec<Technology>,
-    /// The things it keeps.
+    /// The data that it stores.
     pub data_models: Vec<DataModel>,
-    /// What it offers to others: HTTP routes, or the functions and commands of a library.
+    /// Its interface for others: HTTP routes, or the functions and commands of a library.
     pub api_contracts: Vec<ApiContract>,
-    /// The decisions that shape it.
+    /// The architecture decisions.
     pub adrs: Vec<DecisionRecord>,
 }
 
 /// One part of the tech stack.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Technology {
-    /// What it is needed for: "storage".
+    /// The purpose: "storage".
     pub name: String,
-    /// What is used: `SQLite`.
+    /// The technology: `SQLite`.
     pub technology: String,
-    /// Why this one.
+    /// The reason for this choice.
     pub justification: String,
 }
 
-/// A thing that the project keeps.
+/// A kind of data that the project stores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DataModel {
     /// The name of the type.
     pub entity_name: String,
-    /// What it stands for.
+    /// The meaning.
     pub description: String,
-    /// What it consists of.
+    /// The fields.
     pub fields: Vec<DataField>,
 }
 
@@ -54,16 +54,16 @@ pub struct DataField {
     pub nullable: bool,
 }
 
-/// Something that the project offers to others.
+/// A part of the interface that the project offers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiContract {
-    /// How it is called: an HTTP method, or CALL for a function and RUN for a command.
+    /// The kind of call: an HTTP method, or CALL for a function and RUN for a command.
     pub method: String,
     /// The route, the signature or the command line.
     pub path: String,
-    /// What it does, what it gives back, and how it fails.
+    /// Its purpose, its result, and its errors.
     pub summary: String,
-    /// Whether the caller must be known.
+    /// Whether the caller must be authenticated.
     pub requires_auth: bool,
 }
 
@@ -71,13 +71,13 @@ pub struct ApiContract {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[doc(alias = "Adr")]
 pub struct DecisionRecord {
-    /// What was decided, in a few words.
+    /// The decision, in a few words.
     pub title: String,
-    /// What called for a decision.
+    /// The reason why a decision was necessary.
     pub context: String,
-    /// What was decided.
+    /// The decision.
     pub decision: String,
-    /// What follows from it, for better and for worse.
+    /// The consequences, good and bad.
     pub consequences: String,
 }
 
@@ -134,7 +134,7 @@ impl ReadLeniently for ApiContract {
     }
 }
 
-/// A decision in one sentence is a record of that title.
+/// A plain sentence becomes a record with that title.
 impl ReadLeniently for DecisionRecord {
     fn read(answer: Value, reader: &mut Reader) -> Self {
         let answer = match answer {

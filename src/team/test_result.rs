@@ -1,22 +1,22 @@
-//! What the test runner found. No model writes this.
+//! The result of the test runner. Models do not write it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The result of one run of the tests, filled in by the runner only.
+/// The result of one run of the tests. Only the runner sets it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestResult {
     /// Whether all tests passed, with the proof that the workflow requires.
     pub passed: bool,
-    /// All tests that were found.
+    /// The number of all tests found.
     pub total_tests: u32,
-    /// Those that passed.
+    /// The number of tests that passed.
     pub passed_count: u32,
-    /// Those that did not; errors count as failures.
+    /// The number of tests that failed, including errors.
     pub failed_count: u32,
-    /// Empty when passed, else the end of the runner's output.
+    /// Empty if the tests passed, else the end of the runner's output.
     pub error_output: String,
-    /// How long the run took, in seconds.
+    /// The duration in seconds.
     pub duration_seconds: f64,
     /// The level of proof of the result.
     pub proof: TestProof,
@@ -36,12 +36,13 @@ pub enum TestProof {
 }
 
 impl TestResult {
-    /// How much of the output is kept: enough for some twenty failures, little enough for a prompt.
+    /// The maximum length of the kept output: enough for about twenty failures, and short enough
+    /// for a prompt.
     pub const ERROR_OUTPUT_CHARACTERS_MAX: usize = 3_000;
 
-    /// The result with the part of the runner's output that it keeps: none when passed, else the
-    /// last [3,000 characters](Self::ERROR_OUTPUT_CHARACTERS_MAX), because runners summarise at the
-    /// end.
+    /// Returns the result with the kept part of the runner's output: none if the tests passed, else
+    /// the last [3,000 characters](Self::ERROR_OUTPUT_CHARACTERS_MAX), because runners print their
+    /// summary last.
     #[must_use]
     pub fn with_output(self, output: &str) -> Self {
         let kept = if self.passed {

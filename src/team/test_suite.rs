@@ -1,4 +1,4 @@
-//! What must be tested, as quality control writes it down: Given, When, Then.
+//! The test cases, as quality control writes them: Given, When, Then.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,33 +20,33 @@ pub struct TestSuite {
 pub struct TestCase {
     /// A short id, such as TC-001.
     pub test_id: String,
-    /// What is claimed, in a few words.
+    /// The claim, in a few words.
     pub title: String,
-    /// How much of the program the case exercises.
+    /// The part of the program that the case tests.
     pub test_type: TestType,
-    /// What is the case before.
+    /// The conditions before.
     pub given: Vec<String>,
-    /// What is done.
+    /// The actions.
     pub when: Vec<String>,
-    /// What must be true after.
+    /// The conditions that must be true after.
     #[schemars(length(min = 1))]
     pub then: Vec<String>,
-    /// How much it matters.
+    /// Its priority.
     pub priority: Priority,
     /// The id of the user story that the case covers.
     pub story_id: String,
 }
 
-/// How much of the program a case exercises.
+/// The part of the program that a case tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TestType {
-    /// One unit by itself; also what is read when an answer names no known type.
+    /// A single unit; also the default for an answer without a known type.
     #[default]
     Unit,
     /// Several units together.
     Integration,
-    /// The whole program, as a user meets it.
+    /// The whole program, from a user's view.
     EndToEnd,
 }
 

@@ -1,4 +1,4 @@
-//! What a user wants, as the business analyst writes it down.
+//! The wishes of users, as the business analyst writes them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,34 +6,34 @@ use serde_json::Value;
 
 use crate::state::{Choice, ReadLeniently, Reader};
 
-/// One wish of a user, with what must be true for it to be fulfilled.
+/// A wish of a user, with its acceptance criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UserStory {
-    /// A short id, such as US-001, that test cases and files refer to.
+    /// A short id, such as US-001; test cases and files refer to it.
     pub story_id: String,
-    /// A few words.
+    /// A title of a few words.
     pub title: String,
-    /// Who wants it: "person with many errands".
+    /// The kind of user: "person with many errands".
     pub as_a: String,
-    /// What they want to do.
+    /// The wish.
     pub i_want: String,
-    /// What it is good for.
+    /// The benefit.
     pub so_that: String,
-    /// Statements that can be checked, each by itself.
+    /// Statements that can be checked independently.
     pub acceptance_criteria: Vec<String>,
-    /// How much it matters.
+    /// Its priority.
     pub priority: Priority,
 }
 
-/// How much something matters.
+/// The priority of a story or a test case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
-    /// Nothing works without it.
+    /// The product is useless without it.
     Critical,
-    /// Most people need it.
+    /// Most users need it.
     High,
-    /// Some people need it; also what is read when an answer names no known priority.
+    /// Some users need it; also the default for an answer without a known priority.
     #[default]
     Medium,
     /// Nice to have.
