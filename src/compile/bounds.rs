@@ -1,4 +1,4 @@
-//! What must hold of the ways through a graph: every node is reached, and every run ends.
+//! Checks of the ways through a graph: every node is reachable, and every run ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ fn check_reachable(graph: &Graph, findings: &mut Diagnostics) {
     }
 }
 
-/// From every node there must be a way to where a branch of the run is done.
+/// Checks that each node has a way to the end of a branch.
 fn check_ends(graph: &Graph, findings: &mut Diagnostics) {
     let all = ways(graph, |_, _| true);
     let mut leaving: BTreeMap<&NodeName, Vec<&Edge>> = BTreeMap::new();
@@ -66,7 +66,7 @@ fn check_ends(graph: &Graph, findings: &mut Diagnostics) {
     }
 }
 
-/// Every loop needs a bound, and where a used-up bound leads must leave the loop.
+/// Checks that every loop has a bound, and that the target of a used-up bound is outside the loop.
 fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
     let bounded = |name: &NodeName| graph.nodes[name].policies.max_visits.is_some();
     let unbounded = ways(graph, |from, _| !bounded(from));
@@ -80,7 +80,7 @@ fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
     }
     let spent = ways(graph, |from, way| !bounded(from) || way == Way::Exhausted);
     for cycle in cycles(&spent) {
-        // A loop of unbounded nodes alone was reported above.
+        // The check above has reported loops of unbounded nodes.
         if let Some(name) = cycle.iter().find(|it| bounded(it)) {
             let message = format!(
                 "when `{name}` is used up, `exhausted` leads back to it by {}",
@@ -99,7 +99,7 @@ fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
     for (name, spec) in &graph.nodes {
         let policies = &spec.policies;
         for reset in &policies.resets {
-            // A used workflow begins afresh, with every count of its nodes.
+            // A used workflow starts with all counts of its nodes reset.
             let is_within = reset.strip_scope(name.as_str()).is_some();
             if graph.nodes[reset].policies.max_visits.is_none() && !is_within {
                 let message = format!("`{name}` resets `{reset}`, which has no `max_visits`");
@@ -118,10 +118,11 @@ fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
     }
 }
 
-/// The nodes that run a finite number of times, whatever the routes decide.
+/// Returns the nodes that run a finite number of times, with any decisions of the routes.
 ///
-/// A bounded node does if whoever resets it does; any other if whatever leads to it does. Where a
-/// used-up bound leads is reached as often as the bounded node is come to, not as often as it runs.
+/// A bounded node does if each node that resets it does. Any other node does if each node that
+/// leads to it does. The target of a used-up bound is reached each time the run reaches the bounded
+/// node, not each time that node runs.
 fn finite_visits(graph: &Graph) -> BTreeSet<&NodeName> {
     let by_visit = ways(graph, |_, way| way != Way::Exhausted);
     let by_arrival = ways(graph, |_, way| way == Way::Exhausted);
@@ -153,7 +154,7 @@ fn finite_visits(graph: &Graph) -> BTreeSet<&NodeName> {
     runs
 }
 
-/// Bounds that reset each other bound nothing.
+/// Reports bounds that reset each other, because together they bound nothing.
 fn check_mutual_resets<'a>(graph: &'a Graph, findings: &mut Diagnostics) -> BTreeSet<&'a NodeName> {
     let mut resets = petgraph::graphmap::DiGraphMap::new();
     for (name, spec) in &graph.nodes {
@@ -171,7 +172,7 @@ fn check_mutual_resets<'a>(graph: &'a Graph, findings: &mut Diagnostics) -> BTre
     cycles.into_iter().flatten().collect()
 }
 
-/// The sets of nodes that lead back to themselves, each sorted by name.
+/// Returns the sets of nodes that lead back to themselves, each sorted by name.
 fn cycles<'a>(ways: &petgraph::graphmap::DiGraphMap<&'a NodeName, ()>) -> Vec<Vec<&'a NodeName>> {
     let is_cycle = |it: &Vec<&'a NodeName>| it.len() > 1 || ways.contains_edge(it[0], it[0]);
     let mut found: Vec<Vec<&NodeName>> = tarjan_scc(ways).into_iter().filter(is_cycle).collect();

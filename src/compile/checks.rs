@@ -1,4 +1,4 @@
-//! What must hold of single names and edges.
+//! Checks of single names and edges.
 
 use std::collections::BTreeSet;
 

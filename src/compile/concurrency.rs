@@ -1,9 +1,10 @@
-//! What must hold of what goes on at the same time: no two nodes of one super-step write a field
-//! that keeps one value, and no node waits for what never comes.
+//! Checks of concurrency: no two nodes in one super-step write a field that keeps one value, and no
+//! node waits forever.
 //!
-//! Every situation of a run is looked at, where there are not too many of them; then both are
-//! exact, as far as bounds and routes are not related. Otherwise pairs of nodes are, which may
-//! find more meetings than there are, and of joins nothing is said.
+//! The first check works on pairs of nodes, which may overestimate concurrency. If it finds a
+//! conflict, it explores every situation of a run to confirm it. The second check always explores.
+//! If there are too many situations, the first check keeps its result and the second reports
+//! nothing; otherwise both are exact, except that they treat bounds and routes as independent.
 
 use std::collections::BTreeSet;
 
@@ -44,8 +45,8 @@ struct Checked<'a> {
 }
 
 impl Checked<'_> {
-    /// Two nodes that may meet, and a field that both write and that keeps one value. Each node
-    /// is blamed once for a field.
+    /// Returns pairs of nodes that may run concurrently, each with a single-value field that both
+    /// write. Each node is reported once for a field.
     fn conflicts(&self, beside: &[Bits]) -> Vec<(usize, usize, usize)> {
         let channels = self.graph.schema.channels();
         let mut single = Bits::none(channels.len());
@@ -54,7 +55,7 @@ impl Checked<'_> {
                 single.insert(at);
             }
         }
-        // Of a node that does not say what it writes nothing is known.
+        // Nothing is known about a node without declared writes, so it is not checked.
         let writes = |(at, it): (usize, &&NodeSpec)| {
             let mut writes = self.net.nodes[at].maybe.clone();
             writes.keep(&single);
@@ -94,7 +95,7 @@ impl Checked<'_> {
         finding.at(place(other), "the other writer").help(help)
     }
 
-    /// `None` where something else is to blame, which is reported.
+    /// Returns `None` if another diagnostic reports the cause.
     fn starving(&self, starving: &Starving) -> Option<Diagnostic> {
         let Starving { join, missing, by } = starving;
         let name = self.names[self.net.joins[*join].node];
@@ -104,7 +105,7 @@ impl Checked<'_> {
         let missing = self.names[*missing];
         let message = format!("`{name}` may wait for `{missing}` for ever");
         let Some(by) = by else {
-            // It is never reached, which is reported if nothing leads to it.
+            // It is never reached; the check of reachability reports it if no edge leads to it.
             let finding = Diagnostic::error("GR131", message).at(self.place_of_join(name), "here");
             let help = format!("lead to `{missing}` on every way, or do not wait for it");
             return Some(finding.help(help));

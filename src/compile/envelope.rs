@@ -1,9 +1,10 @@
-//! The worst case of a graph: how often each node can run, and which bound says so.
+//! Computes the worst case of a graph: how often each node can run, and which bound limits it.
 //!
-//! Every rule here holds of every run, so each may be applied to what the others gave until
-//! nothing gets smaller. What is bounded by `max_visits` is counted by rounds; how often a node
-//! is reached, by the tokens of `tokens`. What a node depends on is found before it, so most nodes
-//! are looked at once. Nothing here is known of tokens of models or of prices.
+//! Every rule here holds for every run. Each rule can therefore be applied to the results of the
+//! others until no number gets smaller. Nodes with `max_visits` are counted by rounds. The number
+//! of times a node is reached is counted by the tokens of `tokens`. A node is computed after the
+//! nodes it depends on, so most nodes are computed once. These tokens are not the tokens of models;
+//! this module does not compute model tokens or prices.
 
 mod branches;
 mod flow;
@@ -28,15 +29,14 @@ use crate::{
     id::NodeName,
 };
 
-/// How much work a worst case is worth that was not asked for: a millisecond or two for a graph
-/// of a usual shape and a thousand nodes.
+/// The work limit for a worst case that was not requested: one or two milliseconds for a typical
+/// graph with a thousand nodes.
 const WORK_MAX: usize = 2_000_000;
 
-/// The most that a run of a graph can take, whatever its nodes do.
+/// The worst case of a run of a graph, for any behaviour of its nodes.
 ///
-/// What is done again because somebody resumes a run after a failure or a crash is not in it, and
-/// neither are the limits of the run, which may cut it. Numbers too large to count are
-/// [`u64::MAX`].
+/// It does not include work that is repeated when a run is resumed after a failure or a crash, or
+/// the limits of the run, which may stop it earlier. Numbers that are too large are [`u64::MAX`].
 ///
 /// ```
 /// use graphrun::{
@@ -67,71 +67,72 @@ const WORK_MAX: usize = 2_000_000;
 pub struct Envelope {
     /// Super-steps.
     pub steps_max: u64,
-    /// Time at work, as it is counted for [`Limits::time`](crate::graph::Limits::time): the longest
-    /// task of each step. `None` if a node has no [timeout](crate::graph::Policies::timeout).
+    /// Elapsed time, counted as for [`Limits::time`](crate::graph::Limits::time): the longest task
+    /// of each step. `None` if a node has no [timeout](crate::graph::Policies::timeout).
     pub time_max: Option<Duration>,
-    /// What each node can take.
+    /// The worst case of each node.
     pub nodes: BTreeMap<NodeName, NodeEnvelope>,
 }
 
-/// The most that one node can take in a run.
+/// The worst case of one node in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEnvelope {
     /// Super-steps in which it runs.
     pub visits_max: u64,
-    /// Whether several items may be dispatched to it in one step. It runs once for each, and how
-    /// many there are is known only in a run: what follows is for each item.
+    /// Whether several items may be dispatched to it in one step. It runs once for each item, and
+    /// their number is only known in a run; the numbers below are per item.
     pub is_dispatched: bool,
-    /// Attempts, all visits together.
+    /// Attempts in all visits together.
     pub attempts_max: u64,
-    /// Calls of models, all attempts together; `None` if the node does not say.
+    /// Model calls in all attempts together; `None` if the node does not declare them.
     pub calls_max: Option<u64>,
-    /// Time at work, all attempts together; `None` if nothing bounds an attempt. What only computes,
-    /// and the wait for a person, takes none.
+    /// Elapsed time of all attempts together; `None` if nothing bounds an attempt. Pure computation
+    /// and waiting for a person count as zero.
     pub time_max: Option<Duration>,
-    /// The bound that gives the visits.
+    /// The bound that limits the visits.
     pub why: Why,
 }
 
-/// What bounds the visits of a node.
+/// The bound that limits the visits of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// A run that came to it ends with it.
+    /// The run ends after a visit of it.
     Last,
-    /// Its `max_visits`, which hold for a round.
+    /// Its `max_visits`, which apply to each round.
     Rounds {
-        /// Visits in a round.
+        /// The visits in a round.
         max_visits: u32,
-        /// Whether the first round begins with the run, and not with a visit of a node that resets.
+        /// Whether the first round starts with the run, and not with a visit of a resetting node.
         is_first_free: bool,
-        /// The nodes that begin a round by resetting the count, and how often they can.
+        /// The nodes that start a round by resetting the count, and how often they can.
         bought: Vec<(NodeName, u64)>,
-        /// Whether a limit of the run leads to it, once, and used up or not.
+        /// Whether a limit of the run leads to it; this happens once, even if its bound is used up.
         after_limit: bool,
     },
-    /// Each of its visits has one of these before it, and none of these has two.
+    /// Each of its visits follows one of these causes, and each cause leads to at most one visit.
     After(Vec<(Cause, u64)>),
 }
 
-/// What can bring about a visit.
+/// A cause of a visit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The run starts.
     Start,
-    /// A node was visited, not always as the last before.
+    /// A node was visited; it need not be the direct predecessor.
     Visit(NodeName),
-    /// A limit of the run is reached.
+    /// A limit of the run was reached.
     Limit,
 }
 
 impl Envelope {
-    /// Finds the worst case of a graph.
+    /// Computes the worst case of a graph.
     pub fn of(graph: &CompiledGraph) -> Self {
         let found = Self::find(graph.graph(), usize::MAX);
         found.expect("the search is not given up as long as work is left")
     }
 
-    /// Finds the worst case of a graph that has passed its checks, unless that takes long.
+    /// Computes the worst case of a graph that has passed its checks; returns `None` if that takes
+    /// too long.
     pub(super) fn if_quick(graph: &Graph) -> Option<Self> {
         Self::find(graph, WORK_MAX)
     }
@@ -162,10 +163,10 @@ struct Search<'a> {
     graph: &'a Graph,
     tokens: &'a Tokens<'a>,
     flows: Flows<'a>,
-    /// What is known of the visits of each node so far; nothing is [`u64::MAX`].
+    /// The current upper bound of the visits of each node; [`u64::MAX`] if unknown.
     visits: Vec<u64>,
     why: Vec<Why>,
-    /// The nodes whose visits are all followed by the end of the run.
+    /// The nodes whose visits all lead to the end of the run.
     ends_the_run: Vec<bool>,
 }
 
@@ -182,17 +183,18 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Finds the visits of each node after those that they follow from; of nodes that follow from
-    /// each other, lowers them until no rule says less.
+    /// Computes the visits of each node after those of the nodes it depends on. For nodes that
+    /// depend on each other, it lowers the numbers until no rule gives a lower one.
     fn run(mut self) -> Option<Vec<(u64, Why)>> {
         let mut groups = tarjan_scc(&self.tokens.dependencies());
         groups.reverse();
         let ranks = self.tokens.ranks();
         for mut group in groups {
             group.sort_unstable_by_key(|it| ranks[*it]);
-            // Bounded nodes are known once those that reset them are, and the others once those
-            // before them are; neither goes in circles, as `compile` has checked. Stopping sooner
-            // would only be less tight, so the number of passes has a limit.
+            // Bounded nodes are known once the nodes that reset them are known; other nodes once
+            // the nodes before them are known. Neither is circular, as `compile` has checked. An
+            // earlier stop would only give a less tight bound, so the number of passes can be
+            // limited.
             for _ in 0..=2 * group.len() {
                 self.flows.forget(&group);
                 let mut is_less = false;
@@ -212,7 +214,7 @@ impl<'a> Search<'a> {
         Some(self.visits.into_iter().zip(self.why).collect())
     }
 
-    /// The rule that says least of a node; the first of those that say the same.
+    /// Returns the rule with the lowest number for a node; of equal ones, the first.
     fn tightest(&mut self, node: usize) -> (u64, Why) {
         let last = self.ends_the_run[node].then_some((1, Why::Last));
         let rounds = self.rounds(node);
@@ -221,7 +223,7 @@ impl<'a> Search<'a> {
         rules.min_by_key(|(least, _)| *least).expect("there are always arrivals")
     }
 
-    /// The visits that the bound of a node allows, if it has one.
+    /// Returns the visits that the bound of a node allows, if it has one.
     fn rounds(&self, node: usize) -> Option<(u64, Why)> {
         let policies = &self.graph.nodes[self.tokens.names[node]].policies;
         let max_visits = policies.max_visits?;
@@ -229,7 +231,7 @@ impl<'a> Search<'a> {
         let bought: Vec<(NodeName, u64)> =
             resetters.map(|it| (self.tokens.names[*it].clone(), self.visits[*it])).collect();
         let passage = &self.tokens.passages[node];
-        // A run starts with its first nodes even if they may never be visited.
+        // The first nodes of a run count as started even if their bound allows no visit.
         let a_round = u64::from(max_visits).max(u64::from(passage.is_first));
         let is_first_free = !passage.is_begun_anew;
         let rounds = rounds(is_first_free, &bought);
@@ -239,12 +241,12 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The rounds that are bought, and the one that is not.
+/// Returns the number of rounds: those started by resets, and the first one if it is free.
 fn rounds(is_first_free: bool, bought: &[(NodeName, u64)]) -> u64 {
     bought.iter().fold(is_first_free.into(), |sum, (_, it)| sum.saturating_add(*it))
 }
 
-/// The nodes whose visits are all followed by the end of the run.
+/// Returns the nodes whose visits all lead to the end of the run.
 fn ends_the_run(graph: &Graph) -> Vec<bool> {
     let (mut failing, mut choosing) = (BTreeSet::new(), BTreeSet::new());
     for edge in &graph.edges {
@@ -252,7 +254,7 @@ fn ends_the_run(graph: &Graph) -> Vec<bool> {
             Edge::Then { from, to: Target::Fail, .. } => {
                 failing.insert(from);
             }
-            // What declares `may_go` may leave its edges out.
+            // A node that declares `may_go` may ignore its edges.
             Edge::May { from, .. } => {
                 choosing.insert(from);
             }

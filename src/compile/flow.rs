@@ -1,4 +1,4 @@
-//! What must hold of the flow of data: nothing is read that may be unwritten.
+//! Checks of the data flow: no node reads a field that may be unwritten.
 
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
@@ -9,9 +9,10 @@ use crate::{
     id::{ChannelName, NodeName},
 };
 
-/// Checks that what a node must read was written before it runs, whichever way the run came.
+/// Checks definite assignment: each field that a node must read was written before, on every way to
+/// the node.
 ///
-/// A node that does not say what it writes may have written everything.
+/// A node without declared writes counts as writing all fields.
 pub(super) fn run(graph: &Graph, net: &Net, findings: &mut Diagnostics) {
     let fields = field_numbers(&graph.schema);
     let assigned = Assigned::of(net);
@@ -42,7 +43,7 @@ pub(super) fn run(graph: &Graph, net: &Net, findings: &mut Diagnostics) {
     }
 }
 
-/// On which way a field is not written, in words.
+/// Returns the way on which a field is unwritten, in words.
 fn way(names: &[&NodeName], gap: Option<&Gap>, channel: &ChannelName) -> String {
     let Some(Gap { from, to, kind }) = gap else {
         return "not every way to it writes".to_owned();

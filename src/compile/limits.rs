@@ -1,4 +1,4 @@
-//! Limits of a run below its worst case, as far as the graph alone tells it.
+//! Checks whether the limits of a run are below its worst case, based on the graph alone.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::{
     id::NodeName,
 };
 
-/// Warns where a run that goes as badly as it can is stopped half-way.
+/// Warns if a limit stops a run in its worst case.
 ///
-/// Where the limits say themselves where such a run goes, they are part of its ways. A worst case
-/// that takes long to find is left to whoever asks for it.
+/// If the limits have a target for that case, such a run is part of the workflow, and there is no
+/// warning. A worst case that takes long to compute is only computed on request.
 pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
     if graph.limits.exhausted.is_some() {
         return;
@@ -47,7 +47,8 @@ fn beyond(envelope: &Envelope, limits: &Limits) -> Vec<String> {
     beyond
 }
 
-/// The node that counts most, if it is one of several; of equal ones, one with a bound of its own.
+/// Returns a text about the node with the highest number, if there are several nodes; of equal
+/// ones, one with a bound.
 fn most(envelope: &Envelope, all: u64, of: impl Fn(&NodeEnvelope) -> u64) -> String {
     let has_bound = |it: &NodeEnvelope| matches!(it.why, Why::Rounds { .. });
     let most = envelope.nodes.iter().max_by_key(|(_, it)| (of(it), has_bound(it)));

@@ -1,5 +1,5 @@
-//! What can be said of a run that is on its way: the questions that are asked of a whole graph, asked
-//! from where it stands.
+//! Checks of a run in progress: the analyses of a whole graph, started from the position of the
+//! run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ use crate::{
     id::{ChannelName, NodeName},
 };
 
-/// Where a run stands, as far as that says what it may still come to.
+/// The part of a run's position that determines which nodes it may still reach.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Midway {
-    /// The nodes that are to run, or that the run has come to.
+    /// The nodes that run next, and the deferred ones.
     pub(crate) next: BTreeSet<NodeName>,
-    /// For each node that has begun to wait, which have arrived.
+    /// For each waiting join, the nodes that have arrived.
     pub(crate) arrived: BTreeMap<NodeName, BTreeSet<NodeName>>,
-    /// The fields that hold a value, or will when the step is done.
+    /// The fields that have a value now or after the current step.
     pub(crate) held: BTreeSet<ChannelName>,
 }
 
 impl CompiledGraph {
-    /// Whether some way leads from what is to run to a node, without coming through another one.
+    /// Returns whether a way leads from the next nodes to a node without passing another one.
     pub(crate) fn comes_to(&self, midway: &Midway, to: &NodeName, not_by: &NodeName) -> bool {
         let mut seen = BTreeSet::new();
         let mut open: Vec<NodeName> = midway.next.iter().cloned().collect();
@@ -49,8 +49,8 @@ impl CompiledGraph {
         false
     }
 
-    /// The fields that a node, which the run may still come to, must read and that may be unwritten
-    /// then, each with the first such node.
+    /// Returns the fields that may be unwritten when a reachable node must read them, each with the
+    /// first such node.
     pub(crate) fn unwritten(&self, midway: &Midway) -> BTreeMap<ChannelName, NodeName> {
         let graph = self.graph();
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
@@ -58,7 +58,7 @@ impl CompiledGraph {
         let fields = field_numbers(&graph.schema);
         let mut net = Net::of(graph);
         net.start = midway.next.iter().filter_map(number).collect();
-        // What the run holds is written, and nothing else: it begins here, and not with its input.
+        // Exactly the fields with a value are written: the run starts here and not with its input.
         let mut held = Bits::none(net.fields);
         for field in &midway.held {
             if let Some(&at) = fields.get(field) {

@@ -1,7 +1,6 @@
-//! From a graph as written to a graph that can run.
+//! Compiles a graph as its author defined it into an executable graph.
 //!
-//! [`compile`] reports everything that is wrong, or hands over a [`CompiledGraph`] that no
-//! longer changes.
+//! [`compile`] reports all errors together, or returns an immutable [`CompiledGraph`].
 
 mod bounds;
 mod checks;
@@ -27,39 +26,39 @@ use crate::{
     state::Schema,
 };
 
-/// A graph that passed every check. It is immutable and cheap to clone.
+/// A graph that has passed all checks. It is immutable and cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CompiledGraph(Arc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
     graph: Graph,
-    /// For each node, the positions of the edges that leave it.
+    /// For each node, the indexes of the edges that leave it.
     leaving: BTreeMap<NodeName, Vec<usize>>,
-    /// For each node that waits, the nodes it waits for.
+    /// For each join, the nodes that it awaits.
     joins: BTreeMap<NodeName, Vec<NodeName>>,
-    /// The nodes whose route decides whether they arrive, each with the node that waits.
+    /// The nodes whose route decides whether they arrive, each with the join.
     routed: BTreeSet<(NodeName, NodeName)>,
 }
 
-/// Checks a graph and prepares it to run; gives the warnings as well.
+/// Checks a graph and makes it executable; also returns the warnings.
 ///
 /// # Errors
 ///
-/// Returns every finding of every check, not only the first.
+/// Returns all diagnostics of all checks.
 pub fn compile(
     (graph, mut findings): (Graph, Diagnostics),
 ) -> Result<(CompiledGraph, Diagnostics), Diagnostics> {
     checks::run(&graph, &mut findings);
     if !findings.has_errors() {
-        // These follow edges, so every edge must lead somewhere.
+        // These checks follow edges, so every edge must have a valid target.
         bounds::run(&graph, &mut findings);
         let net = Net::of(&graph);
         flow::run(&graph, &net, &mut findings);
         concurrency::run(&graph, &net, &mut findings);
     }
     if !findings.has_errors() {
-        // What a run may take is known only of loops that have an end.
+        // The worst case is only known if all loops are bounded.
         limits::run(&graph, &mut findings);
     }
     let mut leaving: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
@@ -77,41 +76,41 @@ pub fn compile(
 }
 
 impl CompiledGraph {
-    /// The definition it was compiled from.
+    /// Returns the definition that it was compiled from.
     pub fn graph(&self) -> &Graph {
         &self.0.graph
     }
 
-    /// The channels of the graph.
+    /// Returns the channels of the graph.
     pub fn schema(&self) -> &Schema {
         &self.0.graph.schema
     }
 
-    /// The node of that name.
+    /// Returns the node with this name.
     pub fn node(&self, name: &NodeName) -> Option<&NodeSpec> {
         self.0.graph.nodes.get(name)
     }
 
-    /// The edges that leave a node.
+    /// Returns the edges that leave a node.
     pub fn leaving(&self, name: &NodeName) -> impl Iterator<Item = &Edge> {
         let positions = self.0.leaving.get(name).map_or(&[][..], Vec::as_slice);
         positions.iter().map(|&position| &self.0.graph.edges[position])
     }
 
-    /// Whether it is a route of `from` that decides if it arrives at `to`, which waits for it.
+    /// Returns whether a route of `from` decides if it arrives at `to`, which awaits it.
     ///
     /// Without such a route it arrives whenever it has finished.
     pub fn arrives_by_route(&self, from: &NodeName, to: &NodeName) -> bool {
         !self.0.routed.is_empty() && self.0.routed.contains(&(from.clone(), to.clone()))
     }
 
-    /// The nodes that a joining node waits for.
+    /// Returns the nodes that a join awaits.
     pub fn awaited_by(&self, name: &NodeName) -> &[NodeName] {
         self.0.joins.get(name).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The nodes with a route to a node that waits for them.
+/// Returns the nodes with a route to a join that awaits them.
 fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
     let mut awaited: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
     for edge in &graph.edges {
@@ -133,7 +132,7 @@ fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
     routed
 }
 
-/// The ways of a graph from node to node, each kind of edge included if asked for.
+/// Returns the ways between nodes, limited to the kinds that `include` accepts.
 fn ways<'a>(
     graph: &'a Graph,
     include: impl Fn(&'a NodeName, Way) -> bool,
@@ -175,13 +174,13 @@ fn ways<'a>(
     ways
 }
 
-/// The kinds of ways from node to node.
+/// The kinds of ways between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Along an edge.
     Edge,
-    /// Where a used-up bound leads.
+    /// To the target of a used-up bound.
     Exhausted,
-    /// Where a failure leads.
+    /// To the target of a failure.
     Catch,
 }

@@ -1,10 +1,10 @@
-//! Steps that branches share: nodes that run side by side need as many as the longest branch, and not
-//! as many as all together.
+//! Counts shared steps of branches: concurrent nodes need as many steps as the longest branch, not
+//! the sum of all.
 //!
-//! Where a node splits the way, each branch is what only its first node leads to. From the split on, a
-//! branch runs in every step until it is done, for whatever runs in it was led to by the split or by
-//! the branch, in the step before. So all branches together take the steps of the longest, once for
-//! each visit of the split. Branches within branches are counted first.
+//! At a node that splits, each branch consists of the nodes that only its first node leads to. A
+//! branch runs in every step from the split until it is done, because each of its nodes is reached
+//! from the split or from the branch in the step before. So all branches together take the steps of
+//! the longest one, once for each visit of the split. Nested branches are counted first.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,25 +25,25 @@ use crate::graph::{Defer, Graph};
 /// Nodes that are counted together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
-    /// The steps in which one of them runs.
+    /// The steps in which at least one of them runs.
     pub(super) steps: u64,
-    /// The time of these steps.
+    /// The duration of these steps.
     pub(super) time: Option<Duration>,
-    /// The longest task of one of them.
+    /// The duration of the longest task of one of them.
     pub(super) task: Option<Duration>,
 }
 
-/// The branches that a node splits its way into.
+/// A node that splits, and its branches.
 struct Split {
     visits: u64,
     branches: Vec<Vec<usize>>,
 }
 
-/// Counts the steps of a graph, from those of each node alone.
+/// Counts the steps of a graph from the steps of each single node.
 pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> Shared {
     let visits: Vec<u64> = alone.iter().map(|it| it.steps).collect();
     let mut splits = splits(graph, tokens, &visits);
-    // What is within a branch is smaller than the whole.
+    // A nested split has smaller branches, so it comes first.
     splits.sort_by_key(|it| it.branches.iter().map(Vec::len).sum::<usize>());
     let ways = tokens.ways();
     let mut part_of: Vec<usize> = (0..alone.len()).collect();
@@ -73,7 +73,7 @@ pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> S
 }
 
 impl Shared {
-    /// Both, one after the other.
+    /// Returns the sum for running both, one after the other.
     fn and(self, other: Self) -> Self {
         let both = |a: Option<Duration>, b: Option<Duration>| a.zip(b);
         Self {
@@ -84,13 +84,14 @@ impl Shared {
     }
 }
 
-/// All, one after the other.
+/// Returns the sum for running all, one after the other.
 pub(super) fn sum(all: impl Iterator<Item = Shared>) -> Shared {
     let nothing = Shared { steps: 0, time: Some(Duration::ZERO), task: Some(Duration::ZERO) };
     all.fold(nothing, Shared::and)
 }
 
-/// The most steps of a branch from one split on, if nothing in it runs twice from there.
+/// Returns the maximum number of steps of a branch after one split, if none of its nodes runs
+/// twice.
 fn once_through(
     tokens: &Tokens<'_>,
     ways: &DiGraphMap<usize, ()>,
@@ -120,14 +121,14 @@ fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
         }
     }
     let starts = tokens.passages.iter().filter(|it| it.is_first).count();
-    // Where a limit leads comes to run later than what the run starts with.
+    // The target of a limit runs later than the first nodes, so the start is not a split then.
     let is_split = starts > 1 && !tokens.passages.iter().any(|it| it.is_after_limit);
     let splitting = (0..root).filter(|it| tokens.splits(*it)).chain(is_split.then_some(root));
     let branches = splitting.filter_map(|split| {
         let within = descendants(&below, split);
         let waits =
             |it: &usize| graph.nodes[tokens.names[*it]].policies.defer == Some(Defer::Siblings);
-        // Who waits for all others may wait for what is outside.
+        // A node that waits for all others may wait for nodes outside of the branches.
         if within.iter().any(waits) {
             return None;
         }
@@ -139,7 +140,7 @@ fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
     branches.collect()
 }
 
-/// Everything that all ways to come through a node.
+/// Returns the nodes that are reachable only through a node (which it dominates).
 fn descendants(below: &BTreeMap<usize, Vec<usize>>, node: usize) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut open = vec![node];
@@ -152,7 +153,7 @@ fn descendants(below: &BTreeMap<usize, Vec<usize>>, node: usize) -> BTreeSet<usi
     found
 }
 
-/// Whose a node is: a branch, or nobody's alone.
+/// The owner of a node: a branch, or several.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Branch(usize),
@@ -161,7 +162,7 @@ enum Owner {
 
 type Owners = BTreeMap<usize, Owner>;
 
-/// What only one of the nodes behind a split leads to, for each of them.
+/// Returns for each successor of a split the nodes that only this successor leads to.
 fn branches(
     tokens: &Tokens<'_>,
     ways: &DiGraphMap<usize, ()>,
@@ -171,7 +172,7 @@ fn branches(
     let mut owners = Owners::new();
     let heads: Vec<usize> = ways.neighbors(split).filter(|it| within.contains(it)).collect();
     let owner = |(branch, head): (usize, &usize)| {
-        // Where the bound of the split leads, the run may come at any time.
+        // The target of the used-up bound of the split may be reached at any time.
         let is_late = tokens.passages[*head].from.contains(&Arrival::Overflow(split));
         (*head, if is_late { Owner::Several } else { Owner::Branch(branch) })
     };
@@ -200,8 +201,8 @@ fn branches(
     branches
 }
 
-/// Whether a node is the end of a used workflow some of which is not in its branch: it waits for all
-/// of it.
+/// Returns whether a node is the end of a used workflow with nodes outside of its branch; it waits
+/// for all of them.
 fn waits_elsewhere(graph: &Graph, tokens: &Tokens<'_>, node: usize, owners: &Owners) -> bool {
     let owner = owners.get(&node);
     match &graph.nodes[tokens.names[node]].policies.defer {

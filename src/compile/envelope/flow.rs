@@ -1,11 +1,11 @@
-//! The most tokens that can reach a node: the maximum flow to it, found in the small part of the
-//! graph that decides it.
+//! Computes the maximum number of tokens that can reach a node: the maximum flow to it, within the
+//! small part of the graph that determines it.
 //!
-//! Each node of the graph has ports, where tokens reach it and where they leave it. If all ways
-//! to a node come through one port, the flow to the node is what comes through there, or less by
-//! what lies between, and what is made between. So the part that is looked at ends at the nearest such port (its dominator),
-//! and what comes through that is found in the same way, once. Chains, loops and branches of a usual
-//! shape become parts of a few nodes each.
+//! Each node has ports where tokens reach it and where they leave it. If all ways to a node pass
+//! one port, the flow to the node is limited by the flow through that port, by the nodes in
+//! between, and by the tokens that they create. So the analysed region ends at the nearest such
+//! port (its dominator), and the flow through that port is computed the same way, once. Typical
+//! chains, loops and branches become regions of a few nodes each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,23 +21,23 @@ use super::{
     tokens::{Port, Tokens},
 };
 
-/// More than all tokens together, and little enough to be added up.
+/// More than all tokens together, and small enough to be summed.
 const UNLIMITED: u128 = 1 << 100;
 
-/// A number of tokens, and where they all have to come through.
+/// A number of tokens, and the causes that limit it.
 pub(super) type Bounded = (u64, Vec<(Cause, u64)>);
 
-/// Finds flows, and keeps those that others are found by.
+/// Computes flows, and caches those that others depend on.
 #[derive(Debug)]
 pub(super) struct Flows<'a> {
     tokens: &'a Tokens<'a>,
-    /// For each port, the nearest one that all ways to it come through.
+    /// For each port its immediate dominator: the nearest port that all ways to it pass.
     dominators: BTreeMap<Port, Port>,
-    /// For each node, the loop it is part of; none if it cannot come back to itself.
+    /// For each node, the loop that contains it; `None` if it cannot reach itself.
     loops: Vec<Option<usize>>,
-    /// What reaches a node if what leaves it does not come back.
+    /// The tokens that reach a node if the tokens that leave it do not come back.
     known: BTreeMap<usize, Bounded>,
-    /// How many arcs may be looked at until the search is given up.
+    /// The number of arcs that may be examined before the search stops.
     work_left: usize,
     pub(super) gave_up: bool,
 }
@@ -58,17 +58,18 @@ impl<'a> Flows<'a> {
         Self { tokens, dominators, loops, known, work_left: work_max, gave_up: false }
     }
 
-    /// Forgets what was found of these nodes, because less is known to visit them by now.
+    /// Drops the cached flows of these nodes, because the bounds of their visits are lower now.
     pub(super) fn forget(&mut self, nodes: &[usize]) {
         for node in nodes {
             self.known.remove(node);
         }
     }
 
-    /// The most tokens that can reach a node.
+    /// Returns the maximum number of tokens that can reach a node.
     pub(super) fn arrivals(&mut self, node: usize, visits: &[u64]) -> Bounded {
         let Some(own) = self.loops[node] else { return self.reaching(node, visits) };
-        // What leaves the node may come back to it, so it is not passed on but made.
+        // Tokens that leave the node may come back to it, so it creates tokens instead of passing
+        // them on.
         let mut entry = self.dominator(Port::Reached(node));
         while let Port::Reached(it) | Port::Left(it, _) = entry {
             if self.loops[it] != Some(own) {
@@ -79,7 +80,8 @@ impl<'a> Flows<'a> {
         self.flow(node, entry, Some(node), visits)
     }
 
-    /// The same if nothing that leaves the node comes back.
+    /// Returns the same number under the condition that the tokens that leave the node do not come
+    /// back.
     fn reaching(&mut self, node: usize, visits: &[u64]) -> Bounded {
         if let Some(known) = self.known.get(&node) {
             return known.clone();
@@ -89,7 +91,7 @@ impl<'a> Flows<'a> {
         found
     }
 
-    /// The most tokens that can come through a port.
+    /// Returns the maximum number of tokens that can pass a port.
     fn through(&mut self, port: Port, visits: &[u64]) -> Bounded {
         match port {
             Port::Source => (u64::MAX, Vec::new()),
@@ -133,8 +135,8 @@ impl<'a> Flows<'a> {
     }
 }
 
-/// For each port, the nearest one that all ways to it come through. Here new tokens come from the
-/// node that makes them.
+/// Returns the immediate dominator of each port. New tokens come from the node that creates them
+/// here.
 fn dominators_of(tokens: &Tokens<'_>) -> BTreeMap<Port, Port> {
     let mut ways: DiGraphMap<Port, ()> = DiGraphMap::new();
     ways.add_node(Port::Source);
@@ -160,20 +162,20 @@ struct Region {
     arcs: DiGraph<(), u128>,
     source: NodeIndex,
     target: NodeIndex,
-    /// What limits each arc, in the order of the arcs.
+    /// The limit of each arc, in the order of the arcs.
     limits: Vec<Limit>,
 }
 
-/// What limits an arc.
+/// The limit of an arc.
 #[derive(Debug)]
 enum Limit {
     Nothing,
     Cause(Cause),
-    /// What comes through the entry.
+    /// The flow through the entry.
     Entry,
 }
 
-/// A region that is being made, from its target on.
+/// The construction of a region, from its target backwards.
 struct Search {
     region: Region,
     places: BTreeMap<Port, NodeIndex>,
@@ -229,7 +231,8 @@ impl Region {
         (saturated(flow), causes.into_iter().collect())
     }
 
-    /// Where one token more would still reach the target: of all least cuts, the nearest to it.
+    /// Returns the places from which one more token could reach the target; this selects, of all
+    /// minimum cuts, the one nearest to the target.
     fn behind_the_cut(&self, flows: &[u128]) -> BTreeSet<NodeIndex> {
         let mut behind = BTreeSet::from([self.target]);
         let mut open = vec![self.target];
@@ -254,7 +257,7 @@ impl Search {
         Self { region, places, open: vec![target] }
     }
 
-    /// Everything that leads to a node.
+    /// Adds all arcs that lead to a node.
     fn reach(&mut self, tokens: &Tokens<'_>, node: usize, visits: &[u64]) {
         let (passage, reached) = (&tokens.passages[node], Port::Reached(node));
         if passage.is_first {
@@ -276,7 +279,7 @@ impl Search {
         }
     }
 
-    /// New tokens.
+    /// Adds an arc for new tokens.
     fn make(&mut self, tokens: u64, to: Port, limit: Limit) {
         self.arc(Port::Source, to, tokens.into(), limit);
     }

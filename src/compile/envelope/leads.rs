@@ -1,4 +1,4 @@
-//! Where the edges of a graph lead: everything that a task may choose, each choice as a whole.
+//! The targets of the edges of a graph: all choices that a task may make, each as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::{
     id::NodeName,
 };
 
-/// One of the nodes that something leads to.
+/// One node that a choice leads to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lead {
     pub(super) to: usize,
@@ -17,17 +17,17 @@ pub(super) struct Lead {
     pub(super) is_dispatched: bool,
 }
 
-/// What the tasks of a node may choose along an edge: one of these, and all of it at once.
+/// The choices of a node's tasks along an edge: one of these lists, and all of its leads at once.
 pub(super) type Choices = Vec<Vec<Lead>>;
 
-/// What is known of a graph to tell where its edges lead.
+/// The data of a graph from which the leads are computed.
 #[derive(Debug)]
 pub(super) struct Leads<'a> {
     graph: &'a Graph,
     numbers: BTreeMap<&'a NodeName, usize>,
-    /// Each node that is waited for, with the one that waits.
+    /// Each awaited node, with the node that awaits it.
     awaited: BTreeSet<(&'a NodeName, &'a NodeName)>,
-    /// Those of them that arrive by a route of theirs, and not whenever they have finished.
+    /// The awaited nodes that arrive by a route, and not whenever they have finished.
     routed: BTreeSet<(&'a NodeName, &'a NodeName)>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Leads<'a> {
         self.numbers[name]
     }
 
-    /// For each node that an edge leaves, what its tasks may choose there.
+    /// Returns for each node that an edge leaves the choices of its tasks along the edge.
     pub(super) fn along(&self, edge: &'a Edge) -> Vec<(usize, Choices)> {
         match edge {
             Edge::Then { from, to, .. } => {
@@ -65,7 +65,7 @@ impl<'a> Leads<'a> {
             Edge::Route { from, route, .. } => {
                 vec![(self.number(from), self.choices(from, route.as_ref()))]
             }
-            // A node may dispatch wherever it may go.
+            // A node may dispatch to all targets it may choose.
             Edge::May { from, to } => {
                 let plain = to.iter().filter_map(|it| self.to(from, it));
                 let sent = to.iter().filter_map(|it| self.sent(from, it));
@@ -79,14 +79,16 @@ impl<'a> Leads<'a> {
         }
     }
 
-    /// What a route may choose; where it does not say so, anything that its spread allows.
+    /// Returns the choices of a route; if it does not declare them, all combinations that its
+    /// spread allows.
     fn choices(&self, from: &'a NodeName, route: &dyn Route) -> Choices {
         let targets = || route.ways().iter().map(|it| &it.to);
         let by_route = |to: &Target| self.by_route(from, to);
         let sent = |to: &Target| self.sent(from, to);
         let all = || targets().filter_map(by_route);
         match (route.spread(), route.choices()) {
-            // No need to ask what is known after each: they lead to one node in any case.
+            // The fields that are known after each choice do not matter here, because each leads to
+            // one node.
             (Spread::One, _) => all().map(|it| vec![it]).collect(),
             (_, Some(choices)) => {
                 let leads = |RouteChoice { to, is_dispatched, .. }: RouteChoice| {
@@ -103,13 +105,14 @@ impl<'a> Leads<'a> {
         }
     }
 
-    /// A route to a node that waits for its own decides whether it arrives there.
+    /// Returns the lead of a route; a route to a node that awaits this one decides whether it
+    /// arrives.
     fn by_route(&self, from: &'a NodeName, to: &Target) -> Option<Lead> {
         let joined = to.node().and_then(|it| self.awaited.get(&(from, it)));
         joined.map(|(_, to)| self.arriving(from, to)).or_else(|| self.to(from, to))
     }
 
-    /// A plain way.
+    /// Returns the lead of an edge.
     pub(super) fn to(&self, from: &NodeName, to: &Target) -> Option<Lead> {
         let by = Arrival::Visit(self.number(from));
         Some(Lead { to: self.number(to.node()?), by, is_dispatched: false })

@@ -1,9 +1,9 @@
-//! Used workflows that are done, or left, once for each time they are begun.
+//! Used workflows that end, or are left, at most once for each time they start.
 //!
-//! The last node of a used workflow waits until nothing else is left to run in it, and any other way
-//! out abandons what is left. So whatever happens within, it ends no more often than it begins,
-//! and the token with which it was begun is the one that leaves. What runs within has tokens of its
-//! own. That holds only if it is begun by one node alone, and is left by no way that abandons nothing.
+//! The last node of a used workflow waits until no other task is left to run in it, and any other
+//! way out drops the remaining tasks. So it ends at most as often as it starts, and the token that
+//! started it is the one that leaves. The nodes within have separate tokens. This holds only if one
+//! node alone starts it, and if every way out drops the remaining tasks.
 
 use std::{
     cmp::Reverse,
@@ -19,14 +19,14 @@ use crate::graph::{Defer, Graph, Policies, Target};
 /// A used workflow.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// The node that begins it.
+    /// The node that starts it.
     pub(super) user: usize,
     /// Its last node.
     pub(super) end: usize,
     inside: BTreeSet<usize>,
-    /// The nodes within whose bounds it resets whenever it begins.
+    /// The inner nodes whose bounds are reset each time it starts.
     pub(super) begun_anew: BTreeSet<usize>,
-    /// Where other ways out lead.
+    /// The targets of the other ways out.
     pub(super) exits: Vec<usize>,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct Scope {
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     pub(super) all: Vec<Scope>,
-    /// For each node, those that it is in, the outermost first.
+    /// For each node, the used workflows that contain it, the outermost first.
     around: Vec<Vec<usize>>,
 }
 
-/// What is looked at to tell.
+/// The data for the search.
 struct Search<'a> {
     graph: &'a Graph,
     tokens: &'a Tokens<'a>,
@@ -63,9 +63,10 @@ impl Scopes {
         }
         let search = Search { graph, tokens, departures };
         let mut all: Vec<Scope> = Vec::new();
-        // A scope comes before those within it.
+        // A scope comes before its inner scopes.
         for scope in within.into_iter().filter_map(|(scope, inside)| search.scope(scope, inside)) {
-            // The token of a visit leaves one of them, and is in all the others.
+            // Of the scopes that one visit starts, only the outermost counts: its token leaves that
+            // scope, and moves within the inner ones.
             if all.iter().all(|it| it.user != scope.user) {
                 all.push(scope);
             }
@@ -91,8 +92,8 @@ impl Scopes {
         scopes
     }
 
-    /// The outermost one that is left on the way from one node to another, otherwise than by its last
-    /// node.
+    /// Returns the outermost scope that a way from one node to another leaves, other than through
+    /// its last node.
     pub(super) fn left(&self, from: usize, to: usize) -> Option<usize> {
         let is_left = |it: &&usize| {
             let scope = &self.all[**it];
@@ -138,9 +139,9 @@ impl Search<'_> {
         (is_last && is_begun && is_alone).then_some(Scope { user, end, inside, begun_anew, exits })
     }
 
-    /// The nodes of a scope that the one that begins it resets whenever it does.
+    /// Returns the nodes of a scope whose counts the starting node always resets.
     fn begun_anew(&self, user: usize, inside: &BTreeSet<usize>) -> BTreeSet<usize> {
-        // Only a node that finishes resets, and none that is skipped or fails.
+        // A node resets counts only if it finishes, not if it is skipped or fails.
         let caught = &self.departures[user].caught;
         let is_skipped = self.graph.nodes[self.tokens.names[user]].when.is_some();
         if is_skipped || caught.iter().any(|it| inside.contains(&it.to)) {
@@ -150,7 +151,7 @@ impl Search<'_> {
         inside.iter().filter(is_reset).copied().collect()
     }
 
-    /// The only node that leads into a scope.
+    /// Returns the only node that leads into a scope.
     fn user(&self, inside: &BTreeSet<usize>) -> Option<usize> {
         let mut user = None;
         for passage in inside.iter().map(|it| &self.tokens.passages[*it]) {
@@ -168,10 +169,11 @@ impl Search<'_> {
         user
     }
 
-    /// Whether the scope of a node is left by a step of it when the node is used up and leads out.
+    /// Returns whether the scope of a node is left by a step of the node when its bound is used up
+    /// and leads out.
     ///
-    /// What waits, is dispatched or begins the scope is turned away without leaving it; but what is
-    /// reset by then is not used up.
+    /// An arrival that waits, is dispatched or starts the scope is redirected without leaving the
+    /// scope. A node that was reset before is not used up.
     fn is_left_by_a_step(
         &self,
         node: usize,

@@ -1,9 +1,9 @@
-//! Which of the tokens that a visit makes goes where.
+//! Distributes the tokens that a visit creates.
 //!
-//! What one task may lead to in one step needs tokens of its own. What excludes each other, as the
-//! choices of a route or a failure and everything else, may share one. The first token is the one
-//! that the visit has used up, passed on: it goes where most is still to come, for what ends soon
-//! meets nothing later on.
+//! Targets that one task may reach in one step need separate tokens. Alternatives may share a
+//! token, such as the choices of a route, or a failure and all other outcomes. The first token is
+//! the one that the visit has used up, passed on. It goes to the target with the most nodes after
+//! it, because a target near the end meets no others later.
 
 use std::{
     cmp::Reverse,
@@ -15,16 +15,16 @@ use super::{
     tokens::Arrival,
 };
 
-/// Where a node leads.
+/// The targets of a node.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
-    /// Its failures, one of them instead of everything else.
+    /// The targets of its failures; one of them replaces all others.
     pub(super) caught: Vec<Lead>,
-    /// Its edges, each in one of several ways.
+    /// Its edges, each with its choices.
     pub(super) edges: Vec<Choices>,
 }
 
-/// The tokens of a visit, by where they go.
+/// The tokens of a visit, by their targets.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     numbers: BTreeMap<(usize, Arrival), usize>,
@@ -36,23 +36,23 @@ pub(super) struct Shares {
 #[derive(Debug, Default)]
 struct Shared {
     tokens: Vec<usize>,
-    /// For each choice, which of these are taken, and the first that is not.
+    /// For each choice, the taken tokens, and the first free one.
     taken: BTreeMap<usize, (BTreeSet<usize>, usize)>,
 }
 
-/// Where a lead is made: edges, and which of their choices.
+/// The edges that have a lead, each with the choices that contain it.
 type Places = BTreeMap<usize, BTreeSet<usize>>;
 
 impl Departures {
-    /// Every node that it leads to.
+    /// Returns all leads.
     pub(super) fn leads(&self) -> impl Iterator<Item = &Lead> {
         self.caught.iter().chain(self.edges.iter().flatten().flatten())
     }
 }
 
 impl Shares {
-    /// Shares the tokens of a visit; those of its edges begin with a number, and what most is still to
-    /// come after has the first.
+    /// Distributes the tokens of a visit. Tokens of its edges are numbered from `first`; the target
+    /// with the most nodes after it gets the first one.
     pub(super) fn of(
         departures: &Departures,
         is_wide: bool,
@@ -89,7 +89,7 @@ impl Shares {
         for (key, places) in found {
             let mut new = || next.next().unwrap_or(usize::MAX);
             let number = match places.first_key_value() {
-                // Its items may each go another way.
+                // Each of its items may choose another target.
                 _ if is_wide => new(),
                 None => 0,
                 Some((edge, choices)) if places.len() == 1 => {
@@ -102,14 +102,15 @@ impl Shares {
         Self { numbers, splits: next.start > first + 1 }
     }
 
-    /// Which token of the visit goes there; the first is passed on, the others are new.
+    /// Returns the number of the token that goes to a target; the first is passed on, the others
+    /// are new.
     pub(super) fn number(&self, to: usize, by: Arrival) -> usize {
         self.numbers.get(&(to, by)).copied().unwrap_or(0)
     }
 }
 
 impl Shared {
-    /// A token that none of these choices has taken.
+    /// Returns a token that none of these choices has taken.
     fn take(&mut self, choices: &BTreeSet<usize>, new: impl FnOnce() -> usize) -> usize {
         let free = |it: &usize| self.taken.get(it).map_or(0, |(_, free)| *free);
         let mut at = choices.iter().map(free).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The super-steps of the worst case, and the time they take.
+//! The super-steps of the worst case, and their duration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,19 +15,19 @@ use crate::{
     id::NodeName,
 };
 
-/// What all steps of a run take at most.
+/// The maximum of all steps of a run together.
 #[derive(Debug)]
 pub(super) struct Steps {
     pub(super) steps_max: u64,
     pub(super) time_max: Option<Duration>,
 }
 
-/// The ways to a node to which only plain edges lead: whether the run starts with it, and the
-/// nodes before it.
+/// The ways to a node that only unconditional edges lead to: whether the run starts with it, and
+/// the nodes before it.
 type Ways<'a> = (bool, BTreeSet<&'a NodeName>);
 
 impl Steps {
-    /// The less of what two rules say, which each hold of every run.
+    /// Returns the minimum of two rules, which both hold for every run.
     pub(super) fn of(
         graph: &Graph,
         tokens: &Tokens<'_>,
@@ -50,7 +50,7 @@ impl Steps {
     }
 }
 
-/// One step for each visit, or for all the visits that nodes can only have together.
+/// Counts one step for each visit; nodes that are always visited in the same steps count once.
 fn together(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>, alone: &[Shared]) -> Shared {
     let mut all: Vec<Shared> = Vec::new();
     let mut alike: BTreeMap<Ways<'_>, Shared> = BTreeMap::new();
@@ -68,9 +68,9 @@ fn together(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>, alone: &[Sh
     branches::sum(all.into_iter().chain(alike.into_values()))
 }
 
-/// The longest that one task of a node can be at work, all attempts together, if that is known.
+/// Returns the maximum duration of one task of a node, all attempts together, if it is known.
 ///
-/// What touches nothing computes at once or waits for a person, and neither counts.
+/// A node without side effects computes synchronously or waits for a person; neither counts.
 pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
     if spec.node.touches() == Touches::Nothing {
         return Some(Duration::ZERO);
@@ -78,7 +78,7 @@ pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
     Some(times(spec.policies.timeout?, spec.policies.retry.attempts_max.max(1).into()))
 }
 
-/// A time, so many times.
+/// Multiplies a duration.
 pub(super) fn times(time: Duration, many: u64) -> Duration {
     match u32::try_from(many) {
         Ok(many) => time.saturating_mul(many),
@@ -87,8 +87,8 @@ pub(super) fn times(time: Duration, many: u64) -> Duration {
     }
 }
 
-/// The ways to each node, if whoever takes one of them must take it: nodes with the same ways are
-/// visited in the same steps.
+/// Returns the ways to each node that only unconditional edges lead to. Nodes with the same ways
+/// are visited in the same steps.
 fn plain_ways(graph: &Graph) -> BTreeMap<&NodeName, Ways<'_>> {
     let policies = graph.nodes.values().map(|it| &it.policies);
     let caught = policies.clone().flat_map(|it| it.catch.iter().map(|it| &it.to));

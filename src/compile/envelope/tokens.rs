@@ -1,13 +1,14 @@
-//! How tokens go through a graph, by which it is counted how often nodes can be reached.
+//! The tokens of a graph, which count how often nodes can be reached.
 //!
-//! Every visit of a node uses up a token. The start makes one for each first node, the limit that
-//! is routed makes one, and a visit makes one for each node it leads to at once. Most nodes lead
-//! to one at a time, so they only pass a token on. Thus no more tokens reach a node than the
-//! maximum flow to it, where the capacity of a node is its visits; the minimum cut says why. The
-//! flows are found in `flow`; here nodes get numbers, and each knows what may bring it tokens.
+//! Every visit of a node uses up a token. The start creates one for each first node, a routed limit
+//! creates one, and a visit creates one for each node it leads to at once. Most nodes lead to one
+//! node at a time, so they only pass a token on. Thus at most as many tokens reach a node as the
+//! maximum flow to it, where the capacity of a node is its visits; the minimum cut gives the
+//! reason. `flow` computes the flows. This module numbers the nodes and records for each the
+//! sources of its tokens.
 //!
-//! A visit is a step in which a node runs, however many items it runs for. What its tasks lead to in
-//! that step runs in the next one, so several that lead to one node are one token.
+//! A visit is a step in which a node runs, for any number of items. All targets that its tasks
+//! choose in that step run in the next one, so several transitions to one node are one token.
 
 use std::cmp::Reverse;
 
@@ -27,51 +28,52 @@ use crate::{
     id::NodeName,
 };
 
-/// How tokens go through a graph.
+/// The tokens of a graph.
 #[derive(Debug)]
 pub(super) struct Tokens<'a> {
     /// The nodes, in the order of their names.
     pub(super) names: Vec<&'a NodeName>,
     pub(super) passages: Vec<Passage>,
-    /// For each node, those that begin a round of it.
+    /// For each node, the nodes that start a round of it.
     pub(super) resetters: Vec<Vec<usize>>,
 }
 
-/// What becomes of the tokens that reach a node.
+/// The handling of the tokens that reach a node.
 #[derive(Debug, Default)]
 pub(super) struct Passage {
     /// Whether the run starts with it.
     pub(super) is_first: bool,
     /// Whether a limit of the run leads to it.
     pub(super) is_after_limit: bool,
-    /// Whether several tasks of the node may run in one step, each with its own way to go.
+    /// Whether several tasks of the node may run in one step, each with separate choices.
     pub(super) is_wide: bool,
     /// Whether one visit may lead to several nodes.
     pub(super) splits: bool,
-    /// Whether what begins its used workflow always resets it before.
+    /// Whether the start of its used workflow always resets it.
     pub(super) is_begun_anew: bool,
-    /// What leads to it.
+    /// The ways that lead to it.
     pub(super) from: Vec<Arrival>,
-    /// What brings it tokens.
+    /// The sources of its tokens.
     pub(super) feeds: Vec<Feed>,
 }
 
-/// What brings tokens to a node.
+/// A source of tokens of a node.
 #[derive(Debug)]
 pub(super) struct Feed {
     pub(super) from: Port,
-    /// No more than the visits of any of these.
+    /// The tokens are limited by the visits of each of these nodes.
     pub(super) joined: Vec<usize>,
 }
 
-/// Where tokens are on their way.
+/// A place in the network that tokens pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Port {
-    /// Outside, before they are made.
+    /// Outside the graph, before the tokens exist.
     Source,
-    /// At a node.
+    /// At the entry of a node.
     Reached(usize),
-    /// Behind it: the first is the token that a visit has used up, passed on, the others are new.
+    /// At an exit of a node: the first is for the token that a visit has used up, passed on; the
+    /// others are for new tokens.
     Left(usize, usize),
 }
 
@@ -80,11 +82,12 @@ pub(super) enum Port {
 pub(super) enum Arrival {
     /// A visit of this node may lead to it.
     Visit(usize),
-    /// A visit of this node may send items to it, though it lets others go first: items do not.
+    /// A visit of this node may dispatch items to it. The node is deferred, but dispatched items do
+    /// not wait.
     Sent(usize),
-    /// This node is one of those that it waits for.
+    /// It awaits this node.
     Join(usize),
-    /// The bound of this node, or what it may take in all, may be used up when the run comes to it.
+    /// The bound or the limits of this node may be used up when the run reaches it.
     Overflow(usize),
 }
 
@@ -116,7 +119,7 @@ impl<'a> Tokens<'a> {
         tokens
     }
 
-    /// Notes where everything leads.
+    /// Records the targets of all nodes.
     fn follow(&mut self, graph: &'a Graph, leads: &Leads<'a>) -> Vec<Departures> {
         let mut departures: Vec<Departures> = Vec::new();
         for (number, (name, spec)) in graph.nodes.iter().enumerate() {
@@ -143,7 +146,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Notes which tokens of what leads to a node reach it.
+    /// Records for each node which tokens reach it.
     fn feed(&mut self, graph: &Graph, departures: &[Departures]) {
         let heights = self.heights();
         let scopes = Scopes::of(graph, self, departures, &heights);
@@ -206,11 +209,11 @@ impl<'a> Tokens<'a> {
         from.iter().filter_map(feed).collect()
     }
 
-    /// Of the nodes that each node waits for, the one whose tokens it takes.
+    /// Returns for each join the awaited node whose tokens it takes.
     ///
-    /// It is visited once for each visit of any of them, so one is enough: one to which the nearest
-    /// node before all of them passes its own token on. Items of one node all arrive in one step, and
-    /// are one arrival.
+    /// A join is visited once for each visit of any awaited node, so one of them is enough: one
+    /// that gets the original token of the nearest common node before all of them. The items of one
+    /// node arrive in one step, and count as one arrival.
     fn counted(&self, shares: &[Shares]) -> Vec<Option<usize>> {
         let mut counted = vec![None; self.names.len()];
         let joins = |it: &Passage| it.from.iter().any(|it| it.awaited().is_some());
@@ -240,11 +243,11 @@ impl<'a> Tokens<'a> {
         counted
     }
 
-    /// How many nodes come after each, on the longest way that passes no loop twice.
+    /// Returns the number of nodes after each node, on the longest way that passes no loop twice.
     fn heights(&self) -> Vec<usize> {
         let ways = self.ways();
         let mut heights = vec![0; self.names.len()];
-        // What comes after a loop is found before it.
+        // The search finds the nodes after a loop before the loop itself.
         for nodes in tarjan_scc(&ways) {
             let after = nodes.iter().flat_map(|it| ways.neighbors(*it)).map(|it| heights[it]);
             let height = after.max().unwrap_or(0) + nodes.len();
@@ -255,7 +258,7 @@ impl<'a> Tokens<'a> {
         heights
     }
 
-    /// The nodes of a used workflow.
+    /// Returns the nodes of a used workflow.
     pub(super) fn within(&self, scope: &str) -> impl Iterator<Item = usize> {
         let first = self.names.partition_point(|it| it.as_str() < scope);
         (first..self.names.len())
@@ -263,17 +266,17 @@ impl<'a> Tokens<'a> {
             .filter(move |it| self.names[*it].strip_scope(scope).is_some())
     }
 
-    /// Whether several tasks of a node may run in one step.
+    /// Returns whether several tasks of a node may run in one step.
     pub(super) fn is_dispatched(&self, node: usize) -> bool {
         self.passages[node].is_wide
     }
 
-    /// Whether one visit of a node may lead to several.
+    /// Returns whether one visit of a node may lead to several nodes.
     pub(super) fn splits(&self, node: usize) -> bool {
         self.passages[node].splits
     }
 
-    /// What a number of visits follows from, as ways from node to node.
+    /// Returns the dependencies of the numbers of visits, as a graph of nodes.
     pub(super) fn dependencies(&self) -> DiGraphMap<usize, ()> {
         let mut ways = self.ways();
         for (node, resetters) in self.resetters.iter().enumerate() {
@@ -289,8 +292,8 @@ impl<'a> Tokens<'a> {
         ways
     }
 
-    /// For each node, its place in an order in which whatever all ways to it come through is
-    /// before it.
+    /// Returns the rank of each node, in an order in which a dominator comes before the nodes it
+    /// dominates.
     pub(super) fn ranks(&self) -> Vec<usize> {
         let ways = self.ways();
         let mut ranks = vec![0; self.names.len()];
@@ -308,7 +311,7 @@ impl<'a> Tokens<'a> {
         ranks
     }
 
-    /// The same from a place before everything, whose number is that of no node.
+    /// Returns the same graph with a root before the first nodes; its number belongs to no node.
     pub(super) fn rooted_ways(&self) -> DiGraphMap<usize, ()> {
         let mut ways = self.ways();
         for (node, passage) in self.passages.iter().enumerate() {
@@ -319,7 +322,7 @@ impl<'a> Tokens<'a> {
         ways
     }
 
-    /// The ways from node to node.
+    /// Returns the ways between nodes.
     pub(super) fn ways(&self) -> DiGraphMap<usize, ()> {
         let mut ways = DiGraphMap::new();
         for (node, passage) in self.passages.iter().enumerate() {
@@ -333,7 +336,7 @@ impl<'a> Tokens<'a> {
 }
 
 impl Port {
-    /// The node whose tokens are there.
+    /// Returns the node of the port.
     fn node(self) -> Option<usize> {
         match self {
             Self::Source => None,
@@ -343,12 +346,12 @@ impl Port {
 }
 
 impl Arrival {
-    /// The node that is waited for.
+    /// Returns the awaited node.
     fn awaited(self) -> Option<usize> {
         if let Self::Join(source) = self { Some(source) } else { None }
     }
 
-    /// The node that leads there.
+    /// Returns the node that leads there.
     pub(super) fn source(self) -> usize {
         match self {
             Self::Visit(source)
