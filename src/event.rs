@@ -1,6 +1,6 @@
-//! What a run tells the outside: one vocabulary for the terminal, the log, a stream and a page.
+//! The events of a run: one vocabulary for the terminal, the log, a stream and a page.
 //!
-//! The driver stamps every event with a number that goes up by one; nobody has other data.
+//! The driver gives every event a number that increases by one. All readers get the same data.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
@@ -12,31 +12,31 @@ use crate::{
     llm::Usage,
 };
 
-/// The version of the form in which events are written.
+/// The version of the written form of events.
 pub const EVENT_VERSION: u32 = 1;
 
-/// The number of events a slow reader may fall behind before the run waits for it.
+/// The number of events by which a reader may fall behind before the run waits for it.
 const SINK_CAPACITY: usize = 1024;
 
-/// An event with its place in the run.
+/// An event with its number in the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stamped {
     /// The version of this form.
     pub v: u32,
-    /// The place among the events of the run, from one, without gaps.
+    /// The number of the event in its run. Numbers start at one and have no gaps.
     pub seq: u64,
-    /// When it happened, in RFC 3339.
+    /// The time of the event, in RFC 3339.
     pub ts: String,
     /// The run.
     pub run: RunId,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// The JSON Schema of an event as it is written, for programs that read a run's.
+/// Returns the JSON Schema of a written event, for programs that read the events of a run.
 ///
-/// Later versions of this form may have more kinds of events, and more keys in each.
+/// Later versions of this form may add kinds of events, and keys to each.
 ///
 /// ```
 /// let schema = graphrun::event::json_schema();
@@ -47,75 +47,75 @@ pub fn json_schema() -> Value {
     settings.into_generator().into_root_schema_for::<Stamped>().to_value()
 }
 
-/// Something that happened in a run.
+/// An event in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Event {
     /// A run was accepted and saved.
     #[serde(rename = "run.started")]
     RunStarted {
-        /// The name people call it by.
+        /// The name of the run.
         name: String,
         /// The workflow it runs.
         workflow: String,
     },
-    /// A saved run goes on in this process.
+    /// This process continues a saved run.
     #[serde(rename = "run.resumed")]
     RunResumed {
         /// The last committed step.
         step: Step,
     },
-    /// The workflow is not as it was when the run was started, in ways that do not break the run.
+    /// The workflow has changed since the run was started, in ways that do not break the run.
     #[serde(rename = "workflow.changed")]
     WorkflowChanged {
-        /// What has changed, in words.
+        /// The changes, in words.
         changes: Vec<String>,
     },
-    /// Somebody carried the run over to a workflow that had changed in a way that breaks it.
+    /// The run was migrated to a workflow with changes that break it.
     #[serde(rename = "workflow.migrated")]
     WorkflowMigrated {
-        /// The step that this makes.
+        /// The number of this step.
         step: Step,
-        /// The name of the workflow that it goes by since.
+        /// The name of the new workflow.
         workflow: String,
-        /// The nodes and fields that have another name since, as `old → new`.
+        /// The nodes and fields with a new name, as `old → new`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         mapped: Vec<String>,
-        /// The nodes and fields that were left behind.
+        /// The nodes and fields that were dropped.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         dropped: Vec<String>,
-        /// The nodes whose tasks begin anew, by the names they had.
+        /// The nodes whose tasks start again, by their old names.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         again: Vec<String>,
-        /// The channels that were given a value.
+        /// The channels that were set.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         set: Vec<String>,
         /// The nodes of the next step, in task order.
         next: Vec<NodeName>,
     },
-    /// A run was made of a checkpoint of another one.
+    /// The run was forked from a checkpoint of another run.
     #[serde(rename = "run.forked")]
     RunForked {
         /// The other run.
         from: RunId,
-        /// The step of it.
+        /// The step of the checkpoint.
         step: Step,
-        /// The channels that hold something else than they did there.
+        /// The channels with a changed value.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         set: Vec<String>,
     },
-    /// Somebody changed the state of a run at rest.
+    /// The state of a stopped run was changed.
     #[serde(rename = "state.updated")]
     StateUpdated {
-        /// The step that this makes.
+        /// The number of this step.
         step: Step,
-        /// The node in whose place it was written.
+        /// The node in whose place the update was made.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<NodeName>,
-        /// The channels that were written or emptied.
+        /// The channels that were written or cleared.
         wrote: Vec<String>,
     },
-    /// A task began an attempt.
+    /// A task started an attempt.
     #[serde(rename = "task.started")]
     TaskStarted {
         /// The task.
@@ -124,19 +124,19 @@ pub enum Event {
         node: NodeName,
         /// The attempt, from one.
         attempt: u32,
-        /// How often the node has run since its count was last reset, this time included.
+        /// How often the node has run since its count was last reset, including this visit.
         visit: u32,
         /// The bound of `visit`, if the node has one.
         max_visits: Option<u32>,
     },
-    /// A node said something while it worked.
+    /// A node sent a report.
     #[serde(rename = "task.reported")]
     TaskReported {
         /// The task.
         task: TaskId,
         /// Its node.
         node: NodeName,
-        /// What it said.
+        /// The report.
         report: Report,
     },
     /// An attempt failed and another one follows.
@@ -148,33 +148,33 @@ pub enum Event {
         node: NodeName,
         /// The attempt that failed.
         attempt: u32,
-        /// Why it failed.
+        /// The error.
         error: String,
-        /// How long the run waits before the next attempt.
+        /// The delay before the next attempt.
         wait_ms: u64,
     },
-    /// A task saved the result of a part of its work, which is not done again.
+    /// A task saved the result of a part of its work, which does not run again.
     #[serde(rename = "task.noted")]
     TaskNoted {
         /// The task.
         task: TaskId,
         /// Its node.
         node: NodeName,
-        /// What the part is called.
+        /// The name of the part.
         name: String,
     },
-    /// An attempt was cut off, since a limit of the run was reached. It does not count as failed.
+    /// An attempt was aborted because a limit of the run was reached. It does not count as failed.
     #[serde(rename = "task.cut_off")]
     TaskCutOff {
         /// The task.
         task: TaskId,
         /// Its node.
         node: NodeName,
-        /// The attempt, which begins anew if the run goes on.
+        /// The attempt, which starts again if the run continues.
         attempt: u32,
-        /// What the task took so far, from the start of the first attempt.
+        /// The elapsed time of the task, from the start of its first attempt.
         ms: u64,
-        /// What its models took.
+        /// The usage of its models.
         spent: Spent,
     },
     /// The result of a task is durable; it never runs again.
@@ -186,25 +186,25 @@ pub enum Event {
         node: NodeName,
         /// The attempt that succeeded.
         attempt: u32,
-        /// What it took, from the start of the first attempt.
+        /// The elapsed time, from the start of the first attempt.
         ms: u64,
         /// The channels it wrote.
         wrote: Vec<String>,
-        /// Where it leads.
+        /// Its targets.
         to: Vec<String>,
-        /// What its models took.
+        /// The usage of its models.
         spent: Spent,
     },
-    /// A task was not to run, by the condition of its node.
+    /// A task was skipped by the condition of its node.
     #[serde(rename = "task.skipped")]
     TaskSkipped {
         /// The task.
         task: TaskId,
         /// Its node.
         node: NodeName,
-        /// The condition that did not hold.
+        /// The condition, which was false.
         condition: String,
-        /// Where it leads.
+        /// Its targets.
         to: Vec<String>,
     },
     /// A task failed for good.
@@ -216,15 +216,15 @@ pub enum Event {
         node: NodeName,
         /// The attempt that failed last.
         attempt: u32,
-        /// What it took, from the start of the first attempt.
+        /// The elapsed time, from the start of the first attempt.
         ms: u64,
         /// The kind of failure, as `catch` names it.
         kind: String,
-        /// What went wrong.
+        /// The error.
         error: String,
-        /// Where a `catch` route takes the run; empty if nothing catches it.
+        /// The target of the `catch` route; empty if no route catches the failure.
         to: Vec<String>,
-        /// What its models took.
+        /// The usage of its models.
         spent: Spent,
     },
     /// A task waits for an answer.
@@ -234,9 +234,9 @@ pub enum Event {
         task: TaskId,
         /// Its node.
         node: NodeName,
-        /// The key an answer names.
+        /// The key that an answer names.
         key: String,
-        /// What is asked.
+        /// The text of the question.
         prompt: String,
         /// The JSON Schema of an answer.
         schema: Value,
@@ -250,30 +250,30 @@ pub enum Event {
         node: NodeName,
         /// The key of the question.
         key: String,
-        /// Who answered, if they said so.
+        /// The name of the sender, if given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// What a person said was taken in, between two steps.
+    /// A message from a person was taken in, between two steps.
     #[serde(rename = "said")]
     Said {
         /// The channel it was appended to.
         to: String,
-        /// Who said it, if they said so.
+        /// The name of the sender, if given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
-        /// Why it was dropped, if it does not fit the state.
+        /// Why the message was dropped, if it does not fit the state.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
-    /// The run came to a node with `emits`.
+    /// The run reached a node with `emits`.
     #[serde(rename = "emitted")]
     Emitted {
         /// The task.
         task: TaskId,
         /// Its node.
         node: NodeName,
-        /// The name the workflow gives the event.
+        /// The name of the event in the workflow.
         name: String,
         /// A sentence for people.
         message: String,
@@ -286,58 +286,58 @@ pub enum Event {
         /// The nodes of the next step, in task order.
         next: Vec<NodeName>,
     },
-    /// The run came to rest in this process.
+    /// The run stopped in this process.
     #[serde(rename = "run.finished")]
     RunFinished {
-        /// How: done, failed, paused, limit or interrupted.
+        /// The run status: done, failed, paused, limit or interrupted.
         status: Status,
-        /// Why, if not done.
+        /// The reason, if the run is not done.
         reason: Option<String>,
         /// The committed steps.
         steps: u64,
-        /// What the models took in all.
+        /// The usage of all models together.
         spent: Spent,
     },
 }
 
-/// What a node says while it works.
+/// A report of a node during its work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Report {
-    /// A model answered, or failed to.
+    /// A model call succeeded or failed.
     ModelCalled {
         /// The model.
         model: String,
-        /// What the call took.
+        /// The usage of the call.
         spent: Spent,
-        /// How long it took.
+        /// The elapsed time.
         ms: u64,
     },
-    /// A tool was called by a model.
+    /// A model called a tool.
     ToolCalled {
         /// The tool.
         tool: String,
-        /// Its input as JSON, cut if it is long.
+        /// The input as JSON, truncated if it is long.
         input: String,
-        /// How long it took.
+        /// The elapsed time.
         ms: u64,
-        /// Why it could not do what it was asked, if it could not. The model is told, and goes on.
+        /// The error of the tool, if it failed. The model receives it and continues.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// Something was overlooked that is worth a look.
+    /// A problem that does not stop the node, but deserves attention.
     Warning {
-        /// What.
+        /// The text.
         message: String,
     },
-    /// Something happened that a watcher may want to know.
+    /// Information for watchers.
     Note {
-        /// What.
+        /// The text.
         message: String,
     },
-    /// The node does not run: a result is used that was computed before, from the same.
+    /// The node did not run: a cached result for the same inputs is used.
     Reused {
-        /// When that was, in RFC 3339.
+        /// When the result was computed, in RFC 3339.
         kept: String,
     },
     /// A file was written outside the database.
@@ -347,18 +347,18 @@ pub enum Report {
     },
 }
 
-/// What models took: tokens, calls, and money as far as prices are known.
+/// The usage of models: tokens, calls, and money where prices are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spent {
     /// Tokens and calls.
     #[serde(flatten)]
     pub usage: Usage,
-    /// US dollars, or `None` if the price of a call is not known.
+    /// US dollars, or `None` if the price of a call is unknown.
     pub cost_usd: Option<f64>,
 }
 
 impl Spent {
-    /// Adds what something else took. The cost stays known only if both are.
+    /// Adds other usage. The cost stays known only if both are known.
     pub fn add(&mut self, other: &Self) {
         self.cost_usd = match (self.usage.calls, other.usage.calls) {
             (_, 0) => self.cost_usd,
@@ -368,32 +368,33 @@ impl Spent {
         self.usage += other.usage;
     }
 
-    /// The tokens of requests and replies.
+    /// Returns the tokens of requests and replies.
     pub fn tokens(&self) -> u64 {
         self.usage.input_tokens.saturating_add(self.usage.output_tokens)
     }
 }
 
-/// How a run stands.
+/// The run status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// A process works on it, or died while it did.
+    /// A process owns it, or died while it owned it.
     Running,
     /// It reached its end.
     Done,
-    /// It failed; what finished is kept.
+    /// It failed; the results of finished tasks are kept.
     Failed,
-    /// It waits for a person.
+    /// It waits for a person: for an answer, or at a breakpoint.
     Paused,
     /// A limit stopped it.
     Limit,
-    /// Somebody stopped it.
+    /// It stopped before its end: from outside, by a full disk, or after a fork, an update or a
+    /// migration.
     Interrupted,
 }
 
 impl Status {
-    /// The word for it.
+    /// Returns the word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -406,24 +407,24 @@ impl Status {
     }
 }
 
-/// Where a run sends its events. A full sink slows the run down rather than losing events.
+/// The receivers of the events of a run. A full sink slows the run down and loses no events.
 #[derive(Clone, Debug, Default)]
 pub struct EventSink(Vec<mpsc::Sender<Stamped>>);
 
-/// The events of a run as they happen.
+/// The events of a run as they occur.
 pub type Events = mpsc::Receiver<Stamped>;
 
 impl EventSink {
     /// Adds a reader.
     ///
-    /// It must be read while the run goes on: a reader that falls too far behind holds the run up.
+    /// Read from it while the run is active: a reader that falls too far behind blocks the run.
     pub fn subscribe(&mut self) -> Events {
         let (sender, receiver) = mpsc::channel(SINK_CAPACITY);
         self.0.push(sender);
         receiver
     }
 
-    /// Sends an event. A reader that went away is not an error: the run goes on unwatched.
+    /// Sends an event. A closed reader is not an error: the run continues without it.
     pub async fn send(&self, event: &Stamped) {
         for reader in &self.0 {
             drop(reader.send(event.clone()).await);
