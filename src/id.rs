@@ -1,4 +1,4 @@
-//! Names and identifiers: the words every other module speaks in.
+//! Names and identifiers that all modules share.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 
-/// The longest name of a node, channel or run.
+/// The maximum length of the name of a node, a channel or a run.
 const NAME_LENGTH_MAX: usize = 64;
-/// How deep workflows may be used in each other.
+/// The maximum depth of workflows that use each other.
 pub const SCOPE_DEPTH_MAX: usize = 8;
 
 macro_rules! name {
@@ -19,22 +19,21 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes a name that starts with a letter or `_` and goes on with letters, digits,
-            /// `_` or `-`.
+            /// Parses a name: a letter or `_`, followed by letters, digits, `_` or `-`.
             ///
             /// # Errors
             ///
-            /// Says what is wrong with any other text.
+            /// Returns the reason if the text is not a name.
             pub fn parse(name: &str) -> Result<Self, NameError> {
                 check_name(name).map(|()| Self(name.into()))
             }
 
-            /// Takes a name, or the names of used workflows and one in the last of them with a
-            /// `.` between: `review.lint`.
+            /// Parses a name, or a path with the names of used workflows and a name in the last
+            /// one, separated by `.`: `review.lint`.
             ///
             /// # Errors
             ///
-            /// Says what is wrong with any other text.
+            /// Returns the reason if the text is not such a path.
             pub fn parse_path(path: &str) -> Result<Self, NameError> {
                 if path.split('.').count() > SCOPE_DEPTH_MAX + 1 {
                     return Err(NameError::TooDeep(path.to_owned()));
@@ -42,23 +41,24 @@ macro_rules! name {
                 path.split('.').try_for_each(check_name).map(|()| Self(path.into()))
             }
 
-            /// The name that this one has in a workflow that uses its workflow as `scope`.
+            /// Returns the name of this one in a workflow that uses its workflow as `scope`.
             #[must_use]
             pub fn within(&self, scope: &NodeName) -> Self {
                 Self(format!("{scope}.{self}").into())
             }
 
-            /// The used workflow it belongs to, such as `a.b` of `a.b.c`.
+            /// Returns the used workflow that contains it, such as `a.b` for `a.b.c`.
             pub fn scope(&self) -> Option<&str> {
                 self.0.rsplit_once('.').map(|(scope, _)| scope)
             }
 
-            /// The name within a used workflow, if it belongs to that one or to one used there.
+            /// Returns the name within a used workflow, if it is in that workflow or in one used
+            /// there.
             pub fn strip_scope(&self, scope: &str) -> Option<&str> {
                 self.0.strip_prefix(scope)?.strip_prefix('.')
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -94,7 +94,7 @@ name! {
     ChannelName
 }
 
-/// The identity of a run: 26 characters that sort by the time the run began.
+/// The id of a run; by default 26 characters (a ULID) that sort by the time the run began.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -102,11 +102,12 @@ name! {
 pub struct RunId(Arc<str>);
 
 impl RunId {
-    /// Takes an id that its maker promises to be unique.
+    /// Parses an id. The caller guarantees that it is unique.
     ///
     /// # Errors
     ///
-    /// Refuses what is empty, longer than 64 bytes, or not letters, digits, `_`, `-` or `.`.
+    /// Fails if the text is empty, longer than 64 bytes, or has other characters than letters,
+    /// digits, `_`, `-` and `.`.
     pub fn parse(id: &str) -> Result<Self, NameError> {
         let allowed = |it: char| it.is_ascii_alphanumeric() || "_-.".contains(it);
         if id.is_empty() {
@@ -120,7 +121,7 @@ impl RunId {
         }
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -132,7 +133,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// The position of a super-step in its run, counted from one; zero is before the first.
+/// The number of a super-step in its run, counted from one; zero is before the first.
 #[derive(
     Clone,
     Copy,
@@ -151,7 +152,7 @@ impl fmt::Display for RunId {
 pub struct Step(pub u64);
 
 impl Step {
-    /// The step that follows this one.
+    /// Returns the step after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -172,9 +173,9 @@ impl fmt::Display for Step {
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct TaskId {
-    /// The super-step the task belongs to.
+    /// The super-step of the task.
     pub step: Step,
-    /// The place of its activation in the frontier of that step.
+    /// The index of its activation in the frontier of that step.
     pub index: u32,
 }
 
@@ -184,24 +185,24 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// Why a text is not a name.
+/// The reason why a text is not a name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// There is no text.
+    /// The text is empty.
     #[error("a name must not be empty")]
     Empty,
     /// The text is longer than 64 bytes.
     #[error("`{0}` is longer than {NAME_LENGTH_MAX} bytes")]
     TooLong(String),
-    /// Workflows are used in each other too deeply.
+    /// The path has too many workflows.
     #[error("`{0}` is more than {SCOPE_DEPTH_MAX} workflows deep")]
     TooDeep(String),
-    /// A character may not stand where it does.
+    /// A character is not allowed at its position.
     #[error("`{}` may not stand in the name `{}`", found.escape_debug(), name.escape_debug())]
     Character {
         /// The whole text.
         name: String,
-        /// The first character that is wrong.
+        /// The first invalid character.
         found: char,
     },
 }
