@@ -1,44 +1,45 @@
-//! Faults on purpose: named points at which a process dies, fails, panics or waits when a test says so.
+//! Injected faults: named failure points at which a process dies, fails, panics or waits when a
+//! test requests it.
 //!
-//! Without the feature `failpoints` a point is nothing at all, and nothing can be planned.
+//! Without the feature `failpoints` a point has no effect, and no fault can be planned.
 
 use thiserror::Error;
 
 #[cfg(feature = "failpoints")]
 pub use self::plan::{PlanError, plan};
 
-/// A point in the life of a run, or of its database, at which everything may end.
+/// A failure point in the life of a run or of its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// A new run is written, and not committed.
+    /// A new run is written but not committed.
     AcceptBeforeCommit,
-    /// A new run is durable, and nobody was told.
+    /// A new run is durable, but not yet reported.
     AcceptAfterCommit,
-    /// A saved run was taken in hand, and nothing of it was read.
+    /// A lease was acquired, but the run is not loaded yet.
     AcquireAfter,
     /// An attempt is about to run its node.
     TaskBeforeRun,
-    /// A node has done its work, and nobody knows.
+    /// A node has finished its work, but the result is not reported yet.
     TaskAfterRun,
-    /// What became of a task is written, and not committed.
+    /// The record of a task is written but not committed.
     TaskInTransaction,
-    /// What became of a task is durable, and nothing follows from it yet.
+    /// The record of a task is durable, but has had no effect yet.
     TaskAfterCommit,
-    /// A step is written, and not committed.
+    /// A step is written but not committed.
     BarrierInTransaction,
-    /// A step is durable, and the next one has not begun.
+    /// A step is durable, and the next one has not started.
     BarrierAfterCommit,
-    /// Something durable is about to be told.
+    /// A durable event is about to be published.
     EventPublish,
-    /// An answer is written, and not committed.
+    /// An answer is written but not committed.
     ApprovalInTransaction,
-    /// An answer is durable, and nothing follows from it yet.
+    /// An answer is durable, but has had no effect yet.
     ApprovalAfterCommit,
     /// A lease is about to be renewed.
     LeaseRenew,
-    /// A stop was asked for, and running nodes are about to be waited for.
+    /// A stop was requested, and the driver is about to wait for running nodes.
     ShutdownDrain,
-    /// A database was brought to another format, and that is not committed.
+    /// A database was upgraded to another format, but that is not committed.
     MigrateInTransaction,
     /// A new database is an empty file under another name.
     CreateBegun,
@@ -48,13 +49,13 @@ pub enum Point {
     CreateNamed,
 }
 
-/// The failure of a point that was told to fail.
+/// The error of a failure point.
 #[derive(Debug, Error)]
 #[error("a fault was injected at `{0}`")]
 pub struct Injected(&'static str);
 
 impl Point {
-    /// Every point in the life of a run.
+    /// All points in the life of a run.
     pub const ALL: [Self; 14] = [
         Self::AcceptBeforeCommit,
         Self::AcceptAfterCommit,
@@ -101,20 +102,20 @@ impl Point {
     }
 }
 
-/// Does at a point what the plan says of it, if there is one.
+/// Performs the planned action of a point, if there is one.
 #[cfg(feature = "failpoints")]
 pub(crate) fn hit(point: Point) -> Result<(), Injected> {
     plan::hit(point)
 }
 
-/// Does nothing: nothing can be planned.
+/// Does nothing, because faults cannot be planned.
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "with the feature it may fail")]
 pub(crate) fn hit(_: Point) -> Result<(), Injected> {
     Ok(())
 }
 
-/// Does at several points, one after the other, what the plan says of them.
+/// Performs the planned actions of several points, one after the other.
 pub(crate) fn hit_each(points: impl IntoIterator<Item = Point>) -> Result<(), Injected> {
     points.into_iter().try_for_each(hit)
 }
@@ -138,19 +139,19 @@ mod plan {
 
     use super::{Injected, Point};
 
-    /// A plan that cannot be followed.
+    /// The reason why a plan is invalid.
     #[derive(Debug, Error)]
     pub enum PlanError {
-        /// A part of it cannot be read.
+        /// A part of it cannot be parsed.
         #[error(
             "`{0}` is no fault; write POINT=ACTION or POINT=ACTION@NTH, with `abort`, `panic`, `err`, \
              `pause` or `sleep(MS)`"
         )]
         Unreadable(String),
-        /// A part of it is about a point that there is not.
+        /// A part of it names an unknown point.
         #[error("there is no point `{0}`")]
         UnknownPoint(String),
-        /// This process has a plan.
+        /// This process already has a plan.
         #[error("this process has a plan already")]
         Planned,
     }
@@ -160,28 +161,28 @@ mod plan {
     struct Fault {
         point: Point,
         action: Action,
-        /// Which hit it is about; none means each.
+        /// The number of the hit that triggers it; `None` means every hit.
         nth: Option<u32>,
         hits: AtomicU32,
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Action {
-        /// The process is killed, as by `kill -9`.
+        /// The process is killed, as with `kill -9`.
         Abort,
         Panic,
         Fail,
-        /// The thread waits that long.
+        /// The thread waits for this duration.
         Sleep(Duration),
-        /// The thread waits for ever.
+        /// The thread waits forever.
         Pause,
     }
 
-    /// Says which faults happen in this process, such as `task.in_tx=abort@3,lease.renew=err`.
+    /// Plans faults for this process, such as `task.in_tx=abort@3,lease.renew=err`.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be read, or there is a plan already.
+    /// Fails if the text cannot be parsed, or if the process already has a plan.
     pub fn plan(text: &str) -> Result<(), PlanError> {
         let faults = text.split(',').map(Fault::parse).collect::<Result<Vec<_>, _>>()?;
         PLAN.set(faults).map_err(|_| PlanError::Planned)
@@ -232,7 +233,8 @@ mod plan {
         fn perform(self, point: Point) -> Result<(), Injected> {
             match self {
                 Self::Abort => {
-                    // It ends this process before it returns; whether it could be sent changes nothing.
+                    // A successful signal ends the process before `kill` returns; an error needs no
+                    // handling.
                     let _ = kill(Pid::this(), Signal::SIGKILL);
                     Ok(())
                 }
