@@ -1,4 +1,4 @@
-//! Results of nodes that are kept for later runs, and the trait of the places that keep them.
+//! Cached results of nodes for later runs, and the trait of storages for them.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{checkpoint::CheckpointError, state::Update};
 
-/// The name of a kept result: a hash of everything that the result follows from.
+/// The cache key of a result: a hash of all inputs that the result depends on.
 ///
 /// ```
 /// use graphrun::results::ResultKey;
@@ -21,43 +21,43 @@ use crate::{checkpoint::CheckpointError, state::Update};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResultKey([u8; blake3::OUT_LEN]);
 
-/// A result that is kept.
+/// A cached result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptResult {
-    /// What the node writes.
+    /// The update of the node.
     pub update: Update,
-    /// When it was kept; to the millisecond.
+    /// The time when it was saved, in milliseconds.
     pub at: Timestamp,
 }
 
-/// A place that keeps results of nodes, whichever run they are of.
+/// A storage for cached results of nodes, shared by all runs.
 ///
-/// A result is an addition: whatever goes wrong here, the node can still be run. What is kept may be
-/// lost at any time, and is when there is too much of it, the oldest first.
+/// The cache is optional: after any failure here, the node can still run. Cached results may be
+/// lost at any time. If there are too many, the oldest are removed first.
 #[async_trait]
 pub trait ResultStore: fmt::Debug + Send + Sync {
-    /// The result of that name, however old.
+    /// Returns the result for a key, regardless of its age.
     async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError>;
 
-    /// Keeps a result, in the place of an earlier one of that name.
+    /// Saves a result; it replaces an earlier one for the same key.
     async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError>;
 }
 
 impl ResultKey {
-    /// The name of what follows from a value. The order of the keys of an object is no part of it.
+    /// Returns the key for a value. The order of the keys in an object does not matter.
     pub fn of(basis: &Value) -> Self {
         let mut hasher = blake3::Hasher::new();
         add(&mut hasher, basis);
         Self(hasher.finalize().into())
     }
 
-    /// The hash.
+    /// Returns the hash.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Adds a value with its kind and its length, so that no two values are the same bytes.
+/// Adds a value with its kind and its length, so that different values never give the same bytes.
 fn add(hasher: &mut blake3::Hasher, value: &Value) {
     let mut part = |kind: u8, length: usize, bytes: &[u8]| {
         hasher.update(&[kind]).update(&(length as u64).to_le_bytes()).update(bytes);
