@@ -47,7 +47,7 @@ pub(super) fn check_limits() -> Result<(), CliError> {
     Ok(())
 }
 
-/// Checks that so many threads can be started at once. A runtime that cannot start one of its own panics.
+/// Checks that so many threads can be started at once. A runtime panics when it cannot start one of its threads.
 ///
 /// # Errors
 ///

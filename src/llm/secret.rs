@@ -1,4 +1,4 @@
-//! Secrets: texts that do not show themselves, and that this process removes from whatever it saves or shows.
+//! Secrets: texts that do not show themselves, and that this process removes from everything it saves or shows.
 
 use std::fmt;
 

@@ -93,7 +93,7 @@ impl Agent {
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
         if let Some(channel) = answer.as_text() {
             let reply = model.chat(request).await.map_err(Refusal::Model)?;
-            // A model of a host's own may call tools that nobody offered.
+            // A custom model may call tools that it was not offered.
             if let (true, Some(call)) = (reply.text.trim().is_empty(), reply.tool_calls.first()) {
                 let (name, arguments) = (call.name.clone(), call.arguments.clone());
                 let usage = reply.usage;

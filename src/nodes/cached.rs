@@ -158,7 +158,7 @@ impl Cached {
             return;
         }
         let mut result = KeptResult { update: command.update.clone(), at: Timestamp::now() };
-        // What is kept never passes the entrance of a run, which removes keys otherwise.
+        // A kept result does not pass the entrance of a run, which removes keys from all other values.
         for (_, value) in &mut result.update.writes {
             redact_value(value);
         }

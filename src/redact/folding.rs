@@ -43,7 +43,7 @@ impl Folded {
         folded
     }
 
-    /// Returns this text and what it becomes as one layer of escapes after the other is decoded.
+    /// Returns this text and each text that follows from it by decoding one more layer of escapes.
     pub(super) fn layers(self) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self), Self::decoded).take(LAYERS_MAX + 1)
     }
@@ -109,7 +109,7 @@ fn hidden_length(text: &[u8]) -> usize {
     }
 }
 
-/// Decodes what is escaped at the start of a text.
+/// Decodes the escape at the start of a text.
 fn decode(text: &[u8]) -> Option<Decoded> {
     match text {
         [b'%', high, low, ..] => Some(Decoded { bytes: vec![hex([*high, *low])?], length: 3 }),

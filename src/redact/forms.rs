@@ -54,7 +54,7 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// Returns where a text contains something that has the form of a key, and what it looks like.
+/// Returns the range of the first key-like part of a text, and the kind of key.
 pub(crate) fn find_form(text: &str) -> Option<(Range<usize>, &'static str)> {
     PATTERN.captures_iter(text).find_map(|found| {
         let range = found.get(0)?.range();

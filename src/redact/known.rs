@@ -1,4 +1,4 @@
-//! The secrets that a process knows, and their removal in whatever encoding a text repeats them.
+//! The secrets that a process knows, and their removal in every encoding in which a text repeats them.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write, ops::Range};
 

@@ -85,7 +85,7 @@ pub enum WriteError {
 ///
 /// A regular file of the same name is replaced as a whole if it has the new content already, an earlier delivery left it
 /// as it is, or `replace` says so; to deliver twice is harmless, also when the first time was cut short by the end of the
-/// process. What is there and is not named stays. The root is a path that a person chose. Everything below it is checked
+/// process. Files without a new version stay. The root is a path that a person chose. Everything below it is checked
 /// by the same rules ([`check_path`]), and symbolic links there are neither followed nor replaced. Deliveries to one
 /// folder wait for each other.
 ///

@@ -136,7 +136,7 @@ impl Folding {
         }
     }
 
-    /// The size of each channel, once all updates are folded. Of a list that grew only what is new is measured.
+    /// The size of each channel after all updates are folded. Only the new items of a grown list are measured.
     ///
     /// Fails when a value or the state is beyond a limit. A state that was beyond it before may shrink.
     pub(super) fn sizes(&self, schema: &Schema, state: &State) -> Result<Vec<u64>, StateError> {

@@ -1,6 +1,6 @@
 //! JSON from outside: read within the limits, and without loss.
 //!
-//! The text is scanned once before a value is made of it, so that neither the stack nor memory depends on what somebody
+//! The text is scanned once before a value is made of it, so that neither the stack nor memory depends on the text that a stranger
 //! wrote. `serde_json` then finds everything that is wrong with its form.
 
 use std::str::Utf8Error;

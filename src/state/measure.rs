@@ -1,6 +1,6 @@
 //! The size and the depth of values, and their limits.
 //!
-//! A value is measured before it is saved. What has passed is always read back: readers of JSON stop at 128 levels, and the
+//! A value is measured before it is saved. A value that passed can always be read back: readers of JSON stop at 128 levels, and the
 //! highest depth that a process can allow is far below.
 
 use serde_json::Value;

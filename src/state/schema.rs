@@ -78,7 +78,7 @@ pub enum StateError {
         problems: Vec<String>,
     },
     /// With this write the value of the channel, or the state, would be beyond a limit.
-    #[error("the state does not take what was written to `{channel}`")]
+    #[error("the state does not take this write to `{channel}`")]
     Limit {
         /// The channel. Where the state as a whole is too large, the largest that was written.
         channel: ChannelName,
@@ -318,7 +318,7 @@ impl Schema {
             .map_err(|source| StateError::Limit { channel: name.clone(), source })
     }
 
-    /// Checks values that somebody puts in the place of what the channels hold.
+    /// Checks values that a person puts in place of the values of channels.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ pub struct State {
     pub(super) schema: Schema,
     /// By the index of the channel in the schema.
     pub(super) values: Vec<Option<Arc<Value>>>,
-    /// The size of each of them, so that nobody measures the whole state at every step.
+    /// The size of each of them, so that a step does not measure the whole state.
     pub(super) sizes: Vec<u64>,
 }
 

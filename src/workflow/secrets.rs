@@ -1,6 +1,6 @@
 //! Secrets that were written where they do not belong: into a workflow or a prompt.
 //!
-//! What is found is never repeated in a message; `redact` knows what keys look like.
+//! A message never repeats a secret; `redact` has the forms of keys.
 
 use std::ops::Range;
 

@@ -16,7 +16,7 @@ const PANICKED: i32 = 101;
 
 /// What came of a bomb.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct ProgramRun {
     output: Output,
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn limit_memory() {
 }
 
 /// Writes the files of a bomb into a folder and runs its command there.
-pub(crate) fn run(bomb: &Bomb) -> Ran {
+pub(crate) fn run(bomb: &Bomb) -> ProgramRun {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     for (name, text) in &bomb.files {
         fs::write(folder.path().join(name), text).expect("a file can be written");
@@ -39,11 +39,11 @@ pub(crate) fn run(bomb: &Bomb) -> Ran {
         .stdin(Stdio::null())
         .output()
         .expect("the program can be started");
-    Ran { output }
+    ProgramRun { output }
 }
 
-impl Ran {
-    /// Why this is not what was expected, if it is not.
+impl ProgramRun {
+    /// The difference from the expectation, if there is one.
     pub(crate) fn problem(&self, bomb: &Bomb) -> Option<String> {
         let text = |bytes: &[u8]| {
             String::from_utf8_lossy(bytes).split_whitespace().collect::<Vec<_>>().join(" ")

@@ -140,7 +140,7 @@ fn a_swap_during_a_delivery_leads_no_file_out() {
         scope.spawn(|| {
             let swap = |a: &str, b: &str| fs::rename(out.join(a), out.join(b));
             while !is_over.load(Ordering::Relaxed) {
-                // What the delivery makes meanwhile under a name can make one of these fail; the next round goes on.
+                // What the delivery makes meanwhile under a name can make one of these fail; the next round continues.
                 drop(swap("folder", "kept"));
                 drop(swap("link", "folder"));
                 drop(swap("folder", "link"));

@@ -1,4 +1,4 @@
-//! Hostile paths: whatever names a file, nothing outside of the folder that bounds it is read or written, and nothing
+//! Hostile paths: nothing outside of the bounding folder is read or written by any path, and nothing
 //! that is not a regular file is waited for.
 
 #[path = "../cli/program.rs"]

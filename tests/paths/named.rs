@@ -17,7 +17,7 @@ fn world() -> World {
     world
 }
 
-/// What is no regular file.
+/// Things that are not regular files.
 const STRANGE: [&str; 5] = ["pipe", "link_to_pipe", "folder", "/dev/zero", "/dev/null"];
 
 #[test]

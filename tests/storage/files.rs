@@ -106,7 +106,7 @@ fn an_empty_file_is_refused_and_never_made_a_database() {
     }
 }
 
-/// What somebody does to the file of a database while a run is written to it.
+/// Ways to change the file of a database while a run is written to it.
 const TAKEN: [(&str, Make, &str); 3] = [
     ("removed", |path| fs::remove_file(path).unwrap(), "it was removed or moved away"),
     (

@@ -1,7 +1,7 @@
 //! Every value that a run takes can be read again; every other one is refused before it is saved.
 //!
 //! The ways in are tried one by one, each with a value that is one level too deep, and each on every storage: what is
-//! refused must leave a run that can be loaded, exported and gone on with.
+//! refused must leave a run that can be loaded, exported and resumed.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 

@@ -20,7 +20,7 @@ fn config(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
     layered(folder.path(), text, "", true, variables)
 }
 
-/// The configuration of a folder that is not trusted, and of a user who has a file.
+/// The configuration of an untrusted folder, and of a user with a configuration file.
 fn untrusted_config(text: &str, own: &str, variables: &[(&str, &str)]) -> Config {
     let folder = tempfile::tempdir().unwrap();
     layered(folder.path(), text, own, false, variables).unwrap()

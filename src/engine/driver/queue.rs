@@ -6,7 +6,7 @@ use crate::{compile::CompiledGraph, engine::superstep::Task, id::NodeName};
 
 /// The tasks that are to begin, and the places that others have.
 ///
-/// Each node has a line of its own. A node without room then costs one look, and not one for each of its tasks: a
+/// Each node has its own line. A node without room then costs one look, and not one for each of its tasks: a
 /// `map` may have a hundred thousand.
 #[derive(Debug, Default)]
 pub(super) struct Queue {

@@ -1,7 +1,7 @@
 //! Whether what a node returned may be saved: the limits on values, on the state and on one step.
 //!
-//! Everything that a run keeps passes here before it is recorded. What is refused is the failure of its node, which can
-//! be caught or tried again; refused by the database, it would be a run that cannot go on.
+//! Everything that a run keeps passes here before it is recorded. A refused value is the failure of its node, which can
+//! be caught or tried again; refused by the database, the run could not continue.
 
 use serde_json::Value;
 

@@ -173,7 +173,7 @@ impl Machine {
 
     /// Folds what a reducer may refuse, and checks that the rest has room in the state. Refused here, it is
     /// the failure of this node, which can be caught or tried again; refused with the whole step, it would
-    /// be a run that never goes on.
+    /// be a run that never continues.
     fn try_fold(&self, update: &Update) -> Result<(), StateError> {
         let schema = self.graph.schema();
         let may_refuse = |name: &ChannelName| {

@@ -42,10 +42,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 def names_of_tests(body, prefix="", local=None):
     """Yields the name of each test that a module or class declares without a condition."""
     local = set() if local is None else local
+    names = set()
     for statement in body:
         if isinstance(statement, FUNCTIONS):
             if statement.name.startswith("test") and not is_fixture(statement):
-                yield prefix + statement.name
+                # The first of two tests of one name can never run, so it is a name that no result has.
+                again = " (hidden by a later test of this name)" if statement.name in names else ""
+                names.add(statement.name)
+                yield prefix + statement.name + again
         elif isinstance(statement, ast.ClassDef):
             yield from names_in_class(statement, prefix, local)
 

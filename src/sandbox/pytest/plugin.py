@@ -111,7 +111,12 @@ def make_plugin(load, seal, settings):
     owner, watch, expected_of = getpid(), load("watch"), load("expected")["compile_witnessed"]
     paths, is_isolated = settings["tests"], settings["proof"] == "isolated"
     exit_code = Witness.__exit__.__code__
-    own_trace, running, files, pictures, outcomes = gettrace(), [None], [], [], {}
+    own_trace, running, files, pictures = gettrace(), [None], [], []
+
+    def check_library():
+        changed = pictures[2].find_difference()
+        if changed is not None:
+            emit("tampered", changed + " was replaced")
 
     def check_assertions():
         changed = pictures[1].find_difference()
@@ -129,6 +134,7 @@ def make_plugin(load, seal, settings):
                 if getframe(2).f_code in codes:
                     open_frames.append(running[0])
                     check_assertions()
+                    check_library()
 
             def leave(kind):
                 is_own_call = getframe(1).f_code is exit_code and getframe(2).f_code in codes
@@ -170,7 +176,7 @@ def make_plugin(load, seal, settings):
     def let_project_in():
         """The last moment of which it is certain that no code of the project has run."""
         folders = read_tests()
-        pictures[:] = [watch["picture_of_runner"](), watch["picture_of_assertions"]()]
+        pictures[:] = [watch[name]() for name in ("picture_of_runner", "picture_of_assertions", "picture_of_library")]
         sys.meta_path.insert(0, Importer(files))
         if is_isolated:
             load("isolation")["refuse_foreign_code"]()
@@ -253,9 +259,10 @@ def make_plugin(load, seal, settings):
         return report.outcome if report.outcome in ("passed", "skipped") else "failed"
 
     def finish(code):
-        changed = pictures[0].find_difference() if pictures else None
-        if changed is not None:
-            emit("tampered", changed + " was replaced")
+        for picture in (pictures[0], pictures[2]) if pictures else ():
+            changed = picture.find_difference()
+            if changed is not None:
+                emit("tampered", changed + " was replaced")
         for file in files:
             if read_regular(file.path) != file.source:
                 emit("tampered", file.path + " changed while the tests ran")

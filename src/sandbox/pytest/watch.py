@@ -1,5 +1,6 @@
 """Notices code that replaces parts of the runner or of what tests are made of."""
 
+import importlib
 import sys
 import types
 
@@ -13,6 +14,8 @@ ADDED_LATER = {
     "__abstractmethods__", "_abc_impl", "__annotations__", "__annotations_cache__", "__annotate__", "__annotate_func__",
     "__doc__", "__warningregistry__", "__type_params__", "__static_attributes__", "__slotnames__",
 }  # fmt: skip
+# Modules of the standard library with functions that assertions call.
+CALLED_BY_ASSERTIONS = ("cmath", "collections", "difflib", "functools", "itertools", "math", "operator", "re", "statistics")
 CALLABLE = (type, types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property)
 
 
@@ -94,6 +97,17 @@ def picture_of_runner():
         if is_own(name) and isinstance(module, types.ModuleType):
             picture.add_module(module)
             picture.add_classes(module)
+    return picture
+
+
+def picture_of_library():
+    """Functions that tests call in their assertions: compared when a test begins, and when the tests are over.
+
+    A test may replace such a function while it runs, and put it back.
+    """
+    picture = Picture()
+    for name in CALLED_BY_ASSERTIONS:
+        picture.add_module(importlib.import_module(name))
     return picture
 
 

@@ -1,4 +1,4 @@
-//! What is written must be readable: the pair of the check that a reader makes.
+//! Every written entry must be readable: this check is the pair of the reader's.
 
 use std::io;
 

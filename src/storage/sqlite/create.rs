@@ -23,7 +23,7 @@ const MARK: &str = ".graphrun-new-";
 /// The hexadecimal digits after it, which tell those of several processes apart.
 const DIGITS: usize = 16;
 
-/// A database that has no name of its own yet. Dropped, it is removed.
+/// A database without its final name. Dropped, it is removed.
 struct Draft {
     path: PathBuf,
     /// Locked until the process is done with it, or dead: the lock tells others which.

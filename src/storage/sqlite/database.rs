@@ -69,7 +69,7 @@ impl Database {
         } else {
             self.transact(TransactionBehavior::Immediate, action, work)?;
         }
-        // Afterwards, so that nothing is told of a step that is in no file any more.
+        // Afterwards, so that no event reports a step that is in no file.
         self.identity.map_or(Ok(()), |it| it.check(&self.path))
     }
 

@@ -1,6 +1,6 @@
 //! Which file a database is, so that a process notices when another one stands at its path.
 //!
-//! A file that is removed or moved stays open, and SQLite goes on to write it. What it saves then is in no file that
+//! A file that is removed or moved stays open, and SQLite continues to write it. These entries are in no file that
 //! anybody finds.
 
 use std::{fs, io::ErrorKind, os::unix::fs::MetadataExt, path::Path};

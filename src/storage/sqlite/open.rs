@@ -198,7 +198,7 @@ fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
     other_format(found.version).map_or(Ok(()), |reason| Err(unusable(path, &reason)))
 }
 
-/// What is wrong with a database that cannot be made.
+/// The error of a database that cannot be made.
 fn uncreated(path: &Path, fault: Fault) -> CheckpointError {
     match fault {
         Fault::File(error) if error.kind() == ErrorKind::NotFound => {

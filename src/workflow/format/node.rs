@@ -188,7 +188,7 @@ pub(super) struct RunTests {
     fixed: Option<OneOrMany<Text>>,
     /// The least that a result must prove, to be passed.
     proof: Option<ProofName>,
-    /// What is accepted although it can hide a test; `conftest` if the key is left out.
+    /// The exceptions that can hide a test; `conftest` if the key is left out.
     allow: Option<OneOrMany<AllowedName>>,
     /// A command that runs the tests and writes a report; its result proves nothing.
     command: Option<Vec<Scalar>>,

@@ -22,7 +22,7 @@ use minijinja::{
 
 use super::builtins::{COUNT, LIST, PLUS, TEXT, TIMES};
 
-/// A copy of a template that counts what it works on, and the names that it looks up.
+/// A copy of a template that counts its operands, and the names that it looks up.
 pub(super) fn metered<'a>(template: &Stmt<'a>) -> (Stmt<'a>, BTreeSet<String>) {
     let mut copy = Copy { names: BTreeSet::new() };
     let stmt = match template {
@@ -193,7 +193,7 @@ impl Copy {
                 };
                 Expr::IfExpr(Spanned::new(copy, span))
             }
-            // Filters and tests count what they are given themselves.
+            // Filters and tests count their own arguments.
             Expr::Filter(it) => {
                 let copy = Filter {
                     name: it.name,

@@ -123,7 +123,7 @@ impl Prompt {
     }
 
     fn render_metered(&self, view: &PromptView<'_>) -> Result<String, minijinja::Error> {
-        // What was compiled would borrow the text beside it, and compiling takes less than what follows.
+        // A compiled template would borrow the text beside it, and compiling takes less time than rendering.
         let template = parsed(&self.text)?;
         let mut generator = CodeGenerator::new(TEMPLATE, &self.text);
         generator.compile_stmt(&metered(&template).0);
