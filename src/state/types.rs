@@ -297,20 +297,19 @@ mod tests {
         children: Vec<Self>,
     }
 
+    fn parts(ty: &Type) -> usize {
+        match ty.required() {
+            Type::Record(record) => 1 + record.fields.iter().map(|it| parts(&it.ty)).sum::<usize>(),
+            _ => 1,
+        }
+    }
+
     #[test]
     fn a_type_that_contains_itself_often_has_few_parts() {
         let tree = serde_json::json!({"$ref": "#"});
         let fields: Map<String, Value> =
             (0..100).map(|at| (format!("f{at}"), tree.clone())).collect();
         let schema = serde_json::json!({"type": "object", "properties": fields});
-        fn parts(ty: &Type) -> usize {
-            match ty.required() {
-                Type::Record(record) => {
-                    1 + record.fields.iter().map(|it| parts(&it.ty)).sum::<usize>()
-                }
-                _ => 1,
-            }
-        }
         let size = parts(&Type::of_schema(&schema));
         assert!((100..100_000).contains(&size), "{size} parts");
     }

@@ -104,6 +104,8 @@ fn bytes_of_hex(text: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
@@ -115,7 +117,11 @@ pub(super) mod tests {
             let mut code = Hmac::<Sha256>::new_from_slice(secret).unwrap();
             code.update(last.as_bytes());
             code.update(text.as_bytes());
-            last = code.finalize().into_bytes().iter().map(|it| format!("{it:02x}")).collect();
+            let bytes = code.finalize().into_bytes();
+            last = bytes.iter().fold(String::new(), |mut text, byte| {
+                write!(text, "{byte:02x}").unwrap();
+                text
+            });
             format!("{last} {text}\n").into_bytes()
         };
         texts.iter().map(line).collect()

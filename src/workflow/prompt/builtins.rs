@@ -216,23 +216,23 @@ fn is_list(value: &Value) -> bool {
 }
 
 /// `left + right`, of texts, lists and numbers.
-fn plus(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
+fn plus(state: &mut State<'_, '_>, left: &Value, right: &Value) -> Result<Value, Error> {
     if let (Some(left), Some(right)) = (left.as_str(), right.as_str()) {
         meter(state).bytes(left.len() + right.len())?;
         return Ok(Value::from([left, right].concat()));
     }
-    if is_list(&left) && is_list(&right) {
-        return listed(state, [&left, &right]);
+    if is_list(left) && is_list(right) {
+        return listed(state, [left, right]);
     }
-    arithmetic('+', &left, &right, i128::checked_add, |left, right| left + right)
+    arithmetic('+', left, right, i128::checked_add, |left, right| left + right)
 }
 
 /// `left * right`, of numbers, and of a text or a list with a number.
-fn times(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
+fn times(state: &mut State<'_, '_>, left: &Value, right: &Value) -> Result<Value, Error> {
     let is_repeated = |it: &Value| it.as_str().is_some() || is_list(it);
-    let (what, count) = if is_repeated(&left) { (&left, &right) } else { (&right, &left) };
+    let (what, count) = if is_repeated(left) { (left, right) } else { (right, left) };
     if !is_repeated(what) {
-        return arithmetic('*', &left, &right, i128::checked_mul, |left, right| left * right);
+        return arithmetic('*', left, right, i128::checked_mul, |left, right| left * right);
     }
     let count = count.as_usize().ok_or_else(|| {
         Error::new(ErrorKind::InvalidOperation, "a text or a list is repeated by a whole number")

@@ -169,6 +169,10 @@ impl Copy {
                 counted(LIST, Expr::Slice(Spanned::new(copy, span)))
             }
             Expr::UnaryOp(it) => {
+                #[expect(
+                    clippy::needless_match,
+                    reason = "the operator is neither `Copy` nor `Clone`"
+                )]
                 let op = match it.op {
                     UnaryOpKind::Not => UnaryOpKind::Not,
                     UnaryOpKind::Neg => UnaryOpKind::Neg,
@@ -258,7 +262,7 @@ impl Copy {
     }
 }
 
-fn emit<'a>(expr: Expr<'a>, span: Span) -> Stmt<'a> {
+fn emit(expr: Expr<'_>, span: Span) -> Stmt<'_> {
     Stmt::EmitExpr(Spanned::new(EmitExpr { expr }, span))
 }
 
