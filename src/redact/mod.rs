@@ -36,7 +36,7 @@ static KNOWN: RwLock<Option<Arc<Known>>> = RwLock::new(None);
 ///
 /// learn("hunter2-hunter2");
 /// assert_eq!(redact("it is hunter2-hunter2"), "it is [redacted]");
-/// assert_eq!(redact("aHVudGVyMi1odW50ZXIy is base64"), "[redacted] is base64");
+/// assert_eq!(redact("base64: aHVudGVyMi1odW50ZXIy."), "base64: [redacted].");
 /// ```
 pub fn learn(secret: &str) {
     let secret = secret.trim();
