@@ -1,7 +1,7 @@
 //! Removes keys from texts that are saved, sent or shown.
 //!
 //! Two kinds of keys are removed. The process learns its own secrets ([`learn`]) and finds each of them in every
-//! common encoding. Other keys are known by their form only ([`find_form`]): the marks that providers put on them.
+//! common encoding. Other keys are known by their form only (see `forms`): the marks that providers put on them.
 //! Start with [`redact`]; [`redact_value`] does the same for every text of a JSON value.
 
 mod folding;

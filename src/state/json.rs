@@ -5,7 +5,6 @@
 
 use std::str::Utf8Error;
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -65,7 +64,8 @@ pub(crate) fn read_json_bytes(bytes: &[u8]) -> Result<Value, JsonError> {
 /// # Errors
 ///
 /// Fails as [`read_json`] does; the size is that of an input.
-pub(crate) fn read_json_fields<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
+#[cfg(any(feature = "cli", test))] // Only the command line reads whole inputs.
+pub(crate) fn read_json_fields<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     scan(text, DataLimit::ValueDepth.value() + 1, DataLimit::InputBytes)?;
     Ok(serde_json::from_str(text)?)
 }

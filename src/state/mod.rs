@@ -20,6 +20,8 @@ mod types;
 mod update;
 mod value;
 
+#[cfg(feature = "cli")]
+pub(crate) use self::json::read_json_fields;
 pub use self::{
     channel::{Channel, ReadAnswer},
     lenient::{Choice, Fields, ReadError, ReadLeniently, Reader, Reading, read_as},
@@ -33,7 +35,7 @@ pub use self::{
 pub(crate) use self::{
     contained::{contained, panic_text},
     format::{is_date, is_duration, validator_for},
-    json::{read_json, read_json_bytes, read_json_fields},
+    json::{read_json, read_json_bytes},
     measure::measure,
     schema_size::{pattern_size, schema_size},
 };
