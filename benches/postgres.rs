@@ -175,7 +175,10 @@ fn entry(step: u64) -> Entry {
 
 fn commit(step: u64, text: Value) -> Commit {
     let position = Position { step: Step(step), ..Position::default() };
-    Commit { position, changes: vec![Change { channel: channel(), kind: ChangeKind::Set(text) }] }
+    Commit {
+        position,
+        changes: vec![Change { channel: channel(), kind: ChangeKind::Set(text.into()) }],
+    }
 }
 
 fn channel() -> ChannelName {

@@ -21,8 +21,8 @@ pub enum DataLimit {
     GraphNodes,
     /// Steps that the evaluation of one expression takes.
     ExpressionSteps,
-    /// Bytes that the evaluation of one expression makes.
-    ExpressionBytes,
+    /// Memory for the values that the evaluation of one expression makes, in bytes as [`Self::ValueMemory`] counts them.
+    ExpressionMemory,
     /// Instructions that the rendering of one template takes.
     TemplateSteps,
     /// Bytes of a rendered template.
@@ -31,10 +31,11 @@ pub enum DataLimit {
     InputBytes,
     /// Lists and records inside each other in one value.
     ValueDepth,
-    /// Bytes of one value as JSON, where each part counts 24 at least, and a record 32 more.
-    ValueBytes,
-    /// Bytes of the state of a run, as [`Self::ValueBytes`] counts them, and of what one step writes.
-    StateBytes,
+    /// Memory for one value while it is saved, in bytes: 72 for each part, 192 more for a record, 32 more for each of
+    /// its fields, and 32 and four times its length more for a text.
+    ValueMemory,
+    /// Memory for the state of a run, and for what one step writes, in bytes as [`Self::ValueMemory`] counts them.
+    StateMemory,
     /// Items of one `map`.
     MapItems,
 }
@@ -47,13 +48,13 @@ impl DataLimit {
         Self::SchemaNodes,
         Self::GraphNodes,
         Self::ExpressionSteps,
-        Self::ExpressionBytes,
+        Self::ExpressionMemory,
         Self::TemplateSteps,
         Self::TemplateBytes,
         Self::InputBytes,
         Self::ValueDepth,
-        Self::ValueBytes,
-        Self::StateBytes,
+        Self::ValueMemory,
+        Self::StateMemory,
         Self::MapItems,
     ];
 
@@ -112,13 +113,13 @@ impl DataLimit {
             Self::SchemaNodes => ("schema_nodes", 100_000),
             Self::GraphNodes => ("graph_nodes", 20_000),
             Self::ExpressionSteps => ("expression_steps", 5_000_000),
-            Self::ExpressionBytes => ("expression_bytes", 64 << 20),
+            Self::ExpressionMemory => ("expression_memory", 32 << 20),
             Self::TemplateSteps => ("template_steps", 5_000_000),
             Self::TemplateBytes => ("template_bytes", 16 << 20),
             Self::InputBytes => ("input_bytes", 64 << 20),
             Self::ValueDepth => ("value_depth", 64),
-            Self::ValueBytes => ("value_bytes", 48 << 20),
-            Self::StateBytes => ("state_bytes", 96 << 20),
+            Self::ValueMemory => ("value_memory", 176 << 20),
+            Self::StateMemory => ("state_memory", 176 << 20),
             Self::MapItems => ("map_items", 300_000),
         }
     }

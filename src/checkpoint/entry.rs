@@ -1,15 +1,18 @@
 //! The journal entry: the unit that is saved at once.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
 use thiserror::Error;
 
 use super::{Commit, Migration, Outcome, TaskRecord};
 use crate::{
     event::{Stamped, Status},
     fault::Point,
+    graph::{Hop, Input},
     id::RunId,
+    state::ChangeKind,
 };
 
 /// An entry of the journal of a run. It is saved as a whole or not at all.
@@ -49,6 +52,47 @@ pub struct Logged {
     pub link: Link,
     /// The content.
     pub entry: Entry,
+}
+
+impl Logged {
+    /// Itself with nulls in place of what tasks wrote, noted down and dispatched, and with empty changes.
+    #[must_use]
+    pub fn without_values(mut self) -> Self {
+        let null = Arc::new(Value::Null);
+        let carried = self.entry.migration.iter_mut().flat_map(|it| &mut it.records);
+        for record in self.entry.records.iter_mut().chain(carried) {
+            if let Outcome::Finished { update, .. } = &mut record.outcome {
+                update.writes.iter_mut().for_each(|(_, value)| *value = Arc::clone(&null));
+            }
+            if let Outcome::Noted { value, .. } = &mut record.outcome {
+                *value = Value::Null;
+            }
+            if let Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } =
+                &mut record.outcome
+            {
+                for hop in hops {
+                    if let Hop::Dispatch(dispatch) = hop {
+                        dispatch.input = Value::Null;
+                    }
+                }
+            }
+        }
+        if let Some(Commit { position, changes }) = &mut self.entry.commit {
+            for change in changes {
+                match &mut change.kind {
+                    ChangeKind::Set(value) => *value = Arc::clone(&null),
+                    ChangeKind::Appended(items) => *items = Vec::new(),
+                    ChangeKind::Cleared => (),
+                }
+            }
+            for activation in &mut position.frontier {
+                if let Input::Value(value) = &mut activation.input {
+                    *value = Value::Null;
+                }
+            }
+        }
+        self
+    }
 }
 
 /// The hash of an entry and of the hash before it. Equal hashes prove equal histories.

@@ -48,6 +48,9 @@ pub const FORMAT_VERSION: u32 = 3;
 /// The oldest format that is upgraded to the current one when its database is opened.
 pub const FORMAT_OLDEST: u32 = 2;
 
+/// How many entries are read at once where they are kept without their values, which may be large.
+const ENTRIES_AT_ONCE: usize = 64;
+
 /// A storage for runs.
 ///
 /// When a method returns `Ok`, its changes survive a crash of the process. Each method is one
@@ -147,10 +150,35 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Returns what [`journal`](Self::journal) does, [without values](Logged::without_values). A storage
+    /// that need not read them for that takes less memory.
+    async fn outline(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let entries = self.journal(run, after, limit).await?;
+        Ok(entries.into_iter().map(Logged::without_values).collect())
+    }
+
+    /// Returns all entries of a run [without values](Logged::without_values).
+    async fn journal_without_values(&self, run: &RunId) -> Result<Vec<Logged>, CheckpointError> {
+        let mut journal: Vec<Logged> = Vec::new();
+        loop {
+            let after = journal.last().map_or(0, |it| it.number);
+            let entries = self.outline(run, after, ENTRIES_AT_ONCE).await?;
+            if entries.is_empty() {
+                return Ok(journal);
+            }
+            journal.extend(entries);
+        }
+    }
+
     /// Returns the events of a run after a number, oldest first.
     async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
         let mut found = Vec::new();
-        for logged in self.journal(run, 0, usize::MAX).await? {
+        for logged in self.journal_without_values(run).await? {
             found.extend(logged.entry.events.into_iter().filter(|it| it.seq > after));
         }
         Ok(found)

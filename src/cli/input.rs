@@ -9,6 +9,7 @@ use std::{
     io::{self, Read},
     path::Path,
     str::FromStr,
+    sync::Arc,
 };
 
 use serde::{
@@ -23,7 +24,7 @@ use crate::{
     data_limit::DataLimit,
     diagnostic::did_you_mean,
     id::ChannelName,
-    state::{Channel, Schema, Type, Update, read_json, read_json_fields},
+    state::{Channel, Compact, Schema, Type, Update, read_json, read_json_fields},
 };
 
 /// One `-i` of the command line.
@@ -118,8 +119,8 @@ impl<'de> Deserialize<'de> for Fields {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
                 let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
+                while let Some((name, value)) = map.next_entry::<_, Compact>()? {
+                    fields.push((name, value.into_value()));
                 }
                 Ok(Fields(fields))
             }
@@ -242,9 +243,9 @@ impl Reading<'_> {
             }
         }
         if self.problems.is_empty() {
-            let writes =
-                self.values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-            return Ok(Update { writes, ..Update::default() });
+            let writes = self.values.into_iter();
+            let writes = writes.filter_map(|(name, value)| Some((name, Arc::new(value?))));
+            return Ok(Update { writes: writes.collect(), ..Update::default() });
         }
         Err(CliError::usage("the input does not fit the workflow; nothing was started")
             .with_problems(self.problems)
@@ -325,12 +326,11 @@ mod tests {
         let (schema, input) = schema();
         let flags: Vec<InputFlag> = flags.iter().map(|it| it.parse().unwrap()).collect();
         match read(&flags, &schema, &input) {
-            Ok(update) => Ok(update
-                .writes
-                .into_iter()
-                .map(|(name, value)| (name.to_string(), value))
-                .collect::<Map<_, _>>()
-                .into()),
+            Ok(update) => {
+                let writes = update.writes.into_iter();
+                let writes = writes.map(|(name, value)| (name.to_string(), Value::clone(&value)));
+                Ok(writes.collect::<Map<_, _>>().into())
+            }
             Err(error) => Err(error.draw(Paint::new(false), 80)),
         }
     }

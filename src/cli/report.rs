@@ -81,14 +81,13 @@ impl RunReport {
         run: &RunId,
         database: &Database,
     ) -> Result<Self, CliError> {
-        let journal = checkpointer.journal(run, 0, usize::MAX).await?;
+        let journal = checkpointer.journal_without_values(run).await?;
         let answers = asked_questions(&journal).into_iter().filter_map(AnswerLine::of).collect();
         let (mut records, mut events) = (Vec::new(), Vec::new());
         for logged in journal {
             records.extend(logged.entry.records);
             events.extend(logged.entry.events);
         }
-        // Only now, when the values of the journal are gone: either may be most of the memory.
         let saved = checkpointer.load(run).await?;
         Ok(Self { answers, ..Self::new(saved, records, &events, database) })
     }

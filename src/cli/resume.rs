@@ -78,7 +78,7 @@ pub(super) fn take_up(
         let info = checkpointer.find(run).await?.info;
         let origin = wanted(Origin::of(&info)?);
         let saved = checkpointer.load(&info.id).await?;
-        let journal = checkpointer.journal(&info.id, 0, usize::MAX).await?;
+        let journal = checkpointer.journal_without_values(&info.id).await?;
         let begin = begin(&saved, &journal)?;
         // A workflow that does not load any more is no wrong usage of `resume`.
         let broken = |error: CliError| {

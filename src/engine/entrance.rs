@@ -4,6 +4,8 @@
 //! people write. So keys are removed here, before the rules see a value: the state in memory, the journal, the events
 //! and a resumed run then agree.
 
+use std::sync::Arc;
+
 use crate::{
     checkpoint::Mapping,
     event::Report,
@@ -17,7 +19,7 @@ use super::superstep::Event;
 /// Removes keys from an update.
 pub(super) fn redact_update(update: &mut Update) {
     for (_, value) in &mut update.writes {
-        redact_value(value);
+        redact_value(Arc::make_mut(value));
     }
 }
 

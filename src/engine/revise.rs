@@ -1,6 +1,9 @@
 //! Runs that somebody changes: an update of the state, and a new run from an old checkpoint.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -185,7 +188,7 @@ impl Engine {
         changed: &BTreeMap<ChannelName, Option<Value>>,
     ) -> Result<(Position, BTreeMap<ChannelName, Value>, Option<Box<Outline>>), RunError> {
         let run = summary.info.id.clone();
-        let journal = self.checkpointer.journal(&run, 0, usize::MAX).await?;
+        let journal = self.checkpointer.journal_without_values(&run).await?;
         let is_later =
             |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > position.step);
         let since = journal.into_iter().map(|it| it.entry).filter(is_later);
@@ -280,7 +283,7 @@ pub(super) fn changes(before: &BTreeMap<ChannelName, Value>, state: &State) -> V
             (Some(Value::Array(old)), Some(Value::Array(new))) if new.starts_with(old) => {
                 ChangeKind::Appended(new[old.len()..].to_vec())
             }
-            (_, Some(new)) => ChangeKind::Set(new.clone()),
+            (_, Some(new)) => ChangeKind::Set(Arc::new(new.clone())),
             (_, None) => ChangeKind::Cleared,
         };
         let channel = ChannelName::parse_path(name).expect("it is the name of a channel");

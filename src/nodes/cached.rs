@@ -160,7 +160,7 @@ impl Cached {
         let mut result = KeptResult { update: command.update.clone(), at: Timestamp::now() };
         // A kept result does not pass the entrance of a run, which removes keys from all other values.
         for (_, value) in &mut result.update.writes {
-            redact_value(value);
+            redact_value(Arc::make_mut(value));
         }
         if let Err(error) = self.cache.store.keep(key, &result).await {
             warn(ctx, "the result is not kept", &with_causes(&error)).await;

@@ -68,15 +68,15 @@ impl Run {
     fn job(&self, view: &ExpressionView<'_>, bench: &Bench) -> Result<(Job, Names), NodeError> {
         let names = Names::new();
         let mut files = match &self.definition.files {
-            Some(files) => source_files(&files.evaluate(view)?)?,
+            Some(files) => source_files(files.evaluate(view)?.as_ref())?,
             None => Vec::new(),
         };
         if let Some(stdin) = &self.definition.stdin {
-            let content = text_of(&stdin.evaluate(view)?);
+            let content = text_of(stdin.evaluate(view)?.as_ref());
             files.push(SourceFile { path: names.input.clone(), content });
         }
         let variable = |(name, value): &(String, Expression)| {
-            let text = text_of(&value.evaluate(view)?);
+            let text = text_of(value.evaluate(view)?.as_ref());
             if text.len() > VARIABLE_BYTES_MAX {
                 let message = format!("the variable `{name}` is too long; pass it by `stdin`");
                 return Err(NodeError::from(Failure::new(ErrorKind::Command, message)));

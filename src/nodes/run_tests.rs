@@ -1,6 +1,6 @@
 //! `run_tests`: runs the tests of generated code in a sandbox, and believes only the runner.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -38,12 +38,12 @@ impl RunTests {
     }
 
     /// What is tested, and the number of the attempt.
-    fn tested_and_attempt(&self, ctx: &NodeContext) -> Result<(Value, Value), NodeError> {
+    fn tested_and_attempt(&self, ctx: &NodeContext) -> Result<(Arc<Value>, Arc<Value>), NodeError> {
         let view = expression_view(ctx, None);
         let artifact = self.definition.artifact.evaluate(&view)?;
         let attempt = match &self.definition.attempt {
             Some(attempt) => attempt.evaluate(&view)?,
-            None => json!(ctx.visit()),
+            None => Arc::new(json!(ctx.visit())),
         };
         Ok((artifact, attempt))
     }
@@ -123,9 +123,9 @@ impl Node for RunTests {
         for (channel, output) in &self.definition.writes {
             let value = match output {
                 TestOutput::TestResult => result.clone(),
-                TestOutput::CodeArtifact => tested(artifact.clone(), &attempt, &result),
+                TestOutput::CodeArtifact => tested(Value::clone(&artifact), &attempt, &result),
                 TestOutput::Status => serde_json::to_value(status)?,
-                TestOutput::Attempts => attempt.clone(),
+                TestOutput::Attempts => Value::clone(&attempt),
             };
             update = update.write(channel.clone(), value);
         }

@@ -1,12 +1,14 @@
 //! `set`: computes fields of the state.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::expression_view;
 use crate::{
     graph::{Command, Contract, Node, NodeContext, NodeError, Touches},
-    state::Update,
+    state::{Reducer, Update},
     workflow::SetNode,
 };
 
@@ -26,7 +28,14 @@ impl Node for Set {
         let view = expression_view(&ctx, None);
         let mut update = Update::default();
         for (channel, expression) in &self.0.sets {
-            update = update.write(channel.clone(), expression.evaluate(&view)?);
+            let replaces = ctx.state.schema().channel(channel.as_str());
+            let replaces = replaces.is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
+            // What is folded into another value is copied there, and must fit twice.
+            let value = match replaces {
+                true => expression.evaluate(&view)?,
+                false => Arc::new(expression.evaluate_owned(&view)?),
+            };
+            update = update.write_shared(channel.clone(), value);
         }
         Ok(update.into())
     }

@@ -1,5 +1,7 @@
 //! `tool`: calls a tool, and writes what it gives to the fields of the state.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
@@ -27,7 +29,7 @@ impl Call {
         let view = expression_view(ctx, None);
         let mut arguments = Map::new();
         for (name, argument) in &self.definition.args {
-            arguments.insert(name.clone(), argument.evaluate(&view)?);
+            arguments.insert(name.clone(), Arc::unwrap_or_clone(argument.evaluate(&view)?));
         }
         Ok(Value::Object(arguments))
     }

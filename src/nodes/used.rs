@@ -23,7 +23,7 @@ impl Node for Enter {
         let view = expression_view(&ctx, None);
         let mut update = Update::default();
         for (channel, expression) in &self.0.sets {
-            update = update.write(channel.clone(), expression.evaluate(&view)?);
+            update = update.write_shared(channel.clone(), expression.evaluate(&view)?);
         }
         Ok(update.into())
     }

@@ -38,7 +38,7 @@ impl WriteFiles {
     fn collect(&self, ctx: &NodeContext, output_dir: &str) -> Result<Vec<SourceFile>, NodeError> {
         let view = expression_view(ctx, Some(output_dir));
         let mut files = match &self.definition.files {
-            Some(files) => source_files(&files.evaluate(&view)?)?,
+            Some(files) => source_files(files.evaluate(&view)?.as_ref())?,
             None => Vec::new(),
         };
         for (name, document) in &self.definition.documents {

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(
             changes,
             [
-                Change { channel: name("brief"), kind: ChangeKind::Set(json!("x")) },
+                Change { channel: name("brief"), kind: ChangeKind::Set(Arc::new(json!("x"))) },
                 Change { channel: name("notes"), kind: ChangeKind::Appended(vec![json!("b")]) },
             ]
         );

@@ -55,7 +55,7 @@ impl Folding {
         at: usize,
         channel: &Channel,
         slot: &mut Option<Arc<Value>>,
-        written: &Value,
+        written: &Arc<Value>,
     ) -> Result<(), StateError> {
         if self.grow(at, channel, slot, written) {
             return Ok(());
@@ -66,11 +66,17 @@ impl Folding {
         if let (Before::Length(length), Some(list)) = (&touched.before, slot.as_deref()) {
             touched.before = Before::Value(Some(Arc::new(first(list, *length))));
         }
-        let current = slot.take().map(Arc::unwrap_or_clone);
-        let folded = channel.reducer().fold(current, written.clone());
-        let value = folded
-            .map_err(|source| StateError::Reduce { channel: channel.name().clone(), source })?;
-        *slot = Some(Arc::new(value));
+        *slot = Some(match channel.reducer() {
+            Reducer::Replace => Arc::clone(written),
+            reducer => {
+                let current = slot.take().map(Arc::unwrap_or_clone);
+                let folded = reducer.fold(current, Value::clone(written));
+                Arc::new(folded.map_err(|source| StateError::Reduce {
+                    channel: channel.name().clone(),
+                    source,
+                })?)
+            }
+        });
         Ok(())
     }
 
@@ -150,7 +156,7 @@ impl Folding {
                 (Before::Length(length), Some(Value::Array(list))) => {
                     let new = list[*length..].iter().map(measure);
                     let new = new.sum::<Result<u64, _>>().map_err(limit)?;
-                    DataLimit::ValueBytes.check(sizes[at] + new).map_err(limit)?;
+                    DataLimit::ValueMemory.check(sizes[at] + new).map_err(limit)?;
                     sizes[at] + new
                 }
                 (_, Some(value)) => measure_folded(value).map_err(limit)?,
@@ -162,7 +168,7 @@ impl Folding {
         let size = sizes.iter().sum();
         if let Some(largest) = largest.filter(|_| size > state.size()) {
             let channel = schema.channels()[largest].name().clone();
-            DataLimit::StateBytes
+            DataLimit::StateMemory
                 .check(size)
                 .map_err(|source| StateError::Limit { channel, source })?;
         }
@@ -191,7 +197,7 @@ impl Folding {
                 }
                 (Before::Value(_), Some(value)) => {
                     check_whole(channel, value)?;
-                    ChangeKind::Set(Value::clone(value))
+                    ChangeKind::Set(Arc::clone(value))
                 }
             };
             changes.push(Change { channel: channel.name().clone(), kind });
@@ -249,7 +255,7 @@ mod tests {
     fn after(before: Option<Value>, kind: &ChangeKind) -> Option<Value> {
         match kind {
             ChangeKind::Cleared => None,
-            ChangeKind::Set(value) => Some(value.clone()),
+            ChangeKind::Set(value) => Some(Value::clone(value)),
             ChangeKind::Appended(items) => {
                 let mut list = before.and_then(|it| it.as_array().cloned()).unwrap_or_default();
                 list.extend(items.iter().cloned());
@@ -304,6 +310,6 @@ mod tests {
         let (_, changes) = schema.apply(state, [&say("c", "three"), &say("a", "other")]).unwrap();
         let (other, three) =
             (json!({"id": "a", "text": "other"}), json!({"id": "c", "text": "three"}));
-        assert_eq!(changes[0].kind, ChangeKind::Set(json!([other, better, three])));
+        assert_eq!(changes[0].kind, ChangeKind::Set(Arc::new(json!([other, better, three]))));
     }
 }

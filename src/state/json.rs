@@ -8,7 +8,10 @@ use std::str::Utf8Error;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::measure::PART_BYTES;
+use super::{
+    compact::Compact,
+    measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY},
+};
 use crate::data_limit::{DataLimit, DataLimitReached};
 
 /// A text cannot be read as JSON.
@@ -46,8 +49,8 @@ impl JsonError {
 ///
 /// Fails when the text is not JSON, is deeper or larger than a value may be, or has a whole number that would lose digits.
 pub(crate) fn read_json(text: &str) -> Result<Value, JsonError> {
-    scan(text, DataLimit::ValueDepth.value(), DataLimit::ValueBytes)?;
-    Ok(serde_json::from_str(text)?)
+    scan(text, DataLimit::ValueDepth.value(), DataLimit::ValueMemory)?;
+    Ok(serde_json::from_str::<Compact>(text)?.into_value())
 }
 
 /// Reads one value from bytes.
@@ -63,17 +66,17 @@ pub(crate) fn read_json_bytes(bytes: &[u8]) -> Result<Value, JsonError> {
 ///
 /// # Errors
 ///
-/// Fails as [`read_json`] does; the size is that of an input.
+/// Fails as [`read_json`] does; the size is that of a state.
 #[cfg(any(feature = "cli", test))] // Only the command line reads whole inputs.
 pub(crate) fn read_json_fields<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, JsonError> {
-    scan(text, DataLimit::ValueDepth.value() + 1, DataLimit::InputBytes)?;
+    scan(text, DataLimit::ValueDepth.value() + 1, DataLimit::StateMemory)?;
     Ok(serde_json::from_str(text)?)
 }
 
 /// Checks the depth, the number of parts and the numbers of a text.
 fn scan(text: &str, depth_max: u64, size: DataLimit) -> Result<(), JsonError> {
     let bytes = text.as_bytes();
-    let (mut depth, mut parts, mut at) = (0_u64, 1_u64, 0);
+    let (mut depth, mut memory, mut at) = (0_u64, PART_MEMORY, 0);
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'"' => at = end_of_string(bytes, at + 1),
@@ -83,10 +86,11 @@ fn scan(text: &str, depth_max: u64, size: DataLimit) -> Result<(), JsonError> {
                     let limit = DataLimit::ValueDepth;
                     return Err(DataLimitReached { limit, max: limit.value() }.into());
                 }
-                parts += 1;
+                memory += PART_MEMORY + if byte == b'{' { RECORD_MEMORY } else { 0 };
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' => parts += 1,
+            b',' => memory += PART_MEMORY,
+            b':' => memory += FIELD_MEMORY,
             b'-' | b'0'..=b'9' => {
                 let end = end_of_number(bytes, at);
                 check_number(&text[at..end])?;
@@ -97,7 +101,7 @@ fn scan(text: &str, depth_max: u64, size: DataLimit) -> Result<(), JsonError> {
         }
         at += 1;
     }
-    size.check(parts * PART_BYTES)?;
+    size.check(memory)?;
     Ok(())
 }
 
@@ -182,9 +186,9 @@ mod tests {
 
     #[test]
     fn many_small_parts_are_refused_before_they_take_memory() {
-        let many = usize::try_from(DataLimit::ValueBytes.value() / PART_BYTES).unwrap();
+        let many = usize::try_from(DataLimit::ValueMemory.value() / PART_MEMORY).unwrap();
         let text = format!("[{}0]", "0,".repeat(many));
-        assert!(problem(&text).contains("`value_bytes`"));
+        assert!(problem(&text).contains("`value_memory`"));
     }
 
     #[test]

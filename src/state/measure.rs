@@ -8,16 +8,27 @@ use serde_json::Value;
 use super::Type;
 use crate::data_limit::{DataLimit, DataLimitReached};
 
-/// What a part of a value counts at least: a short one takes more memory than its JSON has bytes.
-pub(super) const PART_BYTES: u64 = 24;
+/// What a part of a value counts: the size of a [`Value`].
+pub(crate) const PART_MEMORY: u64 = 72;
 
-/// What a record counts besides its fields.
-const RECORD_BYTES: u64 = 32;
+/// What a record counts besides its fields: its table, with room for more of them.
+pub(crate) const RECORD_MEMORY: u64 = 192;
+
+/// What a field of a record counts besides its name and its value.
+pub(crate) const FIELD_MEMORY: u64 = 32;
+
+/// What a text of so many bytes counts. It stands in the value, in its JSON, in the packed entry, and in what the database
+/// writes; and a short one has an allocation of its own.
+pub(crate) fn text_memory(length: u64) -> u64 {
+    const ALLOCATION: u64 = 32;
+    const COPIES: u64 = 4;
+    PART_MEMORY + ALLOCATION + COPIES * length
+}
 
 /// The first whole number after which a float cannot hold all of them.
 const FLOAT_INT_END: f64 = 9_007_199_254_740_992.0;
 
-/// Returns the size of a value: its bytes as JSON, where every part counts at least 24 and a record 32 more.
+/// Returns the memory that a value takes while it is saved, as [`DataLimit::ValueMemory`] counts it.
 ///
 /// # Errors
 ///
@@ -45,25 +56,24 @@ fn measure_in(value: &Value, depth_max: u64) -> Result<u64, DataLimitReached> {
         limit: DataLimit::ValueDepth,
         max: DataLimit::ValueDepth.value(),
     })?;
-    DataLimit::ValueBytes.check(size)?;
+    DataLimit::ValueMemory.check(size)?;
     Ok(size)
 }
 
 /// The size of a value with at most so many levels. The recursion ends with them, so the stack has a bound.
 fn size(value: &Value, levels: u64) -> Option<u64> {
     Some(match value {
-        // A number has at most 24 characters.
-        Value::Null | Value::Bool(_) | Value::Number(_) => PART_BYTES,
-        Value::String(text) => text_size(text).max(PART_BYTES),
+        Value::Null | Value::Bool(_) | Value::Number(_) => PART_MEMORY,
+        Value::String(text) => text_memory(text_size(text)),
         Value::Array(items) => {
             let levels = levels.checked_sub(1)?;
-            items.iter().try_fold(PART_BYTES, |sum, it| Some(sum + size(it, levels)?))?
+            items.iter().try_fold(PART_MEMORY, |sum, it| Some(sum + size(it, levels)?))?
         }
         Value::Object(fields) => {
             let levels = levels.checked_sub(1)?;
-            let mut sum = RECORD_BYTES;
+            let mut sum = PART_MEMORY + RECORD_MEMORY;
             for (name, value) in fields {
-                sum += text_size(name) + size(value, levels)?;
+                sum += FIELD_MEMORY + text_size(name) + size(value, levels)?;
             }
             sum
         }
@@ -132,13 +142,15 @@ mod tests {
 
     #[test]
     fn a_value_may_be_as_large_as_the_limit() {
-        let max = usize::try_from(DataLimit::ValueBytes.value()).unwrap();
-        assert_eq!(measure(&"x".repeat(max - 2).into()), Ok(max as u64));
-        let error = measure(&"x".repeat(max - 1).into()).unwrap_err();
-        assert_eq!(error.limit, DataLimit::ValueBytes);
-        // Of few bytes as JSON, and of very many as values.
-        let zeros = Value::from(vec![0; max / 8]);
-        assert_eq!(measure(&zeros).unwrap_err().limit, DataLimit::ValueBytes);
+        let max = DataLimit::ValueMemory.value();
+        let count = (max - PART_MEMORY) / PART_MEMORY;
+        let zeros = |count| Value::from(vec![0; usize::try_from(count).unwrap()]);
+        assert_eq!(measure(&zeros(count)), Ok((count + 1) * PART_MEMORY));
+        assert_eq!(measure(&zeros(count + 1)).unwrap_err().limit, DataLimit::ValueMemory);
+        // It is written, packed and saved, so it takes several times its length.
+        let text = |length| Value::from("x".repeat(usize::try_from(length).unwrap()));
+        assert!(measure(&text(max / 5)).is_ok());
+        assert_eq!(measure(&text(max / 4)).unwrap_err().limit, DataLimit::ValueMemory);
     }
 
     #[test]
@@ -154,7 +166,7 @@ mod tests {
             assert!(size_of_saved(&value) >= json, "{value}");
         }
         let text = json!("\u{8}\u{c}\t\r\u{1f}".repeat(9));
-        assert_eq!(size_of_saved(&text), text.to_string().len() as u64);
+        assert_eq!(size_of_saved(&text), text_memory(text.to_string().len() as u64));
     }
 
     #[test]

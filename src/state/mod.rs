@@ -4,6 +4,7 @@
 //! Start with [`Schema`]: only it makes a new [`State`].
 
 mod channel;
+mod compact;
 mod contained;
 mod derive;
 mod describe;
@@ -33,9 +34,11 @@ pub use self::{
     value::{State, ViewError},
 };
 pub(crate) use self::{
+    compact::Compact,
     contained::{contained, panic_text},
     format::{is_date, is_duration, validator_for},
     json::{read_json, read_json_bytes},
-    measure::measure,
+    measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, measure, text_memory},
+    reducer::reserve,
     schema_size::{pattern_size, schema_size},
 };

@@ -146,6 +146,7 @@ impl Reducer {
 
     /// Adds items to a list, each in its place.
     pub(super) fn add(&self, list: &mut Vec<Value>, items: &[Value]) {
+        reserve(list, items.len());
         for item in items {
             match self {
                 Self::Union if list.contains(item) => (),
@@ -192,6 +193,13 @@ impl Reducer {
     fn kind_error(&self, needed: &'static str, got: &Value) -> ReduceError {
         let got = got.to_string().chars().take(40).collect();
         ReduceError::Kind { reducer: self.to_string(), needed, got }
+    }
+}
+
+/// Makes room for more items: for no others where they are many, since a list that doubles its room takes twice the memory.
+pub(crate) fn reserve(list: &mut Vec<Value>, more: usize) {
+    if more > list.len() / 4 {
+        list.reserve_exact(more);
     }
 }
 

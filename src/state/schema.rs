@@ -172,27 +172,33 @@ impl Schema {
         State { schema: self.clone(), values, sizes }
     }
 
-    /// The state of a run that begins with this input. Values that replace a default are moved, since they may be
-    /// large.
+    /// The state of a run that begins with this input.
     ///
     /// # Errors
     ///
     /// Fails when the input does not fit, or is beyond a limit.
     pub fn begin(&self, input: Update) -> Result<State, StateError> {
         self.check(&input)?;
-        let is_plain = |(name, _): &(ChannelName, Value)| {
-            let channel = self.channel(name.as_str());
-            channel.is_some_and(|it| matches!(it.reducer(), Reducer::Replace))
+        let empty = self.empty();
+        // A list that is appended to nothing is that list, and needs no copy.
+        let is_plain = |(name, value): &(ChannelName, Arc<Value>)| {
+            let Some(channel) = self.channel(name.as_str()) else { return false };
+            let before = empty.get(name.as_str()).and_then(Value::as_array);
+            match channel.reducer() {
+                Reducer::Replace => true,
+                Reducer::Append => before.is_none_or(Vec::is_empty) && channel.is_whole_list(value),
+                _ => false,
+            }
         };
         let Update { clears, writes } = input;
         let (plain, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(is_plain);
-        let folded = self.apply(self.empty(), [&Update { clears, writes }]);
+        let folded = self.apply(empty, [&Update { clears, writes }]);
         let (mut state, _) = folded.map_err(|refused| refused.error)?;
         let names: Vec<ChannelName> = plain.iter().map(|(name, _)| name.clone()).collect();
         for (name, value) in plain {
             let at = self.known(&name)?;
             state.sizes[at] = size_of_saved(&value);
-            state.values[at] = Some(Arc::new(value));
+            state.values[at] = Some(value);
         }
         state.check_size(names.iter())?;
         Ok(state)
@@ -308,12 +314,12 @@ impl Schema {
             let before = if is_list { sizes[at] } else { 0 };
             sizes[at] = before + size_of_saved(value);
             let limit = |source| StateError::Limit { channel: name.clone(), source };
-            DataLimit::ValueBytes.check(sizes[at]).map_err(limit)?;
+            DataLimit::ValueMemory.check(sizes[at]).map_err(limit)?;
             let sum: u64 = sizes.iter().sum();
             total = (sum > state.size()).then_some((name, sum));
         }
         let Some((name, sum)) = total else { return Ok(()) };
-        DataLimit::StateBytes
+        DataLimit::StateMemory
             .check(sum)
             .map_err(|source| StateError::Limit { channel: name.clone(), source })
     }

@@ -1,5 +1,7 @@
 //! The writes of one task, and the changes that the writes of a step made.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -13,9 +15,9 @@ pub struct Update {
     /// The channels to empty, or to put back to their defaults, before anything is written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clears: Vec<ChannelName>,
-    /// The values to write, in order.
+    /// The values to write, in order. They are shared with the state, since they may be large.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub writes: Vec<(ChannelName, Value)>,
+    pub writes: Vec<(ChannelName, Arc<Value>)>,
 }
 
 /// A value is not a struct of channels.
@@ -47,7 +49,7 @@ impl Update {
         let mut update = Self::default();
         for (name, value) in fields {
             if !value.is_null() {
-                update.writes.push((ChannelName::parse(&name)?, value));
+                update = update.write(ChannelName::parse(&name)?, value);
             }
         }
         Ok(update)
@@ -55,8 +57,14 @@ impl Update {
 
     /// Adds a write.
     #[must_use]
-    pub fn write(mut self, channel: ChannelName, value: impl Into<Value>) -> Self {
-        self.writes.push((channel, value.into()));
+    pub fn write(self, channel: ChannelName, value: impl Into<Value>) -> Self {
+        self.write_shared(channel, Arc::new(value.into()))
+    }
+
+    /// Adds a write of a value that others hold too.
+    #[must_use]
+    pub fn write_shared(mut self, channel: ChannelName, value: Arc<Value>) -> Self {
+        self.writes.push((channel, value));
         self
     }
 
@@ -94,7 +102,7 @@ pub struct Change {
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// It holds this value now.
-    Set(Value),
+    Set(Arc<Value>),
     /// These items came after those it held.
     Appended(Vec<Value>),
     /// It holds nothing now.

@@ -34,6 +34,11 @@ impl State {
         self.values[index].as_deref()
     }
 
+    /// The value of a channel, which is shared and not copied.
+    pub(crate) fn get_shared(&self, channel: &str) -> Option<Arc<Value>> {
+        self.values[self.schema.index(channel)?].clone()
+    }
+
     /// The channels that hold a value, in the order of the schema.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         let names = self.schema.channels().iter().map(|it| it.name().as_str());
@@ -44,7 +49,7 @@ impl State {
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
         let held = self.schema.channels().iter().zip(&self.values);
         held.filter_map(|(channel, value)| {
-            let kind = ChangeKind::Set(value.as_deref()?.clone());
+            let kind = ChangeKind::Set(Arc::clone(value.as_ref()?));
             Some(Change { channel: channel.name().clone(), kind })
         })
     }
@@ -81,9 +86,9 @@ impl State {
         Self { schema: schema.clone(), values, sizes }
     }
 
-    /// Its size, by which [`DataLimit::StateBytes`] limits it.
+    /// Its size, by which [`DataLimit::StateMemory`] limits it.
     ///
-    /// [`DataLimit::StateBytes`]: crate::data_limit::DataLimit::StateBytes
+    /// [`DataLimit::StateMemory`]: crate::data_limit::DataLimit::StateMemory
     pub fn size(&self) -> u64 {
         self.sizes.iter().sum()
     }
@@ -94,7 +99,7 @@ impl State {
         mut set: impl Iterator<Item = &'a ChannelName>,
     ) -> Result<(), StateError> {
         let Some(channel) = set.next() else { return Ok(()) };
-        DataLimit::StateBytes
+        DataLimit::StateMemory
             .check(self.size())
             .map_err(|source| StateError::Limit { channel: channel.clone(), source })
     }

@@ -1,6 +1,9 @@
 //! What every storage does alike: which entries it refuses, and how changes become values.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 use thiserror::Error;
@@ -9,7 +12,7 @@ use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Holder, Link, Standing},
     event::Status,
     id::{ChannelName, RunId, Step, TaskId},
-    state::{Change, ChangeKind},
+    state::{Change, ChangeKind, reserve},
 };
 
 /// The shortest beginning of an id that stands for the whole; all runs of one second share more.
@@ -175,14 +178,16 @@ pub(super) fn apply(
     let Change { channel, kind } = change;
     match kind {
         ChangeKind::Set(value) => {
-            values.insert(channel, value);
+            values.insert(channel, Arc::unwrap_or_clone(value));
         }
         ChangeKind::Cleared => {
             values.remove(&channel);
         }
         ChangeKind::Appended(items) => {
             let list = values.entry(channel.clone()).or_insert_with(|| Value::Array(Vec::new()));
-            list.as_array_mut().ok_or(NoList(channel))?.extend(items);
+            let list = list.as_array_mut().ok_or(NoList(channel))?;
+            reserve(list, items.len());
+            list.extend(items);
         }
     }
     Ok(())

@@ -1,6 +1,9 @@
 //! The routes of a workflow, as a run asks them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -105,7 +108,7 @@ impl Match {
     /// The arm of the value, with its targets.
     fn arm(&self, view: &RouteView<'_>) -> Result<(&str, &[Target]), RouteError> {
         let value = evaluated(&self.on, view)?;
-        let word = match &value {
+        let word = match value.as_ref() {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
@@ -251,15 +254,17 @@ impl Route for Each {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
-        match evaluated(&self.over, view)? {
+        let over = evaluated(&self.over, view)?;
+        match over.as_ref() {
             Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
             Value::Array(items) => {
                 // Before a task is made of each.
                 DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
                     failed(&self.over, format!("its {} items are {reached}", items.len()))
                 })?;
-                let dispatch = |input| Dispatch { node: self.node.clone(), input };
-                Ok(items.into_iter().map(|it| Hop::Dispatch(dispatch(it))).collect())
+                let dispatch =
+                    |input: &Value| Dispatch { node: self.node.clone(), input: input.clone() };
+                Ok(items.iter().map(|it| Hop::Dispatch(dispatch(it))).collect())
             }
             other => Err(failed(&self.over, format!("`{other}` is no list"))),
         }
@@ -275,7 +280,7 @@ impl Route for Each {
     }
 }
 
-fn evaluated(expression: &Expression, view: &RouteView<'_>) -> Result<Value, RouteError> {
+fn evaluated(expression: &Expression, view: &RouteView<'_>) -> Result<Arc<Value>, RouteError> {
     let item = view.input.item();
     let view = ExpressionView { state: view.state, visits: view.visits, item, output_dir: None };
     let failed = |error: EvaluateError| failed(expression, error.to_string());

@@ -245,7 +245,7 @@ fn with_expression(source: &str, expected: Expected) -> Bomb {
 
 fn expressions() -> Vec<Bomb> {
     let steps = Expected::Limit("expression_steps");
-    let bytes = Expected::Limit("expression_bytes");
+    let bytes = Expected::Limit("expression_memory");
     let doubled = (0..24).fold("t".to_owned(), |it, at| match at {
         0 => format!("[{it}].map(x, x + x)"),
         _ => format!("{it}.map(x, x + x)"),

@@ -386,7 +386,7 @@ fn expect(values: &mut BTreeMap<ChannelName, Value>, change: &Change) {
     let before = values.remove(&change.channel);
     let after = match (&change.kind, before) {
         (ChangeKind::Cleared, _) => return,
-        (ChangeKind::Set(value), _) => value.clone(),
+        (ChangeKind::Set(value), _) => Value::clone(value),
         (ChangeKind::Appended(items), None) => json!(items),
         (ChangeKind::Appended(items), Some(before)) => {
             json!([before.as_array().unwrap().as_slice(), items.as_slice()].concat())
@@ -400,7 +400,7 @@ fn any_change(name: &'static str) -> impl Strategy<Value = Option<Change>> {
     let items = proptest::collection::vec(any::<u8>().prop_map(Value::from), 0..3);
     let kind = prop_oneof![
         3 => items.clone().prop_map(ChangeKind::Appended),
-        1 => items.prop_map(|it| ChangeKind::Set(Value::Array(it))),
+        1 => items.prop_map(|it| ChangeKind::Set(Value::Array(it).into())),
         1 => Just(ChangeKind::Cleared),
     ];
     proptest::option::of(kind.prop_map(move |kind| Change { channel: channel(name), kind }))

@@ -25,7 +25,7 @@ promises! {
 
 /// A record of a task that finished with these writes.
 fn wrote(step: u64, index: u32, writes: &[(&str, Value)]) -> TaskRecord {
-    let writes = writes.iter().map(|(name, value)| (channel(name), value.clone())).collect();
+    let writes = writes.iter().map(|(name, value)| (channel(name), value.clone().into())).collect();
     let update = Update { clears: vec![], writes };
     record(step, index, Outcome::Finished { update, hops: vec![Hop::To(Target::End)] })
 }

@@ -195,7 +195,7 @@ pub(crate) fn spent() -> Spent {
 }
 
 pub(crate) fn set(name: &str, value: impl Into<Value>) -> Change {
-    Change { channel: channel(name), kind: ChangeKind::Set(value.into()) }
+    Change { channel: channel(name), kind: ChangeKind::Set(value.into().into()) }
 }
 
 pub(crate) fn appended(name: &str, items: &[&str]) -> Change {

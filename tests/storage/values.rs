@@ -284,8 +284,8 @@ async fn an_entry_that_could_not_be_read_is_not_written(home: Home) {
     };
 
     let storage = home.open();
-    let set = |value| {
-        let kind = ChangeKind::Set(value);
+    let set = |value: Value| {
+        let kind = ChangeKind::Set(value.into());
         let changes = vec![Change { channel: channel("a"), kind }];
         Commit { position: Position { step: Step(0), ..Position::default() }, changes }.into()
     };
@@ -378,7 +378,9 @@ async fn a_state_that_doubles_fails_at_its_limit() {
     let reason = end.reason.unwrap();
     assert!(reason.contains("GRAPHRUN_LIMIT_"), "{reason}");
     let length = case.saved().await.1["a"].as_str().unwrap().len() as u64;
-    assert!(length * 2 + 2 > DataLimit::ValueBytes.value().min(DataLimit::ExpressionBytes.value()));
+    assert!(
+        length * 2 + 2 > DataLimit::ValueMemory.value().min(DataLimit::ExpressionMemory.value())
+    );
 }
 
 #[test]
@@ -388,7 +390,7 @@ fn a_state_of_many_values_has_a_limit_of_its_own() {
         fields.iter().map(|it| ((*it).to_owned(), json!({"type": "string"}))).collect();
     let schema =
         Schema::of_json_schema(&json!({"type": "object", "properties": properties}), &[]).unwrap();
-    let part = usize::try_from(DataLimit::StateBytes.value() / 5).unwrap();
+    let part = usize::try_from(DataLimit::StateMemory.value() / 5).unwrap();
     let text = Value::from("x".repeat(part));
     let mut state = schema.empty();
     for (at, field) in (1..).zip(fields) {

@@ -92,7 +92,7 @@ impl Diff {
         to: &Found,
     ) -> Result<Self, CliError> {
         let read =
-            async |it: &Found| checkpointer.journal(&it.info.id, 0, usize::MAX).await.map(steps);
+            async |it: &Found| checkpointer.journal_without_values(&it.info.id).await.map(steps);
         let is_one = from.info.id == to.info.id;
         let (before, after) = (read(from).await?, read(to).await?);
         let writers = |field: &str| {

@@ -54,7 +54,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     let mut update = Update::default();
     for (channel, value) in args.set.read(graph.schema(), SetKind::Write)? {
         match value {
-            Some(value) => update.writes.push((channel, value)),
+            Some(value) => update = update.write(channel, value),
             None => update.clears.push(channel),
         }
     }

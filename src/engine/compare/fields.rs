@@ -1,5 +1,7 @@
 //! What has changed in the fields.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Comparing, Remedy, list, shared};
@@ -160,7 +162,7 @@ impl Comparing<'_> {
     }
 
     /// What tasks have written to a field in a step that is not complete.
-    fn written(&self, name: &ChannelName) -> Vec<(NodeName, Value)> {
+    fn written(&self, name: &ChannelName) -> Vec<(NodeName, Arc<Value>)> {
         let records = self.compared.saved.records.iter().filter(|it| self.is_kept(it));
         let written = records.flat_map(|record| {
             let writes = match &record.outcome {
@@ -168,7 +170,7 @@ impl Comparing<'_> {
                 _ => &[],
             };
             let of_it = writes.iter().filter(|(it, _)| it == name);
-            of_it.map(|(_, value)| (record.node.clone(), value.clone()))
+            of_it.map(|(_, value)| (record.node.clone(), Arc::clone(value)))
         });
         written.collect()
     }

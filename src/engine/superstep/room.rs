@@ -27,7 +27,7 @@ impl Machine {
             size += measure(&dispatch.input).map_err(|it| refused(&what(), &it))?;
         }
         let of_step = self.written.saturating_add(size);
-        DataLimit::StateBytes.check(of_step).map_err(|it| {
+        DataLimit::StateMemory.check(of_step).map_err(|it| {
             refused("what the tasks of this step have written and dispatched so far", &it)
         })?;
         Ok(size)

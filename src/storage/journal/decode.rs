@@ -12,20 +12,31 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Changes, Codec, How, Linked, Meta, Place, Row, encode::Written, parts::in_parts};
+use super::{
+    Changes, Codec, How, Linked, Meta, Place, Row,
+    encode::Written,
+    parts::in_parts,
+    values::{Untaken, Values},
+};
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Link, Logged, Outcome, Position, TaskRecord},
     event::Stamped,
     id::{ChannelName, RunId, Step, TaskId},
-    state::{Change, ChangeKind},
+    state::{Change, ChangeKind, Compact},
     storage::rules::{apply, misfit},
 };
+
+/// How many rows are read one after the other, so that their values need not be in memory together.
+const LARGE_ROWS_MAX: usize = 64;
+
+/// What a row holds besides its changes, and its records.
+type MetaAndRecords = Result<(Meta<'static>, Vec<TaskRecord>), CheckpointError>;
 
 /// Reads rows of one run that follow each other.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
     run: &'a RunId,
-    rows: Cow<'a, [Row]>,
+    pub(super) rows: Cow<'a, [Row]>,
 }
 
 /// Entries that follow each other, and what is known of them.
@@ -40,7 +51,7 @@ pub(crate) struct Span {
 }
 
 #[derive(Debug, Error)]
-enum Damage {
+pub(super) enum Damage {
     #[error("its checksum does not fit")]
     Checksum,
     #[error("it is missing")]
@@ -54,16 +65,6 @@ enum Damage {
     #[error("it is not packed as it was written")]
     Pack(#[from] io::Error),
 }
-
-/// Values of the data of some rows, read when they are needed and taken when they are used.
-struct Values<'a> {
-    reader: &'a Reader<'a>,
-    /// Of each row of the reader, in their order; none if they were not read yet.
-    read: Vec<Option<Untaken>>,
-}
-
-/// The values of a row; none in place of those that were taken.
-type Untaken = Box<[Option<Value>]>;
 
 impl<'a> Reader<'a> {
     /// Rows that were made in this process, or checked before.
@@ -167,13 +168,47 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
         after: u64,
     ) -> Result<Vec<Logged>, CheckpointError> {
-        let (mut logged, mut values) = (Vec::new(), Values::new(self));
+        let mut values = Values::new(self);
+        let kind = |codec: &mut Codec, row: &Row, how: &How| values.kind(codec, row, how);
+        self.logged_by(codec, after, Self::records, kind)
+    }
+
+    /// The same entries [without values](Logged::without_values), which are not read for that.
+    pub(crate) fn outline(
+        &self,
+        codec: &mut Codec,
+        after: u64,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let records = |it: &Self, codec: &mut Codec, row: &Row| {
+            let mut meta = it.meta(codec, row)?;
+            let records = std::mem::take(&mut meta.records);
+            Ok((meta, records))
+        };
+        let kind = |_: &mut Codec, _: &Row, how: &How| {
+            Ok(match how {
+                How::Set(_) => ChangeKind::Set(Arc::default()),
+                How::Appended(_) => ChangeKind::Appended(Vec::new()),
+                How::Cleared => ChangeKind::Cleared,
+            })
+        };
+        let logged = self.logged_by(codec, after, records, kind)?;
+        Ok(logged.into_iter().map(Logged::without_values).collect())
+    }
+
+    fn logged_by(
+        &self,
+        codec: &mut Codec,
+        after: u64,
+        records: impl Fn(&Self, &mut Codec, &Row) -> MetaAndRecords,
+        mut kind: impl FnMut(&mut Codec, &Row, &How) -> Result<ChangeKind, CheckpointError>,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let mut logged = Vec::new();
         for row in self.rows.iter().filter(|it| it.number > after) {
-            let (meta, records) = self.records(codec, row)?;
+            let (meta, records) = records(self, codec, row)?;
             let commit = match (meta.position, self.changes(codec, row)?) {
                 (Some(position), Some(changes)) => {
                     let made = changes.into_iter().map(|(channel, how)| {
-                        let kind = values.kind(codec, row, &how)?;
+                        let kind = kind(codec, row, &how)?;
                         Ok(Change { channel, kind })
                     });
                     let changes = made.collect::<Result<_, _>>()?;
@@ -198,14 +233,14 @@ impl<'a> Reader<'a> {
     }
 
     /// What tasks wrote since the last commit.
-    pub(super) fn written(&self, codec: &mut Codec) -> Result<Vec<Written<'_>>, CheckpointError> {
+    pub(super) fn written(&self, codec: &mut Codec) -> Result<Vec<Written>, CheckpointError> {
         let mut found = Vec::new();
         for row in self.open_rows() {
             let mut index = 0;
             for record in self.records(codec, row)?.1 {
                 let Outcome::Finished { update, .. } = record.outcome else { continue };
                 for (channel, value) in update.writes {
-                    let (task, value) = (record.task, Cow::Owned(value));
+                    let task = record.task;
                     found.push(Written { task, channel, value, place: (row.number, index) });
                     index += 1;
                 }
@@ -243,10 +278,13 @@ impl<'a> Reader<'a> {
             }
         }
         let needed: Vec<usize> = (0..self.rows.len()).filter(|at| is_needed[*at]).collect();
-        let data = self.read_all(&needed, |codec, at| self.untaken(codec, *at))?;
         let mut stored = Values::new(self);
-        for (at, values) in needed.into_iter().zip(data) {
-            stored.read[at] = Some(values);
+        // Read at once by several threads if they are many; few may be large, and are read one after the other.
+        if needed.len() > LARGE_ROWS_MAX {
+            let data = self.read_all(&needed, |codec, at| self.untaken(codec, *at))?;
+            for (at, values) in needed.into_iter().zip(data) {
+                stored.read[at] = Some(values);
+            }
         }
         let mut values = BTreeMap::new();
         for (channel, since) in made {
@@ -284,7 +322,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Which row a place in another one is of.
-    fn row_of(&self, from: &Row, (number, _): Place) -> Result<usize, CheckpointError> {
+    pub(super) fn row_of(&self, from: &Row, (number, _): Place) -> Result<usize, CheckpointError> {
         let first = self.rows.first().map(|it| it.number);
         let at = first.and_then(|first| from.number_or_own(number).checked_sub(first));
         at.and_then(|it| usize::try_from(it).ok())
@@ -310,11 +348,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The records of a row, with their values.
-    fn records(
-        &self,
-        codec: &mut Codec,
-        row: &Row,
-    ) -> Result<(Meta<'static>, Vec<TaskRecord>), CheckpointError> {
+    fn records(&self, codec: &mut Codec, row: &Row) -> MetaAndRecords {
         let mut meta = self.meta(codec, row)?;
         let mut records = std::mem::take(&mut meta.records);
         let mut values: Option<std::vec::IntoIter<Value>> = None;
@@ -326,7 +360,8 @@ impl<'a> Reader<'a> {
                     Some(values) => values,
                     None => values.insert(self.data(codec, row)?.into_iter()),
                 };
-                *value = values.next().ok_or_else(|| self.damaged(row, Damage::Place))?;
+                let read = values.next().ok_or_else(|| self.damaged(row, Damage::Place))?;
+                *value = Arc::new(read);
             }
         }
         Ok((meta, records))
@@ -337,11 +372,12 @@ impl<'a> Reader<'a> {
     }
 
     fn data(&self, codec: &mut Codec, row: &Row) -> Result<Vec<Value>, CheckpointError> {
-        self.read(codec, row, row.body.data())
+        let values: Vec<Compact> = self.read(codec, row, row.body.data())?;
+        Ok(values.into_iter().map(Compact::into_value).collect())
     }
 
     /// The values of a row, of which none was taken yet.
-    fn untaken(&self, codec: &mut Codec, at: usize) -> Result<Untaken, CheckpointError> {
+    pub(super) fn untaken(&self, codec: &mut Codec, at: usize) -> Result<Untaken, CheckpointError> {
         let values = self.data(codec, &self.rows[at])?;
         Ok(values.into_iter().map(Some).collect())
     }
@@ -365,53 +401,8 @@ impl<'a> Reader<'a> {
         CheckpointError::Storage { action, source: error.to_string().into() }
     }
 
-    fn damaged(&self, row: &Row, damage: Damage) -> CheckpointError {
+    pub(super) fn damaged(&self, row: &Row, damage: Damage) -> CheckpointError {
         damaged(self.run.as_str(), format!("entry {}", row.number), damage)
-    }
-}
-
-impl<'a> Values<'a> {
-    fn new(reader: &'a Reader<'a>) -> Self {
-        Self { reader, read: vec![None; reader.rows.len()] }
-    }
-
-    fn kind(
-        &mut self,
-        codec: &mut Codec,
-        row: &Row,
-        how: &How,
-    ) -> Result<ChangeKind, CheckpointError> {
-        Ok(match how {
-            How::Cleared => ChangeKind::Cleared,
-            How::Set(place) => ChangeKind::Set(self.get(codec, row, *place)?),
-            How::Appended(parts) => {
-                let mut items = Vec::new();
-                for &(number, index, is_list) in parts {
-                    match self.get(codec, row, (number, index))? {
-                        Value::Array(list) if is_list && items.is_empty() => items = list,
-                        Value::Array(list) if is_list => items.extend(list),
-                        item => items.push(item),
-                    }
-                }
-                ChangeKind::Appended(items)
-            }
-        })
-    }
-
-    fn get(
-        &mut self,
-        codec: &mut Codec,
-        from: &Row,
-        place: Place,
-    ) -> Result<Value, CheckpointError> {
-        let at = self.reader.row_of(from, place)?;
-        if self.read[at].is_none() {
-            self.read[at] = Some(self.reader.untaken(codec, at)?);
-        }
-        // Nothing refers to a value twice.
-        let value = self.read[at].as_mut().and_then(|it| it.get_mut(place.1));
-        let missing = || self.reader.damaged(from, Damage::Place);
-        value.and_then(Option::take).ok_or_else(missing)
     }
 }
 

@@ -1,6 +1,6 @@
 //! From an entry to its row.
 
-use std::{borrow::Cow, io, slice};
+use std::{borrow::Cow, io, slice, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -96,10 +96,10 @@ fn pack(
 
 /// A value that a task wrote, and its place.
 #[derive(Debug)]
-pub(super) struct Written<'a> {
+pub(super) struct Written {
     pub(super) task: TaskId,
     pub(super) channel: ChannelName,
-    pub(super) value: Cow<'a, Value>,
+    pub(super) value: Arc<Value>,
     pub(super) place: Place,
 }
 
@@ -115,15 +115,16 @@ enum Datum<'a> {
 fn without_values<'a>(
     record: &'a TaskRecord,
     data: &mut Vec<Datum<'a>>,
-    written: &mut Vec<Written<'a>>,
+    written: &mut Vec<Written>,
 ) -> TaskRecord {
     let Outcome::Finished { update, hops } = &record.outcome else { return record.clone() };
     for (channel, value) in &update.writes {
         let (channel, place) = (channel.clone(), (0, data.len()));
-        written.push(Written { task: record.task, channel, value: Cow::Borrowed(value), place });
+        written.push(Written { task: record.task, channel, value: Arc::clone(value), place });
         data.push(Datum::One(value));
     }
-    let names = update.writes.iter().map(|(channel, _)| (channel.clone(), Value::Null));
+    let none = Arc::new(Value::Null);
+    let names = update.writes.iter().map(|(channel, _)| (channel.clone(), Arc::clone(&none)));
     let update = Update { clears: update.clears.clone(), writes: names.collect() };
     TaskRecord {
         task: record.task,
@@ -136,7 +137,7 @@ fn without_values<'a>(
 }
 
 /// A change by the places of what was written, or with a value of its own if it is none of these.
-fn how<'a>(change: &'a Change, written: &[Written<'_>], data: &mut Vec<Datum<'a>>) -> How {
+fn how<'a>(change: &'a Change, written: &[Written], data: &mut Vec<Datum<'a>>) -> How {
     let mut of_channel = written.iter().filter(|it| it.channel == change.channel);
     let mut add = |datum| {
         data.push(datum);
@@ -145,7 +146,8 @@ fn how<'a>(change: &'a Change, written: &[Written<'_>], data: &mut Vec<Datum<'a>
     match &change.kind {
         ChangeKind::Cleared => How::Cleared,
         ChangeKind::Set(value) => {
-            let same = of_channel.rfind(|it| is_same(&it.value, value));
+            let same =
+                of_channel.rfind(|it| Arc::ptr_eq(&it.value, value) || is_same(&it.value, value));
             How::Set(same.map_or_else(|| add(Datum::One(value)), |it| it.place))
         }
         ChangeKind::Appended(items) => {
@@ -158,7 +160,7 @@ fn how<'a>(change: &'a Change, written: &[Written<'_>], data: &mut Vec<Datum<'a>
 }
 
 /// Appended items as what tasks wrote one after the other, if they are that.
-fn parts<'a>(items: &[Value], written: impl Iterator<Item = &'a Written<'a>>) -> Option<Vec<Part>> {
+fn parts<'a>(items: &[Value], written: impl Iterator<Item = &'a Written>) -> Option<Vec<Part>> {
     let (mut rest, mut parts) = (items, Vec::new());
     for Written { value, place: (number, index), .. } in written {
         let (items, is_list) = match value.as_ref() {

@@ -14,6 +14,7 @@ mod depth;
 mod encode;
 mod linked;
 mod parts;
+mod values;
 
 use std::borrow::Cow;
 

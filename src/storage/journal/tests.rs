@@ -1,5 +1,7 @@
 //! What the form of a row promises beyond what every storage does.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -73,7 +75,7 @@ fn what_tasks_wrote_is_stored_once() {
     let last = text(made[3].body.changes().unwrap());
     assert_eq!(last, r#"[["notes",{"+":[[2,0,true],[3,0,false]]}]]"#);
 
-    let made = rows(&records, ChangeKind::Set(json!("c")));
+    let made = rows(&records, ChangeKind::Set(Arc::new(json!("c"))));
     assert_eq!(text(made[3].body.changes().unwrap()), r#"[["notes",{"=":[3,0]}]]"#);
 }
 
@@ -88,7 +90,7 @@ fn what_no_task_wrote_is_stored_with_the_step() {
 #[test]
 fn an_entry_is_mostly_what_was_written() {
     let value = json!("x".repeat(40));
-    let made = rows(&[finished(0, value.clone())], ChangeKind::Set(value));
+    let made = rows(&[finished(0, value.clone())], ChangeKind::Set(Arc::new(value)));
     let [_, record, commit] = made.as_slice() else { panic!("{made:?}") };
     assert!(
         record.body.meta().len() < 80,
@@ -103,7 +105,7 @@ fn an_entry_is_mostly_what_was_written() {
 #[test]
 fn rows_that_are_missing_or_changed_or_in_another_order_are_found() {
     let run = run();
-    let good = rows(&[finished(0, json!("a"))], ChangeKind::Set(json!("a")));
+    let good = rows(&[finished(0, json!("a"))], ChangeKind::Set(Arc::new(json!("a"))));
     let end = good.last().map(|it| it.link);
     let before = beginning(&run, b"{}");
     let check = |rows: Vec<Row>, before| {

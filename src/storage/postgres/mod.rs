@@ -243,6 +243,23 @@ impl Checkpointer for PostgresStorage {
         .await
     }
 
+    async fn outline(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let action = format!("read the journal of run `{run}`");
+        let work = Entries { run: run.clone(), after, limit };
+        let (found, pages) = self.transact(action, work).await?;
+        self.compute(move |codec| {
+            let mut logged = pages.reader(&found.run.id)?.outline(codec, after)?;
+            logged.truncate(limit);
+            Ok(logged)
+        })
+        .await
+    }
+
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
         let work = Post { run: run.clone(), message: message.clone() };

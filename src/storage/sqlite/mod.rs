@@ -315,6 +315,22 @@ impl Checkpointer for SqliteStorage {
         .await
     }
 
+    async fn outline(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
+            let run = Run::find(database, &run)?;
+            let mut logged = run.journal_after(database, after, limit)?.outline(codec, after)?;
+            logged.truncate(limit);
+            Ok(logged)
+        })
+        .await
+    }
+
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
         let (run, message) = (run.clone(), message.clone());

@@ -1,6 +1,6 @@
 //! What only one who holds the connection can bring about.
 
-use std::{error::Error as _, time::Duration};
+use std::{error::Error as _, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ fn id() -> RunId {
 fn commit(step: u64, text: &str) -> Entry {
     let channel = ChannelName::parse("text").unwrap();
     let position = Position { step: Step(step), ..Position::default() };
-    let changes = vec![Change { channel, kind: ChangeKind::Set(json!(text)) }];
+    let changes = vec![Change { channel, kind: ChangeKind::Set(Arc::new(json!(text))) }];
     Commit { position, changes }.into()
 }
 

@@ -168,7 +168,7 @@ impl Reading<'_> {
             };
             let Some(channel) = schema.channel(name.as_str()) else { continue };
             match self.written(channel, value) {
-                Some(value) => update.writes.push((name.clone(), value)),
+                Some(value) => update = update.write(name.clone(), value),
                 None => fits = false,
             }
         }
@@ -182,7 +182,7 @@ impl Reading<'_> {
                 continue;
             };
             match self.guessed(channel, &key.range) {
-                Some(value) => update.writes.push((name.clone(), value)),
+                Some(value) => update = update.write(name.clone(), value),
                 None => fits = false,
             }
         }

@@ -168,7 +168,7 @@ impl Reading<'_> {
                 let schema = self.graph.schema.clone();
                 let channel = schema.channel(&key.text)?;
                 match self.written(channel, value) {
-                    Some(value) => update.writes.push((channel.name().clone(), value)),
+                    Some(value) => update = update.write(channel.name().clone(), value),
                     None => fits = false,
                 }
             }

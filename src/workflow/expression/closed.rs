@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     EvaluateError, ExpressionView,
-    evaluate::evaluate,
+    evaluate::evaluate_owned,
     syntax::{Kind, Node, Operator},
 };
 use crate::{state::Schema, workflow::report::Problem};
@@ -18,7 +18,7 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     }
     let (state, visits) = (Schema::default().empty(), BTreeMap::new());
     let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
-    Some(evaluate(root, &view, None))
+    Some(evaluate_owned(root, &view, None))
 }
 
 /// Notes the innermost parts that have no value in any state; whether there are any.

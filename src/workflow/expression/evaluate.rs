@@ -1,6 +1,6 @@
 //! The value of an expression in a state. Total: what cannot be computed is an error.
 
-use std::{borrow::Cow, cmp::Ordering};
+use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 
 use serde_json::Value;
 use thiserror::Error;
@@ -36,20 +36,40 @@ pub enum EvaluateError {
     /// Division by zero.
     #[error("division by zero")]
     DivisionByZero,
-    /// It takes more steps, or makes more bytes, than a limit allows.
+    /// It takes more steps, or more memory, than a limit allows.
     #[error("the evaluation is {0}")]
-    Limit(#[from] DataLimitReached),
+    Limit(DataLimitReached),
+}
+
+impl From<DataLimitReached> for EvaluateError {
+    fn from(reached: DataLimitReached) -> Self {
+        Self::Limit(reached)
+    }
 }
 
 pub(super) fn evaluate(
     root: &Node,
     view: &ExpressionView<'_>,
     item: Option<(&str, &Value)>,
+) -> Result<Arc<Value>, EvaluateError> {
+    // A field is shared, so it takes no memory.
+    if let Kind::Name(name) = &root.kind
+        && item.is_none_or(|(variable, _)| variable != name)
+        && let Some(value) = view.state.get_shared(name).filter(|it| !it.is_null())
+    {
+        return Ok(value);
+    }
+    evaluate_owned(root, view, item).map(Arc::new)
+}
+
+pub(super) fn evaluate_owned(
+    root: &Node,
+    view: &ExpressionView<'_>,
+    item: Option<(&str, &Value)>,
 ) -> Result<Value, EvaluateError> {
     let item = item.map(|(name, value)| (name, Cow::Borrowed(value)));
     let variables = item.into_iter().collect();
-    // A value of the state that is the result was counted when it was written.
-    Evaluation { view: *view, variables, meter: Meter::default() }.value(root).map(Cow::into_owned)
+    Evaluation { view: *view, variables, meter: Meter::default() }.owned(root)
 }
 
 struct Evaluation<'a> {
@@ -133,7 +153,7 @@ impl<'a> Evaluation<'a> {
         match self.value(node)? {
             Cow::Borrowed(value) => Ok(self.meter.copy(value)?),
             Cow::Owned(value) => {
-                self.meter.make(0)?;
+                self.meter.make()?;
                 Ok(value)
             }
         }
@@ -252,12 +272,14 @@ impl<'a> Evaluation<'a> {
         let (left, right) = (self.value(left)?, self.value(right)?);
         match (left.as_ref(), right.as_ref()) {
             (Value::String(left), Value::String(right)) => {
-                self.meter.make(left.len() + right.len())?;
-                Ok(format!("{left}{right}").into())
+                self.meter.make_text(left.len() + right.len())?;
+                Ok([left.as_str(), right].concat().into())
             }
             (Value::Array(left), Value::Array(right)) => {
-                let items = left.iter().chain(right).map(|it| self.meter.copy(it));
-                Ok(Value::Array(items.collect::<Result<_, _>>()?))
+                for item in left.iter().chain(right) {
+                    self.meter.count(item)?;
+                }
+                Ok([left.as_slice(), right].concat().into())
             }
             (left, right) => match (numeric(left), numeric(right)) {
                 (Some(left), Some(right)) => arithmetic(Operator::Add, left, right),

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use crate::data_limit::{DataLimit, DataLimitReached};
+use crate::{
+    data_limit::{DataLimit, DataLimitReached},
+    state::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, text_memory},
+};
 
-/// What a value takes besides its text.
-const VALUE_BYTES: u64 = 32;
 /// How many bytes of a text are looked at in one step.
 const BYTES_PER_STEP: usize = 32;
 
@@ -13,7 +14,7 @@ const BYTES_PER_STEP: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     steps: u64,
-    bytes: u64,
+    memory: u64,
 }
 
 impl Meter {
@@ -32,10 +33,19 @@ impl Meter {
         self.steps((text.len() / BYTES_PER_STEP) as u64 + 1)
     }
 
-    /// Counts a text that is made.
-    pub(super) fn make(&mut self, bytes: usize) -> Result<(), DataLimitReached> {
-        self.bytes = self.bytes.saturating_add(VALUE_BYTES + bytes as u64);
-        DataLimit::ExpressionBytes.check(self.bytes)
+    /// Counts a value that is made and is no text.
+    pub(super) fn make(&mut self) -> Result<(), DataLimitReached> {
+        self.take(PART_MEMORY)
+    }
+
+    /// Counts a text that is made, of so many bytes.
+    pub(super) fn make_text(&mut self, length: usize) -> Result<(), DataLimitReached> {
+        self.take(text_memory(length as u64))
+    }
+
+    fn take(&mut self, memory: u64) -> Result<(), DataLimitReached> {
+        self.memory = self.memory.saturating_add(memory);
+        DataLimit::ExpressionMemory.check(self.memory)
     }
 
     /// Copies a value, after what the copy takes was counted.
@@ -44,18 +54,19 @@ impl Meter {
         Ok(value.clone())
     }
 
-    fn count(&mut self, value: &Value) -> Result<(), DataLimitReached> {
+    /// Counts a value that is copied.
+    pub(super) fn count(&mut self, value: &Value) -> Result<(), DataLimitReached> {
         match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => self.make(0),
-            Value::String(text) => self.make(text.len()),
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.make(),
+            Value::String(text) => self.make_text(text.len()),
             Value::Array(items) => {
-                self.make(0)?;
+                self.make()?;
                 items.iter().try_for_each(|it| self.count(it))
             }
             Value::Object(fields) => {
-                self.make(0)?;
-                fields.iter().try_for_each(|(key, value)| {
-                    self.make(key.len())?;
+                self.take(PART_MEMORY + RECORD_MEMORY)?;
+                fields.iter().try_for_each(|(name, value)| {
+                    self.take(FIELD_MEMORY + name.len() as u64)?;
                     self.count(value)
                 })
             }

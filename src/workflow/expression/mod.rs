@@ -113,15 +113,25 @@ impl Expression {
         })
     }
 
-    /// The value in a state.
+    /// The value in a state. It is shared with the state where it is a field of it.
     ///
     /// # Errors
     ///
     /// Fails when a value is absent or not of the type that the check was told, and when a number
     /// leaves its range.
-    pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
+    pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
         evaluate::evaluate(&self.root, view, item)
+    }
+
+    /// The value in a state, in memory of its own.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`evaluate`](Self::evaluate) does, and when the copy of a field takes too much memory.
+    pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
+        let item = self.item.as_deref().zip(view.item);
+        evaluate::evaluate_owned(&self.root, view, item)
     }
 
     /// The text it was written as.

@@ -13,7 +13,7 @@
 //!   stands in it.
 //! - `has` is of fields of records; of the state itself, as here, CEL has none.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use ::cel::{Context, Program, objects};
 
@@ -244,12 +244,8 @@ fn ours(schema: &Schema, expression: &Expression, fields: &Value) -> Result<Valu
     let update = fields.as_object().unwrap().iter().fold(Update::default(), write);
     let state = schema.apply(schema.empty(), [&update]).unwrap().0;
     let visits = BTreeMap::new();
-    expression.evaluate(&ExpressionView {
-        state: &state,
-        visits: &visits,
-        item: None,
-        output_dir: None,
-    })
+    let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
+    expression.evaluate(&view).map(Arc::unwrap_or_clone)
 }
 
 fn theirs(source: &str, fields: &Value) -> Result<Value, String> {
