@@ -106,7 +106,9 @@ pub(super) fn lower(
     let count = nodes.map_or(0, |it| it.entries().len());
     if let (Some(nodes), Err(reached)) = (nodes, chain.add_nodes(count)) {
         let what = "the number of nodes, with those of the workflows it uses,";
-        report.push_limit(what, &reached, &nodes.range);
+        // All nodes would be thousands of lines.
+        let last = nodes.entries().last().map_or(&nodes.range, |it| &it.key.range);
+        report.push_limit(what, &reached, last);
         return (None, report);
     }
     let Some(schema) = state.schema else {

@@ -9,9 +9,14 @@ pub(crate) enum Expected {
     Limit(&'static str),
     /// An error that contains this text.
     Refused(&'static str),
+    /// A result.
+    Done,
     /// A result or an error, as long as there is one.
     Answer,
 }
+
+/// A part of a list as JSON, by its number.
+type Part = fn(usize) -> String;
 
 /// Files that may use up memory or time, and the command that reads them.
 #[derive(Clone, Debug)]
@@ -20,6 +25,8 @@ pub(crate) struct Bomb {
     pub(crate) name: String,
     /// The names and the texts of its files.
     pub(crate) files: Vec<(String, String)>,
+    /// A list in `list.json`: the number of its parts, and each by its number.
+    pub(crate) list: Option<(usize, Part)>,
     /// The arguments of the program.
     pub(crate) command: Vec<&'static str>,
     /// What must come of it.
@@ -31,12 +38,12 @@ const EXECUTE: &[&str] = &["execute", "w.yaml", "--db", "memory:"];
 
 /// All bombs.
 pub(crate) fn bombs() -> Vec<Bomb> {
-    [yaml(), schemas(), expressions(), templates(), structures()].concat()
+    [yaml(), schemas(), expressions(), templates(), structures(), loops(), inputs()].concat()
 }
 
 fn bomb(name: &str, text: String, command: &[&'static str], expected: Expected) -> Bomb {
     let files = vec![("w.yaml".to_owned(), text)];
-    Bomb { name: name.to_owned(), files, command: command.to_vec(), expected }
+    Bomb { name: name.to_owned(), files, list: None, command: command.to_vec(), expected }
 }
 
 /// Lines that are made by a function of their numbers.
@@ -243,6 +250,73 @@ fn with_expression(source: &str, expected: Expected) -> Bomb {
     bomb(&format!("expression: {source:.60}"), text, EXECUTE, expected)
 }
 
+/// Inputs of many small parts, of which those within the limits are no bombs.
+fn inputs() -> Vec<Bomb> {
+    let memory = Expected::Limit("value_memory");
+    let inputs: [(&str, usize, Part, Expected); 9] = [
+        ("numbers", 300_000, |at| at.to_string(), Expected::Done),
+        ("texts", 300_000, |at| format!("\"item {at}\""), Expected::Done),
+        (
+            "records",
+            300_000,
+            |at| format!("{{\"id\": {at}, \"name\": \"item {at}\"}}"),
+            Expected::Done,
+        ),
+        ("numbers", 5_000_000, |_| "1".to_owned(), memory),
+        ("lists", 5_000_000, |_| "[]".to_owned(), memory),
+        ("records", 5_000_000, |_| "{}".to_owned(), memory),
+        ("long texts", 60, |_| format!("\"{}\"", "x".repeat(1_000_000)), memory),
+        (
+            "longer texts",
+            70,
+            |_| format!("\"{}\"", "x".repeat(1_000_000)),
+            Expected::Limit("input_bytes"),
+        ),
+        ("deep lists", 10, |_| "[".repeat(100_000), Expected::Limit("value_depth")),
+    ];
+    inputs
+        .into_iter()
+        .map(|(name, count, part, expected)| {
+            let text = "graphrun: 1\nname: x\nstate: { xs: [json], n: { type: int, default: 0 } }\ninput: xs\nstart: n\nnodes:\n  \
+                        n: { set: { n: size(xs) }, then: end }\n";
+            let command = &["execute", "w.yaml", "-i", "xs=@list.json"];
+            let mut bomb = bomb(&format!("input: {count} {name}"), text.to_owned(), command, expected);
+            bomb.list = Some((count, part));
+            bomb
+        })
+        .collect()
+}
+
+/// Runs whose state doubles at each step, until it reaches a limit.
+fn loops() -> Vec<Bomb> {
+    let numbers = ("[int]", "[1, 2, 3, 4]");
+    let records = ("[{ id: int }]", "[{ id: 1 }]");
+    let large = ("[{ a: int, b: int, c: string, d: int }]", "[{ a: 1, b: 2, c: x, d: 4 }]");
+    let texts = ("[string]", "[abc]");
+    let text = ("string", "xxxxxxxx");
+    let mut bombs = Vec::new();
+    for (ty, default) in [numbers, records, large, texts, text] {
+        let mut ways = vec![("s + s", "")];
+        if ty != text.0 {
+            ways.push(("s", ", merge: append"));
+        }
+        for (expression, merge) in ways {
+            let file = format!(
+                "graphrun: 1\nname: doubles\nstate: {{ s: {{ type: {ty}, default: {default}{merge} }} }}\nstart: n\nnodes:\n  \
+                 n: {{ set: {{ s: '{expression}' }}, max_visits: 60, exhausted: end, then: n }}\n"
+            );
+            let name = format!("loop: {expression}, {ty}");
+            bombs.push(bomb(
+                &name,
+                file,
+                &["execute", "w.yaml"],
+                Expected::Limit("expression_memory"),
+            ));
+        }
+    }
+    bombs
+}
+
 fn expressions() -> Vec<Bomb> {
     let steps = Expected::Limit("expression_steps");
     let bytes = Expected::Limit("expression_memory");
@@ -413,6 +487,12 @@ fn structures() -> Vec<Bomb> {
         Expected::Refused("GR073"),
     );
     uses.files.extend((1..30).map(|at| (format!("w{at}.yaml"), tower(at + 1))));
+    bombs.push(uses);
+    let many =
+        lines(60, |at| format!("  n{at}: {{ use: {{ workflow: v.yaml }}, then: n{} }}", at + 1));
+    let many = format!("{head}start: n0\nnodes:\n{many}  n60: {{ set: {{}}, then: end }}\n");
+    let mut uses = bomb("structure: many uses", many, VALIDATE, Expected::Limit("graph_nodes"));
+    uses.files.push(("v.yaml".to_owned(), row(400)));
     bombs.push(uses);
     let itself = tower(0).replace("w0.yaml", "w.yaml");
     bombs.push(bomb(

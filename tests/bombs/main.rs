@@ -5,7 +5,7 @@
 mod generator;
 mod run;
 
-use std::thread;
+use std::{thread, time::Instant};
 
 use generator::{Bomb, Expected, bombs};
 
@@ -27,12 +27,37 @@ fn every_bomb_is_refused_or_answered_in_little_memory() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// Prints how long each bomb takes, the longest last. `scripts/measure-bombs` runs this with a release build.
+#[test]
+#[ignore = "measures, and asserts nothing"]
+fn the_time_of_every_bomb() {
+    run::limit_memory();
+    let timed = |it: &Bomb| {
+        let begun = Instant::now();
+        let problem = run::run(it).problem(it);
+        (begun.elapsed(), it.name.clone(), problem.unwrap_or_default())
+    };
+    let mut times: Vec<_> = bombs().iter().map(timed).collect();
+    times.sort();
+    for (time, name, problem) in times {
+        println!("{:7.3} s  {name}  {problem}", time.as_secs_f64());
+    }
+}
+
 #[test]
 fn every_limit_of_what_is_written_has_a_bomb() {
     let bombs = bombs();
-    for limit in
-        ["file_bytes", "yaml_nodes", "schema_nodes", "expression_steps", "expression_memory"]
-    {
+    for limit in [
+        "file_bytes",
+        "yaml_nodes",
+        "schema_nodes",
+        "graph_nodes",
+        "expression_steps",
+        "expression_memory",
+        "input_bytes",
+        "value_depth",
+        "value_memory",
+    ] {
         assert!(bombs.iter().any(|it| it.expected == Expected::Limit(limit)), "{limit}");
     }
 }

@@ -1,7 +1,8 @@
 //! Runs the program on a bomb.
 
 use std::{
-    fs,
+    env, fs,
+    io::{self, BufWriter, Write},
     process::{Command, Output, Stdio},
 };
 
@@ -31,14 +32,29 @@ pub(crate) fn run(bomb: &Bomb) -> ProgramRun {
     for (name, text) in &bomb.files {
         fs::write(folder.path().join(name), text).expect("a file can be written");
     }
-    let output = Command::new(env!("CARGO_BIN_EXE_graphrun"))
-        .args(&bomb.command)
-        .current_dir(folder.path())
-        .env_clear()
-        .env("HOME", folder.path())
-        .stdin(Stdio::null())
-        .output()
-        .expect("the program can be started");
+    if let Some((count, part)) = bomb.list {
+        // Written part by part: this process has no more memory than the program.
+        let write = || -> io::Result<()> {
+            let mut file = BufWriter::new(fs::File::create(folder.path().join("list.json"))?);
+            for at in 0..count {
+                let before = if at == 0 { "[" } else { ", " };
+                write!(file, "{before}{}", part(at))?;
+            }
+            write!(file, "]")?;
+            file.flush()
+        };
+        write().expect("a list can be written");
+    }
+    let output = Command::new(
+        env::var_os("BOMBED_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_graphrun").into()),
+    )
+    .args(&bomb.command)
+    .current_dir(folder.path())
+    .env_clear()
+    .env("HOME", folder.path())
+    .stdin(Stdio::null())
+    .output()
+    .expect("the program can be started");
     ProgramRun { output }
 }
 
@@ -46,7 +62,11 @@ impl ProgramRun {
     /// The difference from the expectation, if there is one.
     pub(crate) fn problem(&self, bomb: &Bomb) -> Option<String> {
         let text = |bytes: &[u8]| {
-            String::from_utf8_lossy(bytes).split_whitespace().collect::<Vec<_>>().join(" ")
+            String::from_utf8_lossy(bytes)
+                .split_whitespace()
+                .filter(|it| *it != "│")
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let told = text(&self.output.stdout) + &text(&self.output.stderr);
         let contains = |part: &str| !self.output.status.success() && told.contains(part);
@@ -55,6 +75,7 @@ impl ProgramRun {
             && match bomb.expected {
                 Expected::Limit(limit) => contains(&format!("limit `{limit}`")),
                 Expected::Refused(part) => contains(part),
+                Expected::Done => self.output.status.success(),
                 Expected::Answer => true,
             };
         let shown: String = told.chars().take(600).collect();
