@@ -108,7 +108,7 @@ impl Hand {
     fn perform(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Record(record) => self.records.push(record),
+                Action::Record(record) => self.records.push(*record),
                 Action::Hear(_) => (),
                 Action::Commit(commit) => {
                     self.records.clear();

@@ -264,12 +264,9 @@ impl Search<'_> {
         step: &[(NodeName, String)],
     ) {
         for action in actions {
-            let Action::Record(TaskRecord {
-                task,
-                node,
-                outcome: Recorded::Caught { failure, .. },
-                ..
-            }) = action
+            let Action::Record(record) = action else { continue };
+            let TaskRecord { task, node, outcome: Recorded::Caught { failure, .. }, .. } =
+                record.as_ref()
             else {
                 continue;
             };
@@ -294,7 +291,7 @@ impl Search<'_> {
         for action in actions {
             match action {
                 Action::Run(task) => tasks.push(*task),
-                Action::Record(record) => records.push(record),
+                Action::Record(record) => records.push(*record),
                 Action::Rest { status, reason } => rest = Some((status, reason)),
                 Action::Commit(_) | Action::Hear(_) | Action::Sleep { .. } => (),
             }

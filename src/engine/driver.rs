@@ -236,8 +236,8 @@ impl<'a> Driver<'a> {
         let mut rest = None;
         for action in actions {
             match action {
-                Action::Record(record) => self.record(record).await?,
-                Action::Commit(commit) => self.commit(commit).await?,
+                Action::Record(record) => self.record(*record).await?,
+                Action::Commit(commit) => self.commit(*commit).await?,
                 Action::Hear(heard) => {
                     if self.entry.commit.is_some() {
                         self.save().await?;
@@ -246,7 +246,7 @@ impl<'a> Driver<'a> {
                         self.log.add(event_of_heard(it));
                     }
                 }
-                Action::Run(task) if self.deadline.is_none() => self.queue.push(*task),
+                Action::Run(task) if self.deadline.is_none() => self.queue.push(task),
                 Action::Run(_) => (),
                 Action::Sleep { task, wake, wait_ms } => {
                     let wait = self.wait(task, wake, wait_ms);
@@ -311,7 +311,7 @@ impl<'a> Driver<'a> {
                 .await;
             let cut = self.cut.child_token();
             self.purse.began(task.id, cut.clone());
-            let (work, watch) = task::attempt(self.surroundings(cut), task, spec);
+            let (work, watch) = task::attempt(self.surroundings(cut), *task, spec);
             self.tasks.begin(work, watch);
             self.queue.began();
         }

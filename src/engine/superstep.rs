@@ -79,7 +79,7 @@ struct TaskState {
     memos: BTreeMap<String, Value>,
     /// The keys under which it has asked.
     asked: Vec<String>,
-    record: Option<TaskRecord>,
+    record: Option<Box<TaskRecord>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,7 +90,7 @@ enum Phase {
     /// It waits for its next attempt.
     Sleeping { wake: Timestamp, wait_ms: u64 },
     /// It waits for a person.
-    Waiting(Question),
+    Waiting(Box<Question>),
     /// It was cut off, since a limit of the run is reached.
     CutOff,
     /// It failed, and nothing caught it.
@@ -194,7 +194,7 @@ impl Machine {
             }
             Event::CutOff { attempt, .. } => {
                 self.tasks[index].took.add(&attempt);
-                vec![Action::Record(self.cut_off(index))]
+                vec![Action::Record(Box::new(self.cut_off(index)))]
             }
             Event::Noted { name, value, attempt, .. } => self.note(index, &attempt, name, value),
             Event::Asked { question, attempt, .. } => {
@@ -375,7 +375,8 @@ impl Machine {
     fn commit(&mut self) -> Vec<Action> {
         let tasks = std::mem::take(&mut self.tasks);
         let asked: Vec<String> = tasks.iter().flat_map(|it| it.asked.iter().cloned()).collect();
-        let records: Vec<TaskRecord> = tasks.into_iter().filter_map(|it| it.record).collect();
+        let mut records: Vec<TaskRecord> = Vec::with_capacity(tasks.len());
+        records.extend(tasks.into_iter().filter_map(|it| it.record).map(|it| *it));
         assert_eq!(
             records.len(),
             self.position.frontier.len(),
@@ -406,7 +407,7 @@ impl Machine {
         (self.open, self.busy, self.written) = (self.tasks.len(), self.tasks.len(), 0);
 
         let commit = Commit { position: self.position.clone(), changes };
-        let mut actions = vec![Action::Commit(commit)];
+        let mut actions = vec![Action::Commit(Box::new(commit))];
         actions.extend(self.take_in());
         actions.extend(self.pause(&records).unwrap_or_else(|| self.begin_step()));
         actions

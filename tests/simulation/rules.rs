@@ -132,13 +132,13 @@ impl Process {
         for action in actions {
             match action {
                 Action::Record(record) => {
-                    self.history.push(record.clone());
-                    self.records.push(record);
+                    self.history.push(TaskRecord::clone(&record));
+                    self.records.push(*record);
                     self.ask_people();
                 }
                 Action::Commit(commit) => {
                     self.records.clear();
-                    self.saved = (commit, self.machine.state().as_ref().clone());
+                    self.saved = (*commit, self.machine.state().as_ref().clone());
                 }
                 Action::Run(task) => self.pending.push(self.end_of(&task)),
                 Action::Sleep { task, wake, .. } => self.pending.push(Event::Woke { task, wake }),

@@ -11,7 +11,7 @@ use crate::{compile::CompiledGraph, engine::superstep::Task, id::NodeName};
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// By node; the number of a task says how many came before it.
-    lines: BTreeMap<NodeName, VecDeque<(u64, Task)>>,
+    lines: BTreeMap<NodeName, VecDeque<(u64, Box<Task>)>>,
     pushed: u64,
     running: usize,
     /// The places that are taken of each node that has a width.
@@ -20,7 +20,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Adds a task behind the others.
-    pub(super) fn push(&mut self, task: Task) {
+    pub(super) fn push(&mut self, task: Box<Task>) {
         let number = self.pushed;
         self.pushed += 1;
         match self.lines.get_mut(&task.node) {
@@ -40,7 +40,7 @@ impl Queue {
     }
 
     /// The first task whose node has room for one more. It has a place there from now on.
-    pub(super) fn next(&mut self, graph: &CompiledGraph) -> Option<Task> {
+    pub(super) fn next(&mut self, graph: &CompiledGraph) -> Option<Box<Task>> {
         let width = |it: &NodeName| graph.node(it).and_then(|it| it.policies.width_max);
         let taken = |it: &NodeName| self.taken.get(it).copied().unwrap_or_default();
         let has_room = |it: &NodeName| width(it).is_none_or(|max| taken(it) < max);

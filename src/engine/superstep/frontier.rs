@@ -358,8 +358,11 @@ fn fill(
     }
     position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
     position.frontier.extend(dispatched);
+    position.frontier.reserve_exact(sent.len());
     for (Dispatch { node, input }, via) in sent {
-        counted.push(node.clone());
+        if counted.last() != Some(&node) {
+            counted.push(node.clone());
+        }
         position.frontier.push(Activation { node, input: Input::Value(input), via });
     }
     counted.sort();

@@ -74,7 +74,7 @@ impl Machine {
         self.position.said.clear();
         self.position.step = self.position.step.next();
         let commit = Commit { position: self.position.clone(), changes };
-        vec![Action::Hear(heard), Action::Commit(commit)]
+        vec![Action::Hear(heard), Action::Commit(Box::new(commit))]
     }
 
     fn refuses(&self, update: &Update) -> Result<(), StateError> {

@@ -107,9 +107,9 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Save what became of a task, durably, before anything that follows.
-    Record(TaskRecord),
+    Record(Box<TaskRecord>),
     /// Save a step, durably, before anything that follows.
-    Commit(Commit),
+    Commit(Box<Commit>),
     /// Tell what was said; the commit that follows takes it in.
     Hear(Vec<Heard>),
     /// Run a node.

@@ -100,7 +100,7 @@ impl Machine {
         match &record.outcome {
             Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
                 self.set_phase(index, Phase::Settled);
-                self.tasks[index].record = Some(record);
+                self.tasks[index].record = Some(Box::new(record));
             }
             Outcome::Failed { failure } if only.is_some_and(|it| *it != record.node) => {
                 self.set_phase(index, failed(&record.node, failure));
@@ -123,7 +123,7 @@ impl Machine {
             }
             Outcome::Asked { question } => {
                 self.tasks[index].asked.push(question.key.clone());
-                self.set_phase(index, Phase::Waiting(question.clone()));
+                self.set_phase(index, Phase::Waiting(Box::new(question.clone())));
             }
             Outcome::Answered { key, answer, .. } => {
                 self.tasks[index].answers.insert(key.clone(), answer.clone());

@@ -85,7 +85,7 @@ impl Machine {
         let mut done: Vec<(usize, TaskRecord, Activation)> = Vec::new();
         for (index, activation) in self.position.frontier.iter().enumerate() {
             if let Some(record) = &self.tasks[index].record {
-                done.push((index, record.clone(), activation.clone()));
+                done.push((index, TaskRecord::clone(record), activation.clone()));
             }
         }
         let mut made = None;

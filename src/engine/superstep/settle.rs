@@ -58,7 +58,7 @@ impl Machine {
         let record = record(task, node, &self.tasks[index], outcome);
         self.tasks[index].attempt += 1;
         self.set_phase(index, Phase::Sleeping { wake, wait_ms });
-        vec![Action::Record(record), Action::Sleep { task, wake, wait_ms }]
+        vec![Action::Record(Box::new(record)), Action::Sleep { task, wake, wait_ms }]
     }
 
     /// A node failed for good: a route catches the failure, or the task has failed.
@@ -92,7 +92,7 @@ impl Machine {
         let mut took = state.took;
         took.add(until_now);
         let Took { ms, spent } = took;
-        vec![Action::Record(TaskRecord { ms, spent, ..record })]
+        vec![Action::Record(Box::new(TaskRecord { ms, spent, ..record }))]
     }
 
     /// A node asked a person: the task waits.
@@ -101,7 +101,7 @@ impl Machine {
             return self.fail(index, failure);
         }
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
-        self.set_phase(index, Phase::Waiting(question.clone()));
+        self.set_phase(index, Phase::Waiting(Box::new(question.clone())));
         self.tasks[index].asked.push(question.key.clone());
         let record = record(task, node, &self.tasks[index], Outcome::Asked { question });
         self.then_go_on(record)
@@ -116,15 +116,15 @@ impl Machine {
         asked: Option<Link>,
     ) -> Vec<Action> {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
-        let Phase::Waiting(Question { key, .. }) = &self.tasks[index].phase else {
+        let Phase::Waiting(question) = &self.tasks[index].phase else {
             return Vec::new();
         };
-        let key = key.clone();
+        let key = question.key.clone();
         self.set_phase(index, Phase::Running);
         let state = &mut self.tasks[index];
         state.answers.insert(key.clone(), answer.clone());
         let record = record(task, node, state, Outcome::Answered { key, answer, by, asked });
-        vec![Action::Record(record), Action::Run(Box::new(self.task(index)))]
+        vec![Action::Record(Box::new(record)), Action::Run(Box::new(self.task(index)))]
     }
 
     /// Nobody answered in time: that is the failure of the task.
@@ -161,12 +161,12 @@ impl Machine {
         self.set_phase(index, Phase::Settled);
         let state = &mut self.tasks[index];
         let record = record(task, node, state, outcome);
-        state.record = Some(record.clone());
+        state.record = Some(Box::new(record.clone()));
         self.then_go_on(record)
     }
 
     fn then_go_on(&mut self, record: TaskRecord) -> Vec<Action> {
-        let mut actions = vec![Action::Record(record)];
+        let mut actions = vec![Action::Record(Box::new(record))];
         actions.extend(self.go_on());
         actions
     }

@@ -41,7 +41,7 @@ impl Machine {
         for index in 0..self.tasks.len() {
             if self.tasks[index].record.is_none() {
                 // It waits for its turn, its next attempt or a person.
-                actions.push(Action::Record(self.cut_off(index)));
+                actions.push(Action::Record(Box::new(self.cut_off(index))));
             }
         }
         actions.extend(self.commit());
@@ -53,7 +53,7 @@ impl Machine {
         self.set_phase(index, Phase::CutOff);
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
         let record = record(task, node, &self.tasks[index], Outcome::CutOff);
-        self.tasks[index].record = Some(record.clone());
+        self.tasks[index].record = Some(Box::new(record.clone()));
         record
     }
 }
