@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use graphrun::sandbox::{
-    Allowed, FixedFile, Limits, Proof, PytestReport, PythonEnvironment, Sandbox, SourceFile,
+    Allowed, FixedFile, Limits, Proof, PythonEnvironment, Sandbox, SourceFile, TestReport,
     TestSettings, run_pytest,
 };
 use support::cache_dir;
@@ -84,7 +84,7 @@ fn with_failing_test(mut program: Program) -> Program {
 }
 
 /// Runs programs, a few at a time.
-async fn run_all(programs: Vec<Program>, wall: Duration) -> Vec<(String, PytestReport)> {
+async fn run_all(programs: Vec<Program>, wall: Duration) -> Vec<(String, TestReport)> {
     let sandbox = Sandbox::probe().unwrap();
     let environment =
         PythonEnvironment::prepare(&["pytest".to_owned()], &cache_dir()).await.unwrap();

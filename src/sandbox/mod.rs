@@ -17,6 +17,7 @@ mod job;
 mod junit;
 mod launch;
 mod mounts;
+mod node;
 mod output;
 mod path;
 mod probe;
@@ -27,18 +28,19 @@ mod python_error;
 mod source_file;
 mod supervisor;
 mod tap;
+mod test_run;
 mod write;
 
 pub use command_tests::{CommandReport, ReportForm, TestCommand, TestCounts, run_test_command};
 pub use error::{JobError, SandboxError};
 pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_variable};
+pub use node::run_node;
 pub use output::clean_output;
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;
-pub use pytest::{
-    Allowed, Proof, PytestError, PytestOutcome, PytestReport, TestSettings, run_pytest,
-};
+pub use pytest::{PytestError, run_pytest};
 pub use python::{PythonEnvironment, default_cache_dir};
 pub use python_error::PythonError;
 pub use source_file::SourceFile;
+pub use test_run::{Allowed, Proof, TestOutcome, TestReport, TestSettings};
 pub use write::{Replace, WriteError, write_files};
