@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 use futures_util::{StreamExt, stream};
 use graphrun::sandbox::{
     Allowed, FixedFile, Limits, Proof, PythonEnvironment, Sandbox, SourceFile, TestReport,
-    TestSettings, run_pytest,
+    TestSettings, run_node, run_pytest,
 };
 use support::cache_dir;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,39 @@ struct Program {
     name: String,
     files: Vec<SourceFile>,
     settings: TestSettings,
+}
+
+/// A runner with what it needs.
+enum Runner {
+    Pytest(PythonEnvironment),
+    Node,
+}
+
+impl Runner {
+    /// The runner of a file of programs.
+    async fn of(path: &str) -> Self {
+        if path.ends_with("javascript.txt") {
+            return Self::Node;
+        }
+        Self::Pytest(
+            PythonEnvironment::prepare(&["pytest".to_owned()], &cache_dir()).await.unwrap(),
+        )
+    }
+
+    async fn run(&self, sandbox: &Sandbox, program: Program, limits: &Limits) -> TestReport {
+        let Program { name, files, settings } = program;
+        let cancel = CancellationToken::new();
+        match self {
+            Self::Pytest(environment) => {
+                let ran = run_pytest(sandbox, environment, &files, &settings, limits, &cancel);
+                ran.await.unwrap_or_else(|error| panic!("{name}: {error}"))
+            }
+            Self::Node => {
+                let ran = run_node(sandbox, &files, &settings, limits, &cancel).await;
+                ran.unwrap_or_else(|error| panic!("{name}: {error}"))
+            }
+        }
+    }
 }
 
 /// Reads the programs of one file.
@@ -66,7 +99,18 @@ fn allowed(word: &str) -> Allowed {
 }
 
 /// Adds the test that fails to programs without one of their own.
-fn with_failing_test(mut program: Program) -> Program {
+fn with_failing_test(path: &str, mut program: Program) -> Program {
+    if path == "forging/javascript.txt" {
+        if !program.files.iter().any(|it| it.path.contains(".test.")) {
+            let content =
+                "const test = require('node:test');\nconst assert = require('node:assert');\n\
+                           const app = require('./app.js');\n\
+                           test('a', () => assert.strictEqual(app.add?.(1, 2) ?? 4, 3));\n"
+                    .to_owned();
+            program.files.push(SourceFile { path: "a.test.js".to_owned(), content });
+        }
+        return program;
+    }
     let has_own = |it: &SourceFile| it.path == "test_a.py" || it.content.contains("def test_a(");
     if program.settings.proof == Proof::Isolated {
         if program.settings.fixed.is_empty() {
@@ -84,27 +128,21 @@ fn with_failing_test(mut program: Program) -> Program {
 }
 
 /// Runs programs, a few at a time.
-async fn run_all(programs: Vec<Program>, wall: Duration) -> Vec<(String, TestReport)> {
-    let sandbox = Sandbox::probe().unwrap();
-    let environment =
-        PythonEnvironment::prepare(&["pytest".to_owned()], &cache_dir()).await.unwrap();
-    let limits = Limits { wall, ..Limits::default() };
-    let (sandbox, environment, limits) = (&sandbox, &environment, &limits);
+async fn run_all(path: &str, programs: Vec<Program>, wall: Duration) -> Vec<(String, TestReport)> {
+    let (sandbox, runner) = (&Sandbox::probe().unwrap(), &Runner::of(path).await);
+    let limits = &Limits { wall, ..Limits::default() };
     let runs = programs.into_iter().map(|program| async move {
-        let Program { name, files, settings } = program;
-        let cancel = CancellationToken::new();
-        let ran = run_pytest(sandbox, environment, &files, &settings, limits, &cancel).await;
-        let report = ran.unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, report)
+        (program.name.clone(), runner.run(sandbox, program, limits).await)
     });
     stream::iter(runs).buffered(WIDTH).collect().await
 }
 
 async fn assert_none_passes(path: &str, proof: Proof) {
-    let programs: Vec<Program> = programs(path, proof).into_iter().map(with_failing_test).collect();
+    let programs = programs(path, proof).into_iter();
+    let programs: Vec<Program> = programs.map(|it| with_failing_test(path, it)).collect();
     let names: BTreeSet<&str> = programs.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names.len(), programs.len(), "two programs have one name");
-    let forged: Vec<String> = run_all(programs, FORGING_TIME)
+    let forged: Vec<String> = run_all(path, programs, FORGING_TIME)
         .await
         .into_iter()
         .filter(|(_, report)| report.is_passed())
@@ -116,11 +154,11 @@ async fn assert_none_passes(path: &str, proof: Proof) {
 async fn assert_all_pass(path: &str, proof: Proof) {
     let programs = programs(path, proof);
     let programs = if proof == Proof::Isolated {
-        programs.into_iter().map(with_failing_test).collect()
+        programs.into_iter().map(|it| with_failing_test(path, it)).collect()
     } else {
         programs
     };
-    let refused: Vec<String> = run_all(programs, HONEST_TIME)
+    let refused: Vec<String> = run_all(path, programs, HONEST_TIME)
         .await
         .into_iter()
         .filter(|(_, report)| !report.is_passed() || report.proof != proof)
@@ -147,4 +185,14 @@ async fn honest_projects_pass_in_unusual_layouts() {
 #[tokio::test]
 async fn honest_programs_pass_isolated_tests() {
     assert_all_pass("honest/isolated.txt", Proof::Isolated).await;
+}
+
+#[tokio::test]
+async fn no_program_forges_a_result_of_node() {
+    assert_none_passes("forging/javascript.txt", Proof::InProcess).await;
+}
+
+#[tokio::test]
+async fn honest_projects_pass_with_node() {
+    assert_all_pass("honest/javascript.txt", Proof::InProcess).await;
 }
