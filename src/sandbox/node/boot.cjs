@@ -60,16 +60,24 @@ function main() {
   process.execArgv.length = 0;
   for (const name of Object.keys(require.cache)) delete require.cache[name];
   lockBuiltins();
-  const { log } = console;
   import(pathToFileURL(path).href).then(
     () => {
       isLoaded = true;
     },
     (error) => {
-      log(inspect(error));
-      process.exitCode = 1;
+      // Thrown again for node to show it with its place in the source.
+      process.removeAllListeners('uncaughtException');
+      setImmediate(() => {
+        throw error;
+      });
     },
   );
 }
 
-main();
+try {
+  main();
+} catch (error) {
+  // No code of the project has run: the fault is the runner's.
+  console.log(inspect(error));
+  process.reallyExit(125);
+}

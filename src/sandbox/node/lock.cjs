@@ -10,12 +10,21 @@ const { ownKeys } = Reflect;
 /** Properties that tests replace and put back. */
 const MOCKED = new Set(['random', 'now', 'Date', 'prepareStackTrace', 'captureStackTrace', 'stackTraceLimit']);
 
+/** Properties that the engine and node look up by themselves. */
+const ENGINE = new Set(['constructor', 'then', 'next', 'exec']);
+
 const SPACES = [
   Array, ArrayBuffer, BigInt, Boolean, DataView, Error, AggregateError, EvalError, RangeError, ReferenceError, SyntaxError,
   TypeError, URIError, Function, Map, Number, Object, Promise, Proxy, RegExp, Set, String, Symbol, WeakMap, WeakRef, WeakSet,
   getPrototypeOf(Int8Array), Int8Array, Uint8Array, Uint8ClampedArray, Int16Array, Uint16Array, Int32Array, Uint32Array,
   Float32Array, Float64Array, BigInt64Array, BigUint64Array, Atomics, JSON, Math, Reflect,
 ];  // prettier-ignore
+
+/** Functions of the global object. */
+const GLOBALS = [parseInt, parseFloat, isNaN, isFinite, decodeURI, decodeURIComponent, encodeURI, encodeURIComponent];
+
+/** Classes whose methods make new objects by the property `constructor`. That of others is for everyone to replace. */
+const COPIED = [Array, ArrayBuffer, Promise, RegExp, getPrototypeOf(Int8Array)];
 
 /** Prototypes without a name of their own. */
 const HIDDEN = [
@@ -54,11 +63,12 @@ function lock(space) {
  * Locks a prototype. Its methods become accessors: assigning to a property that is not writable in a prototype fails, so
  * `error.name = 'x'` or `Sub.prototype.toString = f` would break.
  */
-function lockPrototype(prototype) {
+function lockPrototype({ prototype }) {
   for (const key of ownKeys(prototype)) {
+    if (key === 'constructor' && !COPIED.includes(prototype.constructor)) continue;
     const { value, get, configurable } = getOwnPropertyDescriptor(prototype, key);
-    // Symbols and these names are what the engine itself looks up, which is slow with accessors.
-    if (get || !configurable || typeof key === 'symbol' || ['then', 'next', 'exec'].includes(key)) {
+    // What the engine or node looks up by itself has to stay a value.
+    if (get || !configurable || typeof key === 'symbol' || ENGINE.has(key)) {
       lockProperty(prototype, key);
       continue;
     }
@@ -97,6 +107,7 @@ exports.lockBuiltins = function lockBuiltins() {
   // The mocks of `node:test` are an object that is made when it is first used.
   lock(getPrototypeOf(runner.mock));
   lock(asyncHooks.AsyncResource.prototype);
+  lockProperty(require('node:util'), 'isDeepStrictEqual');
   withhold(asyncHooks, ['executionAsyncResource', 'createHook']);
   withhold(require('node:v8'), ['setFlagsFromString', 'getHeapSnapshot', 'writeHeapSnapshot']);
   withhold(require('node:module'), ['register', 'registerHooks']);
@@ -104,11 +115,11 @@ exports.lockBuiltins = function lockBuiltins() {
   require('node:module').syncBuiltinESMExports();
 
   for (const space of SPACES) {
-    if (space.prototype !== undefined) lockPrototype(space.prototype);
+    if (space.prototype !== undefined) lockPrototype(space);
     lock(space);
   }
   for (const name of ownKeys(globalThis)) {
-    if (SPACES.includes(getOwnPropertyDescriptor(globalThis, name).value)) lockProperty(globalThis, name);
+    if ([...SPACES, ...GLOBALS].includes(getOwnPropertyDescriptor(globalThis, name).value)) lockProperty(globalThis, name);
   }
   HIDDEN.forEach(lock);
 };

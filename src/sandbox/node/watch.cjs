@@ -20,7 +20,7 @@ function makeRoot() {
   runner.after(() => {});
   hook.disable();
   const [test, reporter] = [root && getPrototypeOf(root), root?.reporter];
-  const parts = [test?.createSubtest, test?.report, reporter?.fail];
+  const parts = [test?.createSubtest, test?.report, test?.getRunArgs, reporter?.fail];
   if (!parts.every((part) => typeof part === 'function')) {
     throw new Error(`the runner of tests does not know the test runner of node ${process.version}`);
   }
@@ -39,7 +39,6 @@ exports.watchTests = function watchTests(emit, file, lock) {
   const { fail } = reporter;
   const ids = new WeakMap();
   const counts = new Map();
-  const contexts = new WeakSet();
   let isReporting = false;
 
   const nameOf = (subtest) => {
@@ -67,12 +66,6 @@ exports.watchTests = function watchTests(emit, file, lock) {
       returned();
     };
     function body(context, done) {
-      // The methods of a context skip, plan and start tests. A test is the first to get one.
-      const prototype = getPrototypeOf(context);
-      if (!contexts.has(prototype)) {
-        contexts.add(prototype);
-        lock(prototype);
-      }
       emit('phase', id, 'setup', 'passed');
       const called = (error, ...rest) => {
         (error ? raised : returned)();
@@ -131,4 +124,6 @@ exports.watchTests = function watchTests(emit, file, lock) {
   }
   replace(root, 'reporter', reporter);
   lock(test);
+  // The methods of a context skip, plan and start tests.
+  lock(getPrototypeOf(root.getRunArgs().ctx));
 };

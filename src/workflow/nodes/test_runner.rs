@@ -115,7 +115,7 @@ impl Lowering<'_> {
     ) -> Option<TestCommand> {
         let command = parts.get("command")?;
         let argv = self.report.words(command, "`command`");
-        let help = "say what the command writes: `report: junit` or `report: tap`";
+        let help = "say what the command writes: `report: junit`, `tap`, `libtest`, `go` or `jest`";
         let report = parts.require(&mut self.report, "report", help);
         let report = report.and_then(|it| self.read_named(it, "form of a report", &REPORTS));
         if let Some(proof) = proof.filter(|it| *it > Proof::Unproven) {
@@ -133,7 +133,7 @@ impl Lowering<'_> {
             self.report.bad_value(path, format!("the path of the report: {error}"), "");
             return None;
         }
-        if path.is_none() && report == Some(ReportForm::Junit) {
+        if path.is_none() && report.is_some_and(ReportForm::needs_file) {
             let help = "name the file that the command writes: `report_path: report.xml`";
             parts.require(&mut self.report, "report_path", help);
             return None;
