@@ -24,7 +24,16 @@ function readRegular(path) {
   }
 }
 
+/** Makes sure that no process of this user, this one included, can open the memory of this process. */
+function checkPrivate() {
+  delete process.env.LD_PRELOAD;
+  if (fs.statSync('/proc/self/mem').uid === process.getuid()) {
+    throw new Error('the runner of tests cannot close its memory to other processes');
+  }
+}
+
 function main() {
+  checkPrivate();
   const emit = openSeal();
   const path = process.argv[2];
   const source = readRegular(path);

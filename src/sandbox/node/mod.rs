@@ -4,6 +4,8 @@
 //! Before any code of the project runs, the runner inside locks what tests depend on, takes over the place where
 //! `node:test` makes its tests, and lists the tests that the file declares. The host judges as it does for pytest.
 
+mod private;
+
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -78,10 +80,9 @@ fn job(
     limits: Limits,
     secret: Vec<u8>,
 ) -> Job {
-    let parts = PARTS.map(|(name, content)| FixedFile {
-        path: format!("boot/{name}"),
-        content: content.as_bytes().to_vec(),
-    });
+    let part = |name: &str, content| FixedFile { path: format!("boot/{name}"), content };
+    let parts = PARTS.map(|(name, content)| part(name, content.as_bytes().to_vec()));
+    let library = part("private.so", private::library());
     let fixed = settings.fixed.iter().map(|file| FixedFile {
         path: format!("fixed/{}", file.path),
         content: file.content.clone(),
@@ -89,7 +90,7 @@ fn job(
     Job {
         argv: ["bash", "-c", START, NODE, path].map(str::to_owned).into(),
         required: vec![NODE.to_owned()],
-        fixed: parts.into_iter().chain(fixed).collect(),
+        fixed: parts.into_iter().chain([library]).chain(fixed).collect(),
         files: files.to_vec(),
         limits,
         channel: Some(secret),
@@ -184,7 +185,51 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+
     use super::*;
+
+    /// Runs the script that starts node beside a program of that name. Returns its exit code and what it printed.
+    fn started(version: &str) -> (Option<i32>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let node = folder.path().join(NODE);
+        let text = format!("#!/bin/sh\n[ \"$1\" = --version ] && echo {version} || echo \"$@\"\n");
+        fs::write(&node, text).unwrap();
+        fs::set_permissions(&node, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new("/usr/bin/bash");
+        command.args(["-c", START, NODE, "/box/a.test.js"]).env("PATH", folder.path());
+        let done = command.output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    }
+
+    #[test]
+    fn every_version_starts_with_its_permission_model() {
+        for (version, option) in [
+            ("v20.0.0", "--experimental-permission "),
+            ("v22.1.0", "--experimental-permission "),
+            ("v24.3.1", "--permission --allow-fs-read"),
+            ("v26.0.0", "--permission --allow-net "),
+        ] {
+            let (code, printed) = started(version);
+            assert_eq!(code, Some(0), "{version}: {printed}");
+            assert!(printed.starts_with(option), "{version}: {printed}");
+            assert!(printed.ends_with("/graphrun/boot/boot.cjs /box/a.test.js\n"), "{printed}");
+        }
+    }
+
+    #[test]
+    fn a_version_without_a_permission_model_is_refused() {
+        let (code, printed) = started("v18.20.4");
+        assert_eq!(code, Some(UNSUPPORTED));
+        assert!(printed.contains("node 20 or later, and the sandbox has v18.20.4"), "{printed}");
+    }
+
+    #[test]
+    fn a_sandbox_without_node_does_not_start() {
+        let settings = TestSettings::default();
+        let job = job("/box/a.test.js", &[], &settings, Limits::default(), Vec::new());
+        assert_eq!(job.required, [NODE]);
+    }
 
     #[test]
     fn test_files_are_those_that_node_looks_for() {

@@ -1,4 +1,5 @@
-# Starts node with its permission model, which keeps the inspector, addons and internal bindings from the project.
+# Starts node with its permission model, which keeps the inspector, addons and internal bindings from the project, and with a
+# library that closes its memory.
 version=$(node --version)
 case $version in
   v2[0-2].*) permission=(--experimental-permission) ;;
@@ -9,6 +10,6 @@ case $version in
     exit 125
     ;;
 esac
-exec node "${permission[@]}" '--allow-fs-read=*' '--allow-fs-write=*' --allow-child-process --allow-worker \
+LD_PRELOAD=/graphrun/boot/private.so exec node "${permission[@]}" '--allow-fs-read=*' '--allow-fs-write=*' --allow-child-process --allow-worker \
   --disable-warning=ExperimentalWarning --disable-warning=SecurityWarning \
   --test-reporter=spec --test-reporter-destination=stdout /graphrun/boot/boot.cjs "$@"

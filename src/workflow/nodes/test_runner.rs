@@ -123,7 +123,7 @@ impl Lowering<'_> {
                 format!("a command proves nothing, and `proof: {}` is required", proof.as_str());
             let place = parts.key("proof").map(|it| self.report.place(&it.range))?;
             let finding = Diagnostic::error("GR009", message).at(place, "above `unproven`");
-            self.report.push(finding.help("use `runner: pytest`, or leave out `proof`"));
+            self.report.push(finding.help("use a `runner`, or leave out `proof`"));
             return None;
         }
         let path = parts.get("report_path").and_then(|it| self.report.word(it, "`report_path`"));
