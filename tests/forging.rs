@@ -42,7 +42,7 @@ struct Program {
     settings: TestSettings,
 }
 
-/// A runner with what it needs.
+/// A runner with its environment.
 enum Runner {
     Pytest(PythonEnvironment),
     Node,
@@ -320,7 +320,7 @@ const STRONGEST: [(&str, Proof, &[&str]); 3] = [
     ),
 ];
 
-/// The other tests run as whoever started them. Where that is root, this test runs itself again as an ordinary user, who
+/// The other tests run as the user that started them. Where that is root, this test runs itself again as an ordinary user, who
 /// makes the sandbox with other rights; elsewhere it runs the programs at once.
 #[tokio::test]
 async fn an_ordinary_user_gets_no_forged_result() {

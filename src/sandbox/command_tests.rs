@@ -74,7 +74,7 @@ impl ReportForm {
         }
     }
 
-    /// Whether the report is a document of its own, which nothing else may be printed beside.
+    /// Whether the report is one document, so that it cannot stand between other output.
     pub fn needs_file(self) -> bool {
         matches!(self, Self::Junit | Self::Jest)
     }

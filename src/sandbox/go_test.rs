@@ -1,6 +1,6 @@
 //! The events of `go test -json`, reduced to counts.
 //!
-//! The form is that of `go doc test2json`: one event a line. What the go command itself prints stands between them.
+//! The form is that of `go doc test2json`: one event a line. Messages of the go command stand between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Runs the tests of a generated project with the test runner of node, in the sandbox.
 //!
-//! Each test file runs in a sandbox with a process and a secret of its own, so no file can change what another one finds.
+//! Each test file runs in a new sandbox with another secret, so no file can change the result of another one.
 //! Before any code of the project runs, the runner inside locks what tests depend on, takes over the place where
 //! `node:test` makes its tests, and lists the tests that the file declares. The host judges as it does for pytest.
 
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs the script that starts node beside a program of that name. Returns its exit code and what it printed.
+    /// Runs the script that starts node beside a program of that name. Returns its exit code and its output.
     fn started(version: &str) -> (Option<i32>, String) {
         let folder = tempfile::tempdir().unwrap();
         let node = folder.path().join(NODE);

@@ -1,7 +1,7 @@
 //! A shared library that closes the memory and the descriptors of a process to all processes of the same user, itself
 //! included.
 //!
-//! Code that can write the memory of its own process, or of its parent, can change what the tests compare. Node has no call
+//! Code that can write the memory of the process of the tests can change the values that they compare. Node has no call
 //! for `prctl`, and `execve` takes back what a parent has set, so the loader brings this library into node before its first
 //! line. It is an initialiser with one system call, and is written here byte by byte: a compiler is not needed, neither here
 //! nor on the machine of a user. The form is that of `elf(5)`.

@@ -102,7 +102,7 @@ impl TestReport {
     }
 }
 
-/// Judges a run by what it wrote to its channel and how it ended.
+/// Judges a run by the records on its channel and its end.
 pub(super) fn judge(finished: &Finished, secret: &[u8], settings: &TestSettings) -> Verdict {
     let records = records::read(&finished.records, secret);
     verdict::judge(finished.outcome, records.as_deref(), settings)
