@@ -120,7 +120,7 @@ fn with_failing_test(path: &str, mut program: Program) -> Program {
             }
         }
         "forging/isolated_javascript.txt" => {
-            settings.fixed.push(test_that_starts("'node', 'app.js'", ""))
+            settings.fixed.push(test_that_starts("'node', 'app.js'", ""));
         }
         "forging/rust.txt" | "honest/rust.txt" => {
             files.push(file("app.hex", &compiled(name, &files[0].content)));

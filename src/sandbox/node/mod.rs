@@ -68,7 +68,7 @@ pub async fn run_node(
             return Err(SandboxError::Setup { detail: finished.output });
         }
         let verdict = judge(&finished, &secret, settings);
-        run.add(&path, finished, verdict, settings);
+        run.add(&path, &finished, verdict, settings);
     }
     Ok(run.into_report(start.elapsed()))
 }
@@ -147,7 +147,7 @@ struct Run {
 }
 
 impl Run {
-    fn add(&mut self, path: &str, finished: Finished, verdict: Verdict, settings: &TestSettings) {
+    fn add(&mut self, path: &str, finished: &Finished, verdict: Verdict, settings: &TestSettings) {
         let Verdict { outcome, counts, proof, reasons } = verdict;
         self.output.push_str(&finished.output);
         self.reasons.extend(reasons.into_iter().map(|it| format!("{path}: {it}")));
