@@ -108,6 +108,8 @@ exports.lockBuiltins = function lockBuiltins() {
   lock(getPrototypeOf(runner.mock));
   lock(asyncHooks.AsyncResource.prototype);
   lockProperty(require('node:util'), 'isDeepStrictEqual');
+  // Made when it is first used, with the functions that are withheld here.
+  void asyncHooks.AsyncLocalStorage;
   withhold(asyncHooks, ['executionAsyncResource', 'createHook']);
   withhold(require('node:v8'), ['setFlagsFromString', 'getHeapSnapshot', 'writeHeapSnapshot']);
   withhold(require('node:module'), ['register', 'registerHooks']);
