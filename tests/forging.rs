@@ -6,12 +6,24 @@
 
 mod support;
 
-use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+use std::{
+    collections::BTreeSet,
+    env,
+    fmt::Write as _,
+    fs,
+    os::unix::{
+        fs::{PermissionsExt as _, chown},
+        process::CommandExt as _,
+    },
+    path::Path,
+    process::Command,
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
 use graphrun::sandbox::{
-    Allowed, FixedFile, Limits, Proof, PytestReport, PythonEnvironment, Sandbox, SourceFile,
-    TestSettings, run_pytest,
+    Allowed, FixedFile, Limits, Proof, PythonEnvironment, Sandbox, SourceFile, TestReport,
+    TestSettings, run_node, run_pytest,
 };
 use support::cache_dir;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +40,39 @@ struct Program {
     name: String,
     files: Vec<SourceFile>,
     settings: TestSettings,
+}
+
+/// A runner with its environment.
+enum Runner {
+    Pytest(PythonEnvironment),
+    Node,
+}
+
+impl Runner {
+    /// The runner of a file of programs.
+    async fn of(path: &str) -> Self {
+        if path.ends_with("/javascript.txt") {
+            return Self::Node;
+        }
+        Self::Pytest(
+            PythonEnvironment::prepare(&["pytest".to_owned()], &cache_dir()).await.unwrap(),
+        )
+    }
+
+    async fn run(&self, sandbox: &Sandbox, program: Program, limits: &Limits) -> TestReport {
+        let Program { name, files, settings } = program;
+        let cancel = CancellationToken::new();
+        match self {
+            Self::Pytest(environment) => {
+                let ran = run_pytest(sandbox, environment, &files, &settings, limits, &cancel);
+                ran.await.unwrap_or_else(|error| panic!("{name}: {error}"))
+            }
+            Self::Node => {
+                let ran = run_node(sandbox, &files, &settings, limits, &cancel).await;
+                ran.unwrap_or_else(|error| panic!("{name}: {error}"))
+            }
+        }
+    }
 }
 
 /// Reads the programs of one file.
@@ -66,45 +111,99 @@ fn allowed(word: &str) -> Allowed {
 }
 
 /// Adds the test that fails to programs without one of their own.
-fn with_failing_test(mut program: Program) -> Program {
-    let has_own = |it: &SourceFile| it.path == "test_a.py" || it.content.contains("def test_a(");
-    if program.settings.proof == Proof::Isolated {
-        if program.settings.fixed.is_empty() {
-            let text = "import subprocess, sys\n\ndef test_app():\n    printed = subprocess.run(\
-                        [sys.executable, 'app.py'], capture_output=True, text=True).stdout\n    \
-                        assert printed.strip() == '3'\n";
-            let path = "acceptance/test_app.py".to_owned();
-            program.settings.fixed.push(FixedFile { path, content: text.into() });
+fn with_failing_test(path: &str, mut program: Program) -> Program {
+    let Program { name, files, settings } = &mut program;
+    match path {
+        "forging/javascript.txt" => {
+            if !files.iter().any(|it| it.path.contains(".test.")) {
+                files.push(file("a.test.js", FAILING_TEST_OF_NODE));
+            }
         }
-    } else if !program.files.iter().any(has_own) {
-        let content = "def test_a():\n    assert False\n".to_owned();
-        program.files.push(SourceFile { path: "test_a.py".to_owned(), content });
+        "forging/isolated_javascript.txt" => {
+            settings.fixed.push(test_that_starts("'node', 'app.js'", ""));
+        }
+        "forging/rust.txt" | "honest/rust.txt" => {
+            files.push(file("app.hex", &compiled(name, &files[0].content)));
+            settings.fixed.push(test_that_starts(
+                "'/box/app'",
+                "program = pathlib.Path('/box/app')\n\
+                 program.write_bytes(bytes.fromhex(pathlib.Path('/box/app.hex').read_text()))\n\
+                 program.chmod(0o755)\n",
+            ));
+        }
+        _ if settings.proof == Proof::Isolated => {
+            if settings.fixed.is_empty() {
+                settings.fixed.push(test_that_starts("sys.executable, 'app.py'", ""));
+            }
+        }
+        _ => {
+            let has_own =
+                |it: &SourceFile| it.path == "test_a.py" || it.content.contains("def test_a(");
+            if !files.iter().any(has_own) {
+                files.push(file("test_a.py", "def test_a():\n    assert False\n"));
+            }
+        }
     }
     program
 }
 
+/// A test of a person that expects 3 from a program. `prepare` stands at the top of its file.
+fn test_that_starts(command: &str, prepare: &str) -> FixedFile {
+    let text = format!(
+        "import pathlib, subprocess, sys\n\n{prepare}\ndef test_app():\n    printed = subprocess.run(\
+         [{command}], capture_output=True, text=True, timeout=5).stdout\n    assert printed.strip() == '3'\n"
+    );
+    FixedFile { path: "acceptance/test_app.py".to_owned(), content: text.into() }
+}
+
+const FAILING_TEST_OF_NODE: &str = "const test = require('node:test');
+const assert = require('node:assert');
+const app = require('./app.js');
+test('a', () => assert.strictEqual(app.add?.(1, 2) ?? 4, 3));
+";
+
+fn file(path: &str, content: &str) -> SourceFile {
+    SourceFile { path: path.to_owned(), content: content.to_owned() }
+}
+
+/// Compiles a program with the compiler of these tests, and writes it as text.
+fn compiled(name: &str, source: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let [from, to] = ["app.rs", "app"].map(|it| folder.path().join(it));
+    fs::write(&from, source).unwrap();
+    let compiler = Path::new(env!("CARGO")).with_file_name("rustc");
+    let options =
+        ["--edition=2021", "-Copt-level=z", "-Cstrip=symbols", "-Cpanic=abort", "-Awarnings", "-o"];
+    let done = Command::new(&compiler).args(options).arg(&to).arg(&from).output();
+    let done =
+        done.unwrap_or_else(|error| panic!("these tests need {}: {error}", compiler.display()));
+    assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+    fs::read(&to).unwrap().iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
 /// Runs programs, a few at a time.
-async fn run_all(programs: Vec<Program>, wall: Duration) -> Vec<(String, PytestReport)> {
-    let sandbox = Sandbox::probe().unwrap();
-    let environment =
-        PythonEnvironment::prepare(&["pytest".to_owned()], &cache_dir()).await.unwrap();
-    let limits = Limits { wall, ..Limits::default() };
-    let (sandbox, environment, limits) = (&sandbox, &environment, &limits);
+async fn run_all(path: &str, programs: Vec<Program>, wall: Duration) -> Vec<(String, TestReport)> {
+    let (sandbox, runner) = (&Sandbox::probe().unwrap(), &Runner::of(path).await);
+    let limits = &Limits { wall, ..Limits::default() };
     let runs = programs.into_iter().map(|program| async move {
-        let Program { name, files, settings } = program;
-        let cancel = CancellationToken::new();
-        let ran = run_pytest(sandbox, environment, &files, &settings, limits, &cancel).await;
-        let report = ran.unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, report)
+        (program.name.clone(), runner.run(sandbox, program, limits).await)
     });
     stream::iter(runs).buffered(WIDTH).collect().await
 }
 
 async fn assert_none_passes(path: &str, proof: Proof) {
-    let programs: Vec<Program> = programs(path, proof).into_iter().map(with_failing_test).collect();
+    assert_none_of_these_passes(path, programs(path, proof)).await;
+}
+
+async fn assert_none_of_these_passes(path: &str, programs: Vec<Program>) {
+    let programs = programs.into_iter();
+    let programs: Vec<Program> = programs.map(|it| with_failing_test(path, it)).collect();
     let names: BTreeSet<&str> = programs.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names.len(), programs.len(), "two programs have one name");
-    let forged: Vec<String> = run_all(programs, FORGING_TIME)
+    let forged: Vec<String> = run_all(path, programs, FORGING_TIME)
         .await
         .into_iter()
         .filter(|(_, report)| report.is_passed())
@@ -116,11 +215,11 @@ async fn assert_none_passes(path: &str, proof: Proof) {
 async fn assert_all_pass(path: &str, proof: Proof) {
     let programs = programs(path, proof);
     let programs = if proof == Proof::Isolated {
-        programs.into_iter().map(with_failing_test).collect()
+        programs.into_iter().map(|it| with_failing_test(path, it)).collect()
     } else {
         programs
     };
-    let refused: Vec<String> = run_all(programs, HONEST_TIME)
+    let refused: Vec<String> = run_all(path, programs, HONEST_TIME)
         .await
         .into_iter()
         .filter(|(_, report)| !report.is_passed() || report.proof != proof)
@@ -147,4 +246,122 @@ async fn honest_projects_pass_in_unusual_layouts() {
 #[tokio::test]
 async fn honest_programs_pass_isolated_tests() {
     assert_all_pass("honest/isolated.txt", Proof::Isolated).await;
+}
+
+#[tokio::test]
+async fn no_program_forges_a_result_of_node() {
+    assert_none_passes("forging/javascript.txt", Proof::InProcess).await;
+}
+
+#[tokio::test]
+async fn honest_projects_pass_with_node() {
+    assert_all_pass("honest/javascript.txt", Proof::InProcess).await;
+}
+
+#[tokio::test]
+async fn no_program_in_rust_forges_a_result_of_isolated_tests() {
+    assert_none_passes("forging/rust.txt", Proof::Isolated).await;
+}
+
+#[tokio::test]
+async fn no_program_in_javascript_forges_a_result_of_isolated_tests() {
+    assert_none_passes("forging/isolated_javascript.txt", Proof::Isolated).await;
+}
+
+#[tokio::test]
+async fn an_honest_program_in_rust_passes_isolated_tests() {
+    assert_all_pass("honest/rust.txt", Proof::Isolated).await;
+}
+
+/// The strongest programs of each corpus: native rights of a user matter to them.
+const STRONGEST: [(&str, Proof, &[&str]); 3] = [
+    (
+        "forging/in_process.txt",
+        Proof::InProcess,
+        &[
+            "exit_in_a_test",
+            "thread_exit",
+            "signal_handler_exit",
+            "conftest_passes_reports",
+            "conftest_exits_at_the_end",
+            "conftest_patches_multicall",
+            "conftest_hides_its_patch",
+        ],
+    ),
+    (
+        "forging/isolated.txt",
+        Proof::Isolated,
+        &[
+            "sitecustomize_of_the_project",
+            "writes_to_all_descriptors",
+            "reads_the_memory_of_all",
+            "kills_its_parent",
+            "stops_the_shell",
+            "writes_over_the_fixed_test",
+            "changes_the_memory_of_the_shell",
+        ],
+    ),
+    (
+        "forging/javascript.txt",
+        Proof::InProcess,
+        &[
+            "really_exit_in_the_code",
+            "ends_the_run_by_an_event",
+            "replaces_an_assertion_once",
+            "replaces_the_loader_before_the_test_file",
+            "inspector_by_a_signal",
+            "inspector_in_a_worker",
+            "the_test_as_an_asynchronous_resource",
+            "writes_to_all_descriptors",
+            "children_write_to_the_channel",
+            "changes_its_test_file_and_passes",
+            "writes_over_the_runner",
+        ],
+    ),
+];
+
+/// The other tests run as the user that started them. Where that is root, this test runs itself again as an ordinary user, who
+/// makes the sandbox with other rights; elsewhere it runs the programs at once.
+#[tokio::test]
+async fn an_ordinary_user_gets_no_forged_result() {
+    if nix::unistd::geteuid().is_root() {
+        run_again_as_an_ordinary_user("an_ordinary_user_gets_no_forged_result").await;
+        return;
+    }
+    for (path, proof, names) in STRONGEST {
+        let mut programs = programs(path, proof);
+        programs.retain(|it| names.contains(&it.name.as_str()));
+        assert_eq!(programs.len(), names.len(), "{path} lacks programs");
+        assert_none_of_these_passes(path, programs).await;
+    }
+    assert_all_pass("honest/isolated.txt", Proof::Isolated).await;
+}
+
+/// Starts one test of this program as the user `nobody`, in a folder that this user can read.
+async fn run_again_as_an_ordinary_user(test: &str) {
+    const NOBODY: u32 = 65534;
+    // The user finds the packages here, and installs none.
+    Runner::of("forging/isolated.txt").await;
+    let folder = tempfile::tempdir().unwrap();
+    let [program, home, data] = ["forging", "home", "tests"].map(|it| folder.path().join(it));
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(env::current_exe().unwrap(), &program).unwrap();
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+    for (path, ..) in STRONGEST.iter().chain(&[("honest/isolated.txt", Proof::Isolated, &[][..])]) {
+        fs::create_dir_all(data.join(path).parent().unwrap()).unwrap();
+        fs::copy(Path::new("tests").join(path), data.join(path)).unwrap();
+    }
+    let done = Command::new(program)
+        .args([test, "--exact", "--nocapture"])
+        .current_dir(folder.path())
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .env("HOME", home)
+        .env("XDG_CACHE_HOME", cache_dir().parent().unwrap())
+        .output()
+        .unwrap();
+    let printed = [done.stdout, done.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert!(done.status.success(), "{}", printed.concat());
+    assert!(printed[0].contains("1 passed"), "the test did not run again: {}", printed.concat());
 }

@@ -5,8 +5,8 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use graphrun::sandbox::{
-    Allowed, Limits, PytestError, PytestOutcome, PytestReport, PythonEnvironment, Sandbox,
-    SourceFile, TestSettings, run_pytest,
+    Allowed, Limits, PytestError, PythonEnvironment, Sandbox, SourceFile, TestOutcome, TestReport,
+    TestSettings, run_pytest,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -37,22 +37,18 @@ fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
         .collect()
 }
 
-async fn run_with(
-    settings: &TestSettings,
-    limits: Limits,
-    project: &[(&str, &str)],
-) -> PytestReport {
+async fn run_with(settings: &TestSettings, limits: Limits, project: &[(&str, &str)]) -> TestReport {
     let sandbox = Sandbox::probe().unwrap();
     let (environment, files) = (environment().await, files(project));
     let cancel = CancellationToken::new();
     run_pytest(&sandbox, &environment, &files, settings, &limits, &cancel).await.unwrap()
 }
 
-async fn run_within(limits: Limits, project: &[(&str, &str)]) -> PytestReport {
+async fn run_within(limits: Limits, project: &[(&str, &str)]) -> TestReport {
     run_with(&TestSettings::default(), limits, project).await
 }
 
-async fn run(project: &[(&str, &str)]) -> PytestReport {
+async fn run(project: &[(&str, &str)]) -> TestReport {
     run_within(Limits { wall: Duration::from_secs(30), ..Limits::default() }, project).await
 }
 
@@ -71,7 +67,7 @@ async fn a_project_that_works_passes() {
         ),
     ];
     let report = run_with(&settings, Limits::default(), &project).await;
-    assert_eq!(report.outcome, PytestOutcome::Passed, "{}", report.output);
+    assert_eq!(report.outcome, TestOutcome::Passed, "{}", report.output);
     assert!(report.is_passed());
     assert_eq!((report.total, report.passed, report.failed, report.skipped), (3, 2, 0, 1));
     assert_eq!((report.exit_code, report.error_output.as_str()), (Some(0), ""));
@@ -82,19 +78,19 @@ async fn modules_are_found_beside_the_tests_at_the_top_and_in_src() {
     for path in ["calculator.py", "src/calculator.py", "tests/calculator.py"] {
         let test = "from calculator import add\n\ndef test_add():\n    assert add(1, 2) == 3\n";
         let report = run(&[(path, CALCULATOR), ("tests/test_calculator.py", test)]).await;
-        assert_eq!(report.outcome, PytestOutcome::Passed, "{path}: {}", report.output);
+        assert_eq!(report.outcome, TestOutcome::Passed, "{path}: {}", report.output);
     }
     let test = "from src.calculator import add\n\ndef test_add():\n    assert add(1, 2) == 3\n";
     let report =
         run(&[("src/calculator.py", CALCULATOR), ("tests/test_calculator.py", test)]).await;
-    assert_eq!(report.outcome, PytestOutcome::Passed, "{}", report.output);
+    assert_eq!(report.outcome, TestOutcome::Passed, "{}", report.output);
 }
 
 #[tokio::test]
 async fn a_failure_shows_what_was_compared() {
     let test = "from calculator import add\n\ndef test_add():\n    assert add(1, 2) == 4\n\ndef test_fine():\n    pass\n";
     let report = run(&[("calculator.py", CALCULATOR), ("test_calculator.py", test)]).await;
-    assert_eq!(report.outcome, PytestOutcome::Failed);
+    assert_eq!(report.outcome, TestOutcome::Failed);
     assert_eq!((report.total, report.passed, report.failed, report.exit_code), (2, 1, 1, Some(1)));
     assert!(report.error_output.contains("assert 3 == 4"), "{}", report.error_output);
     assert!(report.error_output.contains("test_calculator.py:4"), "{}", report.error_output);
@@ -109,27 +105,27 @@ async fn a_module_that_does_not_load_is_a_failure_to_be_seen() {
         ([("conftest.py", "1 / 0\n"), ("test_a.py", "def test_a(): pass\n")], "ZeroDivisionError"),
     ] {
         let report = run(&project).await;
-        assert_eq!(report.outcome, PytestOutcome::CollectionFailed, "{}", report.output);
+        assert_eq!(report.outcome, TestOutcome::CollectionFailed, "{}", report.output);
         assert!(report.error_output.contains(shown), "{shown}: {}", report.error_output);
     }
 }
 
 #[tokio::test]
 async fn a_project_without_tests_does_not_pass() {
-    assert_eq!(run(&[("app.py", CALCULATOR)]).await.outcome, PytestOutcome::NoTests);
+    assert_eq!(run(&[("app.py", CALCULATOR)]).await.outcome, TestOutcome::NoTests);
     let skipped = "import pytest\n\n@pytest.mark.skip\ndef test_a():\n    pass\n";
-    assert_eq!(run(&[("test_a.py", skipped)]).await.outcome, PytestOutcome::NoTests);
+    assert_eq!(run(&[("test_a.py", skipped)]).await.outcome, TestOutcome::NoTests);
     let deselecting = "[tool.pytest.ini_options]\naddopts = \"-k nothing\"\n";
     let failing = "def test_a():\n    assert False\n";
     let report = run(&[("pyproject.toml", deselecting), ("test_a.py", failing)]).await;
-    assert_eq!(report.outcome, PytestOutcome::Failed, "{}", report.output);
+    assert_eq!(report.outcome, TestOutcome::Failed, "{}", report.output);
 }
 
 #[tokio::test]
 async fn errors_before_and_after_a_test_are_failures() {
     let test = "import pytest\n\n@pytest.fixture\ndef broken():\n    yield\n    raise ValueError('late')\n\ndef test_a(broken):\n    pass\n";
     let report = run(&[("test_a.py", test)]).await;
-    assert_eq!((report.outcome, report.exit_code), (PytestOutcome::Failed, Some(1)));
+    assert_eq!((report.outcome, report.exit_code), (TestOutcome::Failed, Some(1)));
     assert!(report.failed >= 1, "{report:?}");
 }
 
@@ -140,15 +136,15 @@ async fn cheating_does_not_pass() {
         "import atexit, glob, os\n\ndef test_a():\n    assert False\n\ndef forge():\n    for path in glob.glob('report*.xml') + ['report.xml']:\n        open(path, 'w').write('{forged}')\n\natexit.register(forge)\n"
     );
     for (test, outcome) in [
-        ("import os\nos._exit(0)\n", PytestOutcome::Crashed),
-        ("import os\n\ndef test_a():\n    os._exit(0)\n", PytestOutcome::Crashed),
-        ("import sys\nsys.exit(0)\n", PytestOutcome::Failed),
-        (overwrite.as_str(), PytestOutcome::Failed),
+        ("import os\nos._exit(0)\n", TestOutcome::Crashed),
+        ("import os\n\ndef test_a():\n    os._exit(0)\n", TestOutcome::Crashed),
+        ("import sys\nsys.exit(0)\n", TestOutcome::Failed),
+        (overwrite.as_str(), TestOutcome::Failed),
     ] {
         let report = run(&[("test_a.py", test), ("report.xml", forged)]).await;
         assert!(!report.is_passed(), "{test}");
         let is_expected =
-            report.outcome == outcome || report.outcome == PytestOutcome::CollectionFailed;
+            report.outcome == outcome || report.outcome == TestOutcome::CollectionFailed;
         assert!(is_expected, "{test}: {:?} {}", report.outcome, report.output);
     }
 }
@@ -159,7 +155,7 @@ async fn endless_tests_are_stopped_and_shown() {
     let test =
         "import time\n\ndef test_fine():\n    pass\n\ndef test_endless():\n    time.sleep(60)\n";
     let report = run_within(limits, &[("test_a.py", test)]).await;
-    assert_eq!((report.outcome, report.exit_code), (PytestOutcome::TimedOut, None));
+    assert_eq!((report.outcome, report.exit_code), (TestOutcome::TimedOut, None));
     assert!(report.error_output.contains("test_endless"), "{}", report.error_output);
     assert!(report.wall < Duration::from_secs(9), "{:?}", report.wall);
 }
@@ -179,7 +175,7 @@ async fn an_environment_without_pytest_is_no_failure_of_the_code() {
 async fn the_environment_cannot_be_changed_by_a_run() {
     let test = "import pathlib, pytest, sys\n\ndef test_a():\n    for path in [pathlib.Path(pytest.__file__), pathlib.Path(sys.prefix, 'evil.pth')]:\n        with pytest.raises(OSError):\n            path.open('a')\n    assert sys.prefix == '/env'\n";
     let report = run(&[("test_a.py", test)]).await;
-    assert_eq!(report.outcome, PytestOutcome::Passed, "{}", report.output);
+    assert_eq!(report.outcome, TestOutcome::Passed, "{}", report.output);
 }
 
 #[tokio::test]

@@ -166,6 +166,9 @@ mod tests {
         assert_eq!(grammar.key_role(&path("nodes.x.then.to.v")), Some(Role::Value));
         assert_eq!(grammar.about_key(&path("nodes.x")), None);
         assert!(grammar.about_key(&path("state.f.merge")).unwrap().contains("reducer"));
-        assert_eq!(words(grammar.at(&path("nodes.x.run_tests.runner")).unwrap()), ["pytest"]);
+        assert_eq!(
+            words(grammar.at(&path("nodes.x.run_tests.runner")).unwrap()),
+            ["pytest", "node"]
+        );
     }
 }

@@ -15,8 +15,8 @@ use crate::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
     sandbox::{
-        JobError, Proof, PytestError, PytestReport, SandboxError, SourceFile, TestCommand,
-        TestSettings, run_pytest, run_test_command,
+        JobError, Proof, PytestError, SandboxError, SourceFile, TestCommand, TestReport,
+        TestSettings, run_node, run_pytest, run_test_command,
     },
     state::Update,
     team::{SseStatus, TestProof, TestResult},
@@ -53,6 +53,7 @@ impl RunTests {
         let bench = self.bench.get_or_try_init(prepare).await?;
         let ran = match &self.definition.runner {
             TestRunner::Pytest(settings) => self.run_pytest(ctx, bench, files, settings).await,
+            TestRunner::Node(settings) => self.run_node(ctx, bench, files, settings).await,
             TestRunner::Command(command) => self.run_command(ctx, bench, files, command).await,
         };
         match ran {
@@ -79,6 +80,18 @@ impl RunTests {
         let sandbox = &bench.sandbox;
         let report =
             run_pytest(sandbox, environment, files, settings, &limits, &ctx.cancel).await?;
+        Ok(result_of(&report))
+    }
+
+    async fn run_node(
+        &self,
+        ctx: &NodeContext,
+        bench: &Bench,
+        files: &[SourceFile],
+        settings: &TestSettings,
+    ) -> Result<TestResult, PytestError> {
+        let limits = self.definition.sandbox.limits();
+        let report = run_node(&bench.sandbox, files, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(&report))
     }
 
@@ -170,7 +183,7 @@ fn tested(mut artifact: Value, attempt: &Value, result: &Value) -> Value {
     artifact
 }
 
-fn result_of(report: &PytestReport) -> TestResult {
+fn result_of(report: &TestReport) -> TestResult {
     TestResult {
         passed: report.is_passed(),
         total_tests: report.total,

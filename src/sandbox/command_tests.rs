@@ -6,12 +6,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::SandboxError,
+    go_test, jest,
     job::{Finished, Job, Limits, Mount, Outcome},
-    junit,
+    junit, libtest,
     probe::Sandbox,
     source_file::SourceFile,
     tap,
 };
+
+/// Largest report that is read.
+const REPORT_BYTES_MAX: usize = 4 << 20;
 
 /// How many tests ended how.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,7 +31,16 @@ pub struct TestCounts {
 impl TestCounts {
     /// All tests.
     pub fn total(self) -> u32 {
-        self.passed + self.failed + self.skipped
+        self.passed.saturating_add(self.failed).saturating_add(self.skipped)
+    }
+
+    /// The sum of two, unless it is no number of tests.
+    pub(super) fn plus(self, other: Self) -> Option<Self> {
+        Some(Self {
+            passed: self.passed.checked_add(other.passed)?,
+            failed: self.failed.checked_add(other.failed)?,
+            skipped: self.skipped.checked_add(other.skipped)?,
+        })
     }
 }
 
@@ -38,24 +51,44 @@ pub enum ReportForm {
     Junit,
     /// The Test Anything Protocol.
     Tap,
+    /// What `cargo test` prints.
+    Libtest,
+    /// The events of `go test -json`.
+    Go,
+    /// The report of `jest --json` and of `vitest --reporter=json`.
+    Jest,
 }
 
 impl ReportForm {
     /// Every form.
-    pub const ALL: [Self; 2] = [Self::Junit, Self::Tap];
+    pub const ALL: [Self; 5] = [Self::Junit, Self::Tap, Self::Libtest, Self::Go, Self::Jest];
 
     /// Its name in workflows.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Junit => "junit",
             Self::Tap => "tap",
+            Self::Libtest => "libtest",
+            Self::Go => "go",
+            Self::Jest => "jest",
         }
     }
 
+    /// Whether the report is one document, so that it cannot stand between other output.
+    pub fn needs_file(self) -> bool {
+        matches!(self, Self::Junit | Self::Jest)
+    }
+
     fn read(self, report: &[u8]) -> Option<TestCounts> {
+        if report.len() > REPORT_BYTES_MAX {
+            return None;
+        }
         match self {
             Self::Junit => junit::read(report),
             Self::Tap => tap::read(report),
+            Self::Libtest => libtest::read(report),
+            Self::Go => go_test::read(report),
+            Self::Jest => jest::read(report),
         }
     }
 }
@@ -167,5 +200,12 @@ mod tests {
         ] {
             assert!(problem(outcome, counts).is_some(), "{outcome:?} {counts:?}");
         }
+    }
+
+    #[test]
+    fn a_report_that_is_too_large_counts_nothing() {
+        let filled = |bytes: usize| format!("1..1\nok 1\n{}", " ".repeat(bytes)).into_bytes();
+        assert!(ReportForm::Tap.read(&filled(9)).is_some());
+        assert_eq!(ReportForm::Tap.read(&filled(REPORT_BYTES_MAX)), None);
     }
 }

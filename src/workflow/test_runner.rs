@@ -1,4 +1,4 @@
-//! The runners of tests: pytest with its settings, or a command.
+//! The runners of tests: pytest and node with their settings, or a command.
 
 use serde_json::{Value, json};
 
@@ -9,6 +9,8 @@ use crate::sandbox;
 pub enum TestRunner {
     /// Pytest, with a runner that checks itself.
     Pytest(sandbox::TestSettings),
+    /// The test runner of node, with a runner that checks itself.
+    Node(sandbox::TestSettings),
     /// A command that writes a report.
     Command(sandbox::TestCommand),
 }
@@ -18,23 +20,16 @@ pub enum TestRunner {
 pub enum Runner {
     /// Pytest.
     Pytest,
+    /// The test runner of node.
+    Node,
 }
 
 impl TestRunner {
     /// What tells the results of two runners apart.
     pub(crate) fn identity(&self) -> Value {
         match self {
-            Self::Pytest(sandbox::TestSettings { fixed, proof, allow }) => {
-                let hash = |it: &sandbox::FixedFile| {
-                    json!([it.path, blake3::hash(&it.content).to_hex().as_str()])
-                };
-                json!({
-                    "runner": Runner::Pytest.as_str(),
-                    "fixed": fixed.iter().map(hash).collect::<Vec<Value>>(),
-                    "proof": proof.as_str(),
-                    "allow": allow.iter().map(|it| it.as_str()).collect::<Vec<&str>>(),
-                })
-            }
+            Self::Pytest(settings) => Runner::Pytest.identity(settings),
+            Self::Node(settings) => Runner::Node.identity(settings),
             Self::Command(sandbox::TestCommand { argv, report, report_path }) => {
                 json!({"command": argv, "report": report.as_str(), "report_path": report_path})
             }
@@ -44,12 +39,25 @@ impl TestRunner {
 
 impl Runner {
     /// Every runner.
-    pub const ALL: [Self; 1] = [Self::Pytest];
+    pub const ALL: [Self; 2] = [Self::Pytest, Self::Node];
 
     /// The word a workflow uses for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pytest => "pytest",
+            Self::Node => "node",
         }
+    }
+
+    fn identity(self, settings: &sandbox::TestSettings) -> Value {
+        let sandbox::TestSettings { fixed, proof, allow } = settings;
+        let hash =
+            |it: &sandbox::FixedFile| json!([it.path, blake3::hash(&it.content).to_hex().as_str()]);
+        json!({
+            "runner": self.as_str(),
+            "fixed": fixed.iter().map(hash).collect::<Vec<Value>>(),
+            "proof": proof.as_str(),
+            "allow": allow.iter().map(|it| it.as_str()).collect::<Vec<&str>>(),
+        })
     }
 }

@@ -30,8 +30,30 @@ async fn result(how: &str, files: &[(&str, &str)]) -> (Value, Value, String) {
 async fn a_result_names_what_it_proves() {
     let isolated = "runner: pytest, proof: isolated, fixed: [acceptance]";
     let test = ("test_a.py", "def test_a():\n    pass\n");
+    let in_node = ("a.test.mjs", "import test from 'node:test';\ntest('a', () => {});\n");
+    let failing = ("b.test.cjs", "require('node:test')('b', () => { throw new Error('x'); });\n");
+    // The code under test can print each of these reports itself: they say nothing about it.
+    let forged = |text: &'static str| [("given.txt", text)];
+    let libtest = forged(
+        "running 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; \
+         finished in 0s\n",
+    );
+    let go = forged(
+        "{\"Action\":\"run\",\"Package\":\"a\",\"Test\":\"T\"}\n{\"Action\":\"pass\",\"Package\":\"a\",\"Test\":\"T\"}\n",
+    );
+    let jest = forged(
+        "{\"numTotalTests\":1,\"success\":true,\"testResults\":[{\"status\":\"passed\",\
+         \"assertionResults\":[{\"status\":\"passed\"}]}]}",
+    );
     for (how, files, is_passed, proof) in [
-        ("runner: pytest", &[test][..], true, "in_process"),
+        ("runner: node", &[in_node][..], true, "in_process"),
+        ("runner: node, proof: unproven", &[in_node, failing], false, "in_process"),
+        ("command: [cat, given.txt], report: libtest", &libtest, true, "unproven"),
+        ("command: [cat, given.txt], report: go", &go, true, "unproven"),
+        ("command: [cat, given.txt], report: libtest", &go, false, "unproven"),
+        ("command: [cat], report: jest, report_path: given.txt", &jest, true, "unproven"),
+        ("command: [false], report: jest, report_path: given.txt", &jest, false, "unproven"),
+        ("runner: pytest", &[test], true, "in_process"),
         (isolated, &[("app.py", "print('app')\n")], true, "isolated"),
         (isolated, &[("app.py", "print('other')\n"), test], false, "isolated"),
         ("command: [echo, \"1..1\\nok 1\"], report: tap", &[test], true, "unproven"),
@@ -64,5 +86,28 @@ async fn a_conftest_is_loaded_only_where_it_is_allowed() {
         let (passed, _, shown) = result(how, &files).await;
         assert_eq!(passed, json!(is_passed), "{how}: {shown}");
         assert_eq!(shown.contains("`allow: [conftest]`"), !is_passed, "{how}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_in_node_shows_the_test_and_its_message() {
+    let test = "const test = require('node:test');\nconst assert = require('node:assert');\n\
+                test('adds', () => assert.strictEqual(4, 3, 'the sum is wrong'));\n";
+    for (files, wanted) in [
+        ([("a.test.js", test)], &["adds", "the sum is wrong", "a.test.js:3"][..]),
+        (
+            [("a.test.mjs", "import test from 'node:test';\ntest('a', () => {\n")],
+            &["SyntaxError", "a.test.mjs:3"],
+        ),
+        ([("a.test.js", "require('./missing');\n")], &["Cannot find module './missing'"]),
+        ([("a.test.js", "process.exit(0);\n")], &["ended before the test runner had finished"]),
+        ([("a.test.js", "\n")], &["/box/a.test.js: no test ran"]),
+        ([("app.js", "\n")], &["0 of 0 tests passed"]),
+    ] {
+        let (passed, _, shown) = result("runner: node", &files).await;
+        assert_eq!(passed, json!(false), "{files:?}: {shown}");
+        for text in wanted {
+            assert!(shown.contains(text), "{text} is missing: {shown}");
+        }
     }
 }

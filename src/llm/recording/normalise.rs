@@ -24,7 +24,7 @@ struct Rule {
 /// | UUIDs and ULIDs | `<id>` |
 /// | `0x7f3a2c1b` (six digits and more) | `<address>` |
 /// | `/tmp/pytest-of-me/pytest-3`, `/tmp/x81`, `/var/folders/…` | `<tmp>`, the rest of the path stays |
-/// | `"duration_seconds": 0.12`, `elapsed=3` | the number becomes `<duration>` |
+/// | `"duration_seconds": 0.12`, `elapsed=3`, `duration_ms 9` | the number becomes `<duration>` |
 /// | `0.03s`, `1.2 seconds`, `in 3s`, `(0:01:05)` | `<duration>` |
 ///
 /// ```
@@ -57,7 +57,7 @@ fn rules() -> Vec<Rule> {
         (r"(?:/private)?/var/folders/[^/\s]+/[^/\s]+/T/[^/\s\x22'`:,;)\]}]+", "<tmp>"),
         (r"(?:/var)?/tmp/pytest-of-[^/\s]+/pytest-\d+", "<tmp>"),
         (r"(?:/var)?/tmp/[^/\s\x22'`:,;)\]}\\]+", "<tmp>"),
-        (r#"(?i)(\w*(?:duration|elapsed)\w*\\?"?\s*[:=]\s*)\d+(?:\.\d+)?(?:e-?\d+)?"#, "${1}<duration>"),
+        (r#"(?i)(\bduration_ms |\w*(?:duration|elapsed)\w*\\?"?\s*[:=]\s*)\d+(?:\.\d+)?(?:e-?\d+)?"#, "${1}<duration>"),
         (r"(?i)\b(in|took) \d+(?:\.\d+)?\s?(?:ns|µs|us|ms|s|secs?|seconds?|m|min|minutes?)\b", "${1} <duration>"),
         (r"(?i)\b\d+\.\d+\s?(?:ns|µs|us|ms|s|secs?|seconds?|minutes?)\b", "<duration>"),
         (r" \(\d+:\d\d:\d\d\)", ""),
@@ -85,6 +85,7 @@ mod tests {
                 r#"{"duration_seconds": 0.12, "x": 1}"#,
                 r#"{"duration_seconds": <duration>, "x": 1}"#,
             ),
+            ("ℹ duration_ms 90.204061", "ℹ duration_ms <duration>"),
             (r#"{\"duration_seconds\": 7}"#, r#"{\"duration_seconds\": <duration>}"#),
             ("elapsed=1e-5", "elapsed=<duration>"),
             ("/tmp/x8f2/tests/a.py:3", "<tmp>/tests/a.py:3"),

@@ -5,24 +5,19 @@
 //! a channel with a secret, and the host decides: a test has passed only if its frame confirms it and pytest reports it.
 //! Tests that are declared and do not run are failures. [`Proof`] says what such a result is worth.
 
-mod records;
-mod settings;
-mod verdict;
-
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use serde_json::json;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-pub use self::settings::{Allowed, Proof, TestSettings};
-use self::verdict::{Counts, Verdict, judge};
 use super::{
     error::SandboxError,
-    job::{Finished, FixedFile, Job, Limits},
+    job::{FixedFile, Job, Limits},
     probe::Sandbox,
     python::PythonEnvironment,
     source_file::SourceFile,
+    test_run::{Allowed, Proof, TestOutcome, TestReport, TestSettings, judge},
 };
 
 /// The folder of the runner's own files inside, below `/graphrun`.
@@ -41,64 +36,6 @@ const PARTS: [(&str, &str); 7] = [
 ];
 /// The settings of pytest in the place of the project's. Test files are named one by one, so no folder is left out.
 const PYTEST_SETTINGS: &str = "[pytest]\nnorecursedirs = .none\n";
-
-/// How many characters of the output a repair gets to see: the summary and the last failures.
-const ERROR_CHARACTERS_MAX: usize = 3000;
-
-/// How a test run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PytestOutcome {
-    /// All tests passed, and there is at least one.
-    Passed,
-    /// Tests failed or did not run, or pytest itself failed.
-    Failed,
-    /// There was no test, or all were skipped.
-    NoTests,
-    /// Test modules could not be loaded.
-    CollectionFailed,
-    /// The run was stopped at the end of its time.
-    TimedOut,
-    /// The run was stopped because it used too much memory.
-    OutOfMemory,
-    /// The run was stopped because it wrote too much output.
-    OutputLimit,
-    /// The process ended before the runner had finished: by a signal, or because the code ended it.
-    Crashed,
-    /// Something replaced a part of the runner, a test file or a record of the runner.
-    Tampered,
-}
-
-/// The result of a test run.
-#[derive(Debug, Clone)]
-pub struct PytestReport {
-    /// How the run ended.
-    pub outcome: PytestOutcome,
-    /// Pytest's exit code, unless the run was stopped.
-    pub exit_code: Option<i32>,
-    /// What the result proves.
-    pub proof: Proof,
-    /// All tests; a module that could not be loaded counts as one.
-    pub total: u32,
-    /// Tests that passed.
-    pub passed: u32,
-    /// Tests that failed or did not run, errors included.
-    pub failed: u32,
-    /// Tests that were skipped, or expected to fail.
-    pub skipped: u32,
-    /// The output, cleaned; see [`Finished::output`]. Below it, the reasons that pytest does not print.
-    pub output: String,
-    /// The last 3,000 characters of the output; empty if the run passed.
-    pub error_output: String,
-    /// Time of the run.
-    pub wall: Duration,
-}
-
-impl PytestReport {
-    /// Whether all tests passed, with the required proof.
-    pub fn is_passed(&self) -> bool {
-        self.outcome == PytestOutcome::Passed
-    }
-}
 
 /// Why tests could not be run. None of these is the fault of the code under test.
 #[derive(Debug, Error)]
@@ -129,7 +66,7 @@ pub async fn run_pytest(
     settings: &TestSettings,
     limits: &Limits,
     cancel: &CancellationToken,
-) -> Result<PytestReport, PytestError> {
+) -> Result<TestReport, PytestError> {
     if !environment.has_module("pytest") {
         return Err(PytestError::NotInstalled);
     }
@@ -149,13 +86,13 @@ pub async fn run_pytest(
         ..Job::default()
     };
     let finished = sandbox.run(&job, cancel).await?;
-    let records = records::read(&finished.records, &secret);
-    let mut verdict = judge(finished.outcome, records.as_deref(), settings);
-    if verdict.outcome != PytestOutcome::Passed && !left_out.is_empty() {
+    let mut verdict = judge(&finished, &secret, settings);
+    if verdict.outcome != TestOutcome::Passed && !left_out.is_empty() {
         let reason = "conftest.py is not loaded; a workflow loads it with `allow: [conftest]`";
         verdict.reasons.push(reason.to_owned());
     }
-    Ok(report(finished, verdict))
+    let code = finished.outcome.exit_code();
+    Ok(TestReport::of(finished.output, code, finished.wall, verdict))
 }
 
 /// Everything that appears below `/graphrun`: the runner, its settings and the fixed tests.
@@ -231,50 +168,9 @@ fn arguments(settings: &TestSettings, limits: &Limits) -> Vec<String> {
     arguments.into_iter().map(str::to_owned).collect()
 }
 
-fn report(finished: Finished, verdict: Verdict) -> PytestReport {
-    let Verdict { outcome, counts, proof, reasons } = verdict;
-    let mut output = finished.output;
-    for reason in reasons {
-        output.extend(["not passed: ", reason.as_str(), "\n"]);
-    }
-    let error_output = if outcome == PytestOutcome::Passed {
-        String::new()
-    } else {
-        last(&output, ERROR_CHARACTERS_MAX)
-    };
-    let Counts { passed, failed, skipped, expected_to_fail } = counts;
-    PytestReport {
-        outcome,
-        exit_code: finished.outcome.exit_code(),
-        proof,
-        total: passed + failed + skipped + expected_to_fail,
-        passed,
-        failed,
-        skipped: skipped + expected_to_fail,
-        output,
-        error_output,
-        wall: finished.wall,
-    }
-}
-
-/// The last characters of a text.
-fn last(text: &str, characters: usize) -> String {
-    let start =
-        text.char_indices().rev().nth(characters.saturating_sub(1)).map_or(0, |(index, _)| index);
-    text[start..].to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_end_of_a_text_is_cut_between_characters() {
-        assert_eq!(last("aé☃", 2), "é☃");
-        assert_eq!(last("aé☃", 3), "aé☃");
-        assert_eq!(last("aé☃", 9), "aé☃");
-        assert_eq!(last("", 9), "");
-    }
 
     #[test]
     fn test_files_are_known_by_their_names() {

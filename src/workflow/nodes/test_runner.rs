@@ -1,4 +1,4 @@
-//! What runs the tests of `run_tests`: pytest with its settings, or a command.
+//! What runs the tests of `run_tests`: pytest or node with their settings, or a command.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// The keys that only pytest takes, and those that only a command takes.
-const OF_PYTEST: [&str; 3] = ["runner", "fixed", "allow"];
+/// The keys that only a runner takes, and those that only a command takes.
+const OF_A_RUNNER: [&str; 3] = ["runner", "fixed", "allow"];
 const OF_A_COMMAND: [&str; 2] = ["report", "report_path"];
 
 impl Lowering<'_> {
@@ -28,7 +28,7 @@ impl Lowering<'_> {
         let proof =
             parts.get("proof").and_then(|it| self.read_named(it, "level of proof", &PROOFS));
         let is_command = parts.get("command").is_some();
-        let other = if is_command { &OF_PYTEST[..] } else { &OF_A_COMMAND[..] };
+        let other = if is_command { &OF_A_RUNNER[..] } else { &OF_A_COMMAND[..] };
         let mut is_clean = proof.is_some() || parts.get("proof").is_none();
         for key in other.iter().filter_map(|it| parts.key(it)) {
             let kind = if is_command { "`command`" } else { "`runner`" };
@@ -40,20 +40,25 @@ impl Lowering<'_> {
         let runner = if is_command {
             self.read_test_command(parts, proof).map(TestRunner::Command)
         } else {
-            self.read_pytest(tests, parts, proof)
+            self.read_runner(tests, parts, proof)
         };
         runner.filter(|_| is_clean)
     }
 
-    fn read_pytest(
+    fn read_runner(
         &mut self,
         tests: &Yaml,
         parts: &Section<'_>,
         proof: Option<Proof>,
     ) -> Option<TestRunner> {
-        let help = "write `runner: pytest`, or name a `command` and its `report`";
+        let help = "write `runner: pytest` or `runner: node`, or name a `command` and its `report`";
         let runner = parts.require(&mut self.report, "runner", help);
         let runner = runner.and_then(|it| self.read_named(it, "runner", &RUNNERS));
+        if let Some(Runner::Node) = runner
+            && !self.is_for_node(parts, proof)
+        {
+            return None;
+        }
         let fixed = parts.get("fixed").map(|it| self.read_fixed_files(it));
         let allow = parts.get("allow").map(|it| self.read_allowed(it));
         let default = TestSettings::default();
@@ -68,12 +73,39 @@ impl Lowering<'_> {
             self.report.push(finding.help(help));
             return None;
         }
-        let Runner::Pytest = runner?;
-        Some(TestRunner::Pytest(TestSettings {
+        let runner = runner?;
+        let settings = TestSettings {
             fixed: fixed.unwrap_or(Some(default.fixed))?,
             proof,
             allow: allow.unwrap_or(default.allow),
-        }))
+        };
+        Some(match runner {
+            Runner::Pytest => TestRunner::Pytest(settings),
+            Runner::Node => TestRunner::Node(settings),
+        })
+    }
+
+    /// Whether the level and the exceptions are ones that node's tests can have.
+    fn is_for_node(&mut self, parts: &Section<'_>, proof: Option<Proof>) -> bool {
+        if proof == Some(Proof::Isolated)
+            && let Some(key) = parts.key("proof")
+        {
+            let message = "`runner: node` runs the tests in the process of the code, and `proof: isolated` is required";
+            let place = self.report.place(&key.range);
+            let finding = Diagnostic::error("GR009", message).at(place, "above `in_process`");
+            let help = "use `runner: pytest` with `fixed` tests that start the program: they test a program in any language";
+            self.report.push(finding.help(help));
+            return false;
+        }
+        let words = parts.get("allow").map(|it| self.report.words(it, "`allow`"));
+        for word in words.unwrap_or_default() {
+            if ["conftest", "config"].contains(&word.text.as_str()) {
+                let message = format!("`{}` is an exception of pytest", word.text);
+                self.report.bad_value(&word, message, "node takes `skip` and `xfail`");
+                return false;
+            }
+        }
+        true
     }
 
     fn read_test_command(
@@ -83,7 +115,7 @@ impl Lowering<'_> {
     ) -> Option<TestCommand> {
         let command = parts.get("command")?;
         let argv = self.report.words(command, "`command`");
-        let help = "say what the command writes: `report: junit` or `report: tap`";
+        let help = "say what the command writes: `report: junit`, `tap`, `libtest`, `go` or `jest`";
         let report = parts.require(&mut self.report, "report", help);
         let report = report.and_then(|it| self.read_named(it, "form of a report", &REPORTS));
         if let Some(proof) = proof.filter(|it| *it > Proof::Unproven) {
@@ -91,7 +123,7 @@ impl Lowering<'_> {
                 format!("a command proves nothing, and `proof: {}` is required", proof.as_str());
             let place = parts.key("proof").map(|it| self.report.place(&it.range))?;
             let finding = Diagnostic::error("GR009", message).at(place, "above `unproven`");
-            self.report.push(finding.help("use `runner: pytest`, or leave out `proof`"));
+            self.report.push(finding.help("use a `runner`, or leave out `proof`"));
             return None;
         }
         let path = parts.get("report_path").and_then(|it| self.report.word(it, "`report_path`"));
@@ -101,7 +133,7 @@ impl Lowering<'_> {
             self.report.bad_value(path, format!("the path of the report: {error}"), "");
             return None;
         }
-        if path.is_none() && report == Some(ReportForm::Junit) {
+        if path.is_none() && report.is_some_and(ReportForm::needs_file) {
             let help = "name the file that the command writes: `report_path: report.xml`";
             parts.require(&mut self.report, "report_path", help);
             return None;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     super::job::Outcome,
-    PytestOutcome,
+    TestOutcome,
     records::{Kind, Record},
     settings::{Allowed, Proof, TestSettings},
 };
@@ -14,22 +14,22 @@ const REASONS_MAX: usize = 10;
 
 /// What came of the tests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) passed: u32,
+pub(in crate::sandbox) struct Counts {
+    pub(in crate::sandbox) passed: u32,
     /// Failures and errors, files that could not be loaded, and tests that are declared and did not run.
-    pub(super) failed: u32,
-    pub(super) skipped: u32,
-    pub(super) expected_to_fail: u32,
+    pub(in crate::sandbox) failed: u32,
+    pub(in crate::sandbox) skipped: u32,
+    pub(in crate::sandbox) expected_to_fail: u32,
 }
 
 /// The decision about a run.
 #[derive(Debug)]
-pub(super) struct Verdict {
-    pub(super) outcome: PytestOutcome,
-    pub(super) counts: Counts,
-    pub(super) proof: Proof,
+pub(in crate::sandbox) struct Verdict {
+    pub(in crate::sandbox) outcome: TestOutcome,
+    pub(in crate::sandbox) counts: Counts,
+    pub(in crate::sandbox) proof: Proof,
     /// What the output of pytest does not show: why the run did not pass all the same.
-    pub(super) reasons: Vec<String>,
+    pub(in crate::sandbox) reasons: Vec<String>,
 }
 
 /// The records of one item.
@@ -62,7 +62,7 @@ pub(super) fn judge(
     let mut facts = Facts::default();
     let is_in_order = records.is_some_and(|records| facts.read(records));
     let mut verdict = Verdict {
-        outcome: PytestOutcome::Passed,
+        outcome: TestOutcome::Passed,
         counts: Counts::default(),
         proof: facts.proof.unwrap_or_default(),
         reasons: Vec::new(),
@@ -70,26 +70,26 @@ pub(super) fn judge(
     let missing = verdict.count(&facts);
     let code = outcome.exit_code();
     verdict.outcome = match outcome {
-        Outcome::TimedOut => PytestOutcome::TimedOut,
-        Outcome::OutOfMemory => PytestOutcome::OutOfMemory,
-        Outcome::OutputLimit => PytestOutcome::OutputLimit,
+        Outcome::TimedOut => TestOutcome::TimedOut,
+        Outcome::OutOfMemory => TestOutcome::OutOfMemory,
+        Outcome::OutputLimit => TestOutcome::OutputLimit,
         _ if !is_in_order => {
             verdict.explain("the channel of the test runner has records that it did not write");
-            PytestOutcome::Tampered
+            TestOutcome::Tampered
         }
         _ if !facts.tampered.is_empty() => {
             for what in &facts.tampered {
                 verdict.explain(what);
             }
-            PytestOutcome::Tampered
+            TestOutcome::Tampered
         }
         _ if facts.end.is_none() => {
             verdict.explain("the process ended before the test runner had finished");
-            PytestOutcome::Crashed
+            TestOutcome::Crashed
         }
         _ if facts.end != code => {
             verdict.explain("the exit code is not the one that the test runner gave");
-            PytestOutcome::Tampered
+            TestOutcome::Tampered
         }
         _ => verdict.weigh(&facts, code, missing, settings),
     };
@@ -134,13 +134,13 @@ impl Verdict {
         code: Option<i32>,
         missing: Vec<String>,
         settings: &TestSettings,
-    ) -> PytestOutcome {
+    ) -> TestOutcome {
         let Counts { passed, failed, skipped, expected_to_fail } = self.counts;
         if facts.uncollected.values().any(|is_skipped| !is_skipped) || code == Some(4) {
-            return PytestOutcome::CollectionFailed;
+            return TestOutcome::CollectionFailed;
         }
         if passed == 0 && failed == 0 {
-            return PytestOutcome::NoTests;
+            return TestOutcome::NoTests;
         }
         self.explain_missing(missing, facts);
         for (count, what, allowed) in [
@@ -159,7 +159,7 @@ impl Verdict {
             self.explain(&format!("the result is `{proof}`, and `{wanted}` is required"));
         }
         let is_passed = code == Some(0) && failed == 0 && self.reasons.is_empty();
-        if is_passed { PytestOutcome::Passed } else { PytestOutcome::Failed }
+        if is_passed { TestOutcome::Passed } else { TestOutcome::Failed }
     }
 
     fn explain_missing(&mut self, missing: Vec<String>, facts: &Facts) {
@@ -311,13 +311,13 @@ mod tests {
         ]
     }
 
-    fn outcome(records: &[Record]) -> PytestOutcome {
+    fn outcome(records: &[Record]) -> TestOutcome {
         judge(Outcome::Passed, Some(records), &TestSettings::default()).outcome
     }
 
     #[test]
     fn a_run_passes_only_with_every_record_of_every_test() {
-        assert_eq!(outcome(&clean()), PytestOutcome::Passed);
+        assert_eq!(outcome(&clean()), TestOutcome::Passed);
         for left_out in 0..clean().len() {
             // Without its declaration the test counts as one that was found besides.
             if left_out == 1 {
@@ -325,7 +325,7 @@ mod tests {
             }
             let mut records = clean();
             records.remove(left_out);
-            assert_ne!(outcome(&records), PytestOutcome::Passed, "without {left_out}");
+            assert_ne!(outcome(&records), TestOutcome::Passed, "without {left_out}");
         }
     }
 
@@ -334,17 +334,17 @@ mod tests {
         let item = "test_a.py::test_a".to_owned();
         let phase = |kind| Record::Phase { item: item.clone(), phase: "call".to_owned(), kind };
         for (record, expected) in [
-            (phase(Kind::Failed), PytestOutcome::Failed),
-            (phase(Kind::Skipped), PytestOutcome::NoTests),
-            (phase(Kind::ExpectedToFail), PytestOutcome::NoTests),
-            (Record::Raised { item: item.clone() }, PytestOutcome::Failed),
-            (Record::Expected { test: "/box/test_b.py::test_b".to_owned() }, PytestOutcome::Failed),
-            (Record::Tampered { what: "x".to_owned() }, PytestOutcome::Tampered),
-            (Record::Start(Proof::Isolated), PytestOutcome::Tampered),
-            (Record::End { code: 0 }, PytestOutcome::Tampered),
+            (phase(Kind::Failed), TestOutcome::Failed),
+            (phase(Kind::Skipped), TestOutcome::NoTests),
+            (phase(Kind::ExpectedToFail), TestOutcome::NoTests),
+            (Record::Raised { item: item.clone() }, TestOutcome::Failed),
+            (Record::Expected { test: "/box/test_b.py::test_b".to_owned() }, TestOutcome::Failed),
+            (Record::Tampered { what: "x".to_owned() }, TestOutcome::Tampered),
+            (Record::Start(Proof::Isolated), TestOutcome::Tampered),
+            (Record::End { code: 0 }, TestOutcome::Tampered),
             (
                 Record::Uncollected { path: "/box/test_b.py".to_owned(), is_skipped: false },
-                PytestOutcome::CollectionFailed,
+                TestOutcome::CollectionFailed,
             ),
         ] {
             let mut records = clean();
@@ -357,22 +357,22 @@ mod tests {
     fn the_end_of_the_process_must_be_that_of_the_runner() {
         let settings = TestSettings::default();
         for (end, expected) in [
-            (Outcome::Failed(1), PytestOutcome::Tampered),
-            (Outcome::Signaled(9), PytestOutcome::Tampered),
-            (Outcome::TimedOut, PytestOutcome::TimedOut),
-            (Outcome::OutOfMemory, PytestOutcome::OutOfMemory),
-            (Outcome::OutputLimit, PytestOutcome::OutputLimit),
+            (Outcome::Failed(1), TestOutcome::Tampered),
+            (Outcome::Signaled(9), TestOutcome::Tampered),
+            (Outcome::TimedOut, TestOutcome::TimedOut),
+            (Outcome::OutOfMemory, TestOutcome::OutOfMemory),
+            (Outcome::OutputLimit, TestOutcome::OutputLimit),
         ] {
             assert_eq!(judge(end, Some(&clean()), &settings).outcome, expected, "{end:?}");
         }
-        assert_eq!(judge(Outcome::Passed, None, &settings).outcome, PytestOutcome::Tampered);
+        assert_eq!(judge(Outcome::Passed, None, &settings).outcome, TestOutcome::Tampered);
     }
 
     #[test]
     fn a_result_below_the_required_proof_does_not_pass() {
         let settings = TestSettings { proof: Proof::Isolated, ..TestSettings::default() };
         let verdict = judge(Outcome::Passed, Some(&clean()), &settings);
-        assert_eq!(verdict.outcome, PytestOutcome::Failed);
+        assert_eq!(verdict.outcome, TestOutcome::Failed);
         assert_eq!(verdict.reasons, ["the result is `in_process`, and `isolated` is required"]);
     }
 }

@@ -84,7 +84,7 @@ impl Default for TestSettings {
 }
 
 impl TestSettings {
-    pub(super) fn allows(&self, what: Allowed) -> bool {
+    pub(in crate::sandbox) fn allows(&self, what: Allowed) -> bool {
         self.allow.contains(&what)
     }
 }

@@ -1,0 +1,113 @@
+//! The events of `go test -json`, reduced to counts.
+//!
+//! The form is that of `go doc test2json`: one event a line. Messages of the go command stand between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::command_tests::TestCounts;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Event {
+    action: String,
+    #[serde(default)]
+    package: String,
+    test: Option<String>,
+}
+
+/// Counts the tests of all packages. `None` if a line is not an event, or if a package or test that started has no end.
+pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
+    let text = std::str::from_utf8(report).ok()?;
+    let mut counts = TestCounts::default();
+    let mut open = BTreeSet::new();
+    // Packages that ended, and whether one of their tests failed.
+    let mut failed_tests: BTreeMap<String, bool> = BTreeMap::new();
+    for line in text.lines().filter(|it| it.starts_with('{')) {
+        let Event { action, package, test } = serde_json::from_str(line).ok()?;
+        let key = (package.clone(), test.clone());
+        match (action.as_str(), &test) {
+            ("start", None) | ("run", Some(_)) => {
+                open.insert(key);
+            }
+            ("pass" | "fail" | "skip", Some(_)) => {
+                if !open.remove(&key) {
+                    return None;
+                }
+                match action.as_str() {
+                    "pass" => counts.passed += 1,
+                    "skip" => counts.skipped += 1,
+                    _ => {
+                        counts.failed += 1;
+                        failed_tests.insert(package, true);
+                    }
+                }
+            }
+            ("pass" | "skip", None) => {
+                open.remove(&key);
+            }
+            // A package that does not build or that panics fails without a test that does.
+            ("fail", None) => {
+                open.remove(&key);
+                if !failed_tests.contains_key(&package) {
+                    counts.failed += 1;
+                }
+            }
+            ("build-fail", _) => counts.failed += 1,
+            _ => {}
+        }
+    }
+    (open.is_empty() && counts.total() > 0).then_some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: &str = r#"{"Time":"2026-01-05T10:00:00Z","Action":"start","Package":"example.com/calc"}
+{"Time":"2026-01-05T10:00:00Z","Action":"run","Package":"example.com/calc","Test":"TestAdd"}
+{"Time":"2026-01-05T10:00:00Z","Action":"output","Package":"example.com/calc","Test":"TestAdd","Output":"=== RUN   TestAdd\n"}
+{"Time":"2026-01-05T10:00:00Z","Action":"run","Package":"example.com/calc","Test":"TestAdd/small"}
+{"Time":"2026-01-05T10:00:00Z","Action":"pass","Package":"example.com/calc","Test":"TestAdd/small","Elapsed":0}
+{"Time":"2026-01-05T10:00:00Z","Action":"pass","Package":"example.com/calc","Test":"TestAdd","Elapsed":0}
+{"Time":"2026-01-05T10:00:00Z","Action":"run","Package":"example.com/calc","Test":"TestLater"}
+{"Time":"2026-01-05T10:00:00Z","Action":"skip","Package":"example.com/calc","Test":"TestLater","Elapsed":0}
+{"Time":"2026-01-05T10:00:00Z","Action":"run","Package":"example.com/calc","Test":"TestSub"}
+{"Time":"2026-01-05T10:00:00Z","Action":"fail","Package":"example.com/calc","Test":"TestSub","Elapsed":0}
+{"Time":"2026-01-05T10:00:00Z","Action":"output","Package":"example.com/calc","Output":"FAIL\n"}
+{"Time":"2026-01-05T10:00:00Z","Action":"fail","Package":"example.com/calc","Elapsed":0.01}
+# example.com/broken [example.com/broken.test]
+{"ImportPath":"example.com/broken","Action":"build-output","Output":"./a.go:3: undefined\n"}
+{"Time":"2026-01-05T10:00:00Z","Action":"start","Package":"example.com/broken"}
+{"Time":"2026-01-05T10:00:00Z","Action":"fail","Package":"example.com/broken","Elapsed":0}
+{"Time":"2026-01-05T10:00:00Z","Action":"start","Package":"example.com/empty"}
+{"Time":"2026-01-05T10:00:00Z","Action":"skip","Package":"example.com/empty","Elapsed":0}
+"#;
+
+    #[test]
+    fn tests_and_packages_that_fail_are_counted() {
+        let counts = TestCounts { passed: 2, failed: 2, skipped: 1 };
+        assert_eq!(read(EVENTS.as_bytes()), Some(counts));
+    }
+
+    #[test]
+    fn events_without_their_end_count_nothing() {
+        let without = |part: &str| {
+            EVENTS.lines().filter(|it| !it.contains(part)).collect::<Vec<_>>().join("\n")
+        };
+        let deep = format!("{{\"Action\":{}1", "[".repeat(100_000));
+        for report in [
+            String::new(),
+            "ok  example.com/calc 0.01s\n".to_owned(),
+            without(r#""Action":"pass","Package":"example.com/calc","Test":"TestAdd","#),
+            without(r#""Action":"run","Package":"example.com/calc","Test":"TestLater""#),
+            without(r#""Action":"fail","Package":"example.com/calc","Elapsed":0.01"#),
+            format!("{EVENTS}{{\"Action\":"),
+            format!("{EVENTS}{{\"Package\":\"a\"}}\n"),
+            deep,
+        ] {
+            assert_eq!(read(report.as_bytes()), None, "{report:.200}");
+        }
+    }
+}

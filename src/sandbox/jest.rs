@@ -1,0 +1,101 @@
+//! The report of `jest --json`, which `vitest --reporter=json` writes too, reduced to counts.
+
+use serde::Deserialize;
+
+use super::command_tests::TestCounts;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    num_total_tests: u32,
+    success: bool,
+    test_results: Vec<File>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    status: String,
+    assertion_results: Vec<Test>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Test {
+    status: String,
+}
+
+/// Counts the tests of all files; a file that failed without a test that did counts as one failure. `None` if the report has
+/// another number of tests than it states, or says that it is a success with a failure or the other way round.
+pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
+    let report: Report = serde_json::from_slice(report).ok()?;
+    let mut counts = TestCounts::default();
+    let mut unloaded = 0;
+    for file in &report.test_results {
+        let before = counts.failed;
+        for test in &file.assertion_results {
+            match test.status.as_str() {
+                "passed" => counts.passed += 1,
+                "failed" => counts.failed += 1,
+                "pending" | "skipped" | "todo" | "disabled" => counts.skipped += 1,
+                _ => return None,
+            }
+        }
+        if file.status == "failed" && counts.failed == before {
+            unloaded += 1;
+        }
+    }
+    let is_complete = counts.total() == report.num_total_tests;
+    counts.failed += unloaded;
+    (is_complete && report.success == (counts.failed == 0)).then_some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of jest 30, without the texts of the failures.
+    const JEST: &str = r#"{"numFailedTestSuites":2,"numFailedTests":1,"numPassedTestSuites":0,"numPassedTests":1,
+        "numPendingTestSuites":0,"numPendingTests":1,"numRuntimeErrorTestSuites":1,"numTodoTests":1,"numTotalTestSuites":2,
+        "numTotalTests":4,"openHandles":[],"startTime":1795400605578,"success":false,"testResults":[{"assertionResults":[
+        {"ancestorTitles":[],"duration":3,"fullName":"adds","status":"passed","title":"adds"},
+        {"ancestorTitles":["group"],"duration":1,"fullName":"group fails","status":"failed","title":"fails"},
+        {"ancestorTitles":["group"],"duration":null,"fullName":"group later","status":"pending","title":"later"},
+        {"ancestorTitles":["group"],"duration":null,"fullName":"group todo","status":"todo","title":"todo"}],
+        "endTime":1795400606020,"message":"x","name":"/box/a.test.js","startTime":1795400605648,"status":"failed","summary":""},
+        {"assertionResults":[],"coverage":{},"endTime":0,"message":"x","name":"/box/b.test.js","status":"failed","summary":""}],
+        "wasInterrupted":false}"#;
+
+    /// Of vitest 4, without the texts of the failures.
+    const VITEST: &str = r#"{"numTotalTestSuites":1,"numPassedTestSuites":1,"numFailedTestSuites":0,"numTotalTests":2,
+        "numPassedTests":1,"numFailedTests":0,"numPendingTests":1,"numTodoTests":0,"snapshot":{"added":0},
+        "startTime":1795400606892,"success":true,"testResults":[{"assertionResults":[
+        {"ancestorTitles":[],"fullName":"adds","status":"passed","title":"adds","duration":2.1,"failureMessages":[],"meta":{}},
+        {"ancestorTitles":["group"],"fullName":"group later","status":"skipped","title":"later","failureMessages":[]}],
+        "startTime":1795400607083,"endTime":1795400607085.1,"status":"passed","message":"","name":"/box/a.test.js"}]}"#;
+
+    #[test]
+    fn the_tests_of_all_files_are_counted() {
+        // A file that was not loaded is the second failure.
+        assert_eq!(read(JEST.as_bytes()), Some(TestCounts { passed: 1, failed: 2, skipped: 2 }));
+        assert_eq!(read(VITEST.as_bytes()), Some(TestCounts { passed: 1, failed: 0, skipped: 1 }));
+    }
+
+    #[test]
+    fn a_report_that_contradicts_itself_counts_nothing() {
+        let deep = "[".repeat(100_000);
+        for report in [
+            String::new(),
+            deep,
+            "{}".to_owned(),
+            VITEST.replace("\"numTotalTests\":2", "\"numTotalTests\":3"),
+            VITEST.replace("\"numTotalTests\":2", "\"numTotalTests\":-1"),
+            VITEST.replace("\"numTotalTests\":2", "\"numTotalTests\":1e99"),
+            VITEST.replace("\"success\":true", "\"success\":false"),
+            VITEST.replace("\"skipped\"", "\"fine\""),
+            JEST.replace("\"success\":false", "\"success\":true"),
+            format!("{VITEST}{VITEST}"),
+        ] {
+            assert_eq!(read(report.as_bytes()), None, "{report:.200}");
+        }
+    }
+}

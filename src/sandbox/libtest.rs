@@ -1,0 +1,132 @@
+//! What `cargo test` prints, reduced to counts.
+
+use super::command_tests::TestCounts;
+
+/// Sums the results of all test programs. `None` if there is none, or if a program that started has no result or another
+/// number of tests than it announced.
+pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
+    let text = std::str::from_utf8(report).ok()?;
+    let mut total = TestCounts::default();
+    let (mut targets, mut results) = (0_u32, 0_u32);
+    let mut announced = None;
+    for line in text.lines() {
+        if line.starts_with("     Running ") || line.starts_with("   Doc-tests ") {
+            targets += 1;
+        } else if let Some(number) = announced_tests(line) {
+            if announced.replace(number).is_some() {
+                return None;
+            }
+        } else if let Some(result) = line.strip_prefix("test result: ") {
+            let (counts, number) = counts_of(result)?;
+            if announced.take() != Some(number) {
+                return None;
+            }
+            results += 1;
+            total = total.plus(counts)?;
+        }
+    }
+    // Cargo names each program before it starts, and with `--quiet` none.
+    (announced.is_none() && results > 0 && targets <= results).then_some(total)
+}
+
+/// The number in `running 3 tests`.
+fn announced_tests(line: &str) -> Option<u32> {
+    let rest = line.strip_prefix("running ")?;
+    rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test"))?.parse().ok()
+}
+
+/// The counts of `ok. 1 passed; 0 failed; …`, and the number of tests that were announced.
+fn counts_of(result: &str) -> Option<(TestCounts, u32)> {
+    let (status, numbers) = result.split_once(". ")?;
+    let mut numbers = numbers.split("; ");
+    let mut next = |name: &str| -> Option<u32> {
+        numbers.next()?.strip_suffix(name)?.strip_suffix(' ')?.parse().ok()
+    };
+    let (passed, failed) = (next("passed")?, next("failed")?);
+    let (ignored, measured, filtered) =
+        (next("ignored")?, next("measured")?, next("filtered out")?);
+    let is_consistent = match status {
+        "ok" => failed == 0,
+        "FAILED" => failed > 0,
+        _ => false,
+    };
+    let announced = passed.checked_add(failed)?.checked_add(ignored)?.checked_add(measured)?;
+    let skipped = ignored.checked_add(filtered)?;
+    is_consistent.then_some((TestCounts { passed, failed, skipped }, announced))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "   Compiling ct v0.1.0 (/box)
+    Finished `test` profile [unoptimized + debuginfo] target(s) in 1.14s
+     Running unittests src/lib.rs (target/debug/deps/ct-c4066ebb79ee0019)
+
+running 2 tests
+test tests::adds ... ok
+test tests::later ... ignored
+
+test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+     Running tests/it.rs (target/debug/deps/it-eba39656af3a16ca)
+
+running 1 test
+test fails ... FAILED
+
+failures:
+
+---- fails stdout ----
+
+thread 'fails' (31096) panicked at tests/it.rs:1:22:
+assertion `left == right` failed
+  left: 3
+ right: 4
+
+
+failures:
+    fails
+
+test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.53s
+
+error: test failed, to rerun pass `--test it`
+   Doc-tests ct
+
+running 1 test
+test src/lib.rs - (line 1) ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.23s
+";
+
+    #[test]
+    fn the_results_of_all_programs_are_summed() {
+        let counts = TestCounts { passed: 2, failed: 1, skipped: 4 };
+        assert_eq!(read(OUTPUT.as_bytes()), Some(counts));
+    }
+
+    #[test]
+    fn a_program_without_its_result_counts_nothing() {
+        let without = |line: &str| OUTPUT.replacen(line, "", 1);
+        let of = |result: &str| format!("running 1 test\ntest result: {result}; finished in 0s\n");
+        let ok = "ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
+        assert!(read(of(ok).as_bytes()).is_some());
+        let cut = OUTPUT.rfind("test result").unwrap_or_default();
+        for report in [
+            String::new(),
+            OUTPUT[..cut].to_owned(),
+            without("running 1 test\n"),
+            without("test result: FAILED"),
+            format!("{OUTPUT}     Running tests/other.rs (target/debug/deps/other)\n"),
+            of("ok. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out"),
+            of("FAILED. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out"),
+            of("ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out"),
+            of("ok. 99999999999 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out"),
+            of("ok. 4294967295 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out"),
+            of("ok. -1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out"),
+            of("ok. 1 passed"),
+        ] {
+            assert_eq!(read(report.as_bytes()), None, "{report}");
+        }
+        assert_eq!(read(b"\xff"), None);
+    }
+}

@@ -1,0 +1,267 @@
+//! Runs the tests of a generated project with the test runner of node, in the sandbox.
+//!
+//! Each test file runs in a new sandbox with another secret, so no file can change the result of another one.
+//! Before any code of the project runs, the runner inside locks what tests depend on, takes over the place where
+//! `node:test` makes its tests, and lists the tests that the file declares. The host judges as it does for pytest.
+
+mod private;
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    error::SandboxError,
+    job::{Finished, FixedFile, Job, Limits, Outcome},
+    probe::Sandbox,
+    source_file::SourceFile,
+    test_run::{Allowed, Counts, Proof, TestOutcome, TestReport, TestSettings, Verdict, judge},
+};
+
+/// The program of the sandbox that runs the tests.
+const NODE: &str = "node";
+/// Finds the options of this version of node, and starts it.
+const START: &str = include_str!("start.sh");
+/// The exit code of a runner that this version of node cannot run. No code of the project has run then.
+const UNSUPPORTED: i32 = 125;
+/// The parts of the runner that run inside, below `/graphrun`.
+const PARTS: [(&str, &str); 5] = [
+    ("boot.cjs", include_str!("boot.cjs")),
+    ("declared.cjs", include_str!("declared.cjs")),
+    ("lock.cjs", include_str!("lock.cjs")),
+    ("seal.cjs", include_str!("seal.cjs")),
+    ("watch.cjs", include_str!("watch.cjs")),
+];
+
+/// Runs the tests of a project, and the fixed ones of a person, with the test runner of node.
+///
+/// The files lie in the work folder, where node starts. The time of `limits` is that of all test files together.
+///
+/// # Errors
+/// When the sandbox has no node that can run the tests, and when `cancel` fired. Everything the code does is in the report.
+///
+/// # Cancel safety
+/// As [`Sandbox::run`].
+pub async fn run_node(
+    sandbox: &Sandbox,
+    files: &[SourceFile],
+    settings: &TestSettings,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<TestReport, SandboxError> {
+    let start = Instant::now();
+    let mut run = Run::default();
+    for path in test_files(files, settings) {
+        let wall = limits.wall.saturating_sub(start.elapsed());
+        if wall.is_zero() {
+            run.outcomes.insert(TestOutcome::TimedOut);
+            break;
+        }
+        let secret = rand::random::<[u8; 32]>().to_vec();
+        let limits = Limits { wall, ..limits.clone() };
+        let job = job(&path, files, settings, limits, secret.clone());
+        let finished = sandbox.run(&job, cancel).await?;
+        if finished.records.is_empty() && finished.outcome == Outcome::Failed(UNSUPPORTED) {
+            return Err(SandboxError::Setup { detail: finished.output });
+        }
+        let verdict = judge(&finished, &secret, settings);
+        run.add(&path, &finished, verdict, settings);
+    }
+    Ok(run.into_report(start.elapsed()))
+}
+
+fn job(
+    path: &str,
+    files: &[SourceFile],
+    settings: &TestSettings,
+    limits: Limits,
+    secret: Vec<u8>,
+) -> Job {
+    let part = |name: &str, content| FixedFile { path: format!("boot/{name}"), content };
+    let parts = PARTS.map(|(name, content)| part(name, content.as_bytes().to_vec()));
+    let library = part("private.so", private::library());
+    let fixed = settings.fixed.iter().map(|file| FixedFile {
+        path: format!("fixed/{}", file.path),
+        content: file.content.clone(),
+    });
+    Job {
+        argv: ["bash", "-c", START, NODE, path].map(str::to_owned).into(),
+        required: vec![NODE.to_owned()],
+        fixed: parts.into_iter().chain([library]).chain(fixed).collect(),
+        files: files.to_vec(),
+        limits,
+        channel: Some(secret),
+        ..Job::default()
+    }
+}
+
+/// The test files as they are called inside, in the order of their paths.
+fn test_files(files: &[SourceFile], settings: &TestSettings) -> BTreeSet<String> {
+    let fixed = settings.fixed.iter().map(|it| ("/graphrun/fixed", it.path.as_str()));
+    let generated = files.iter().map(|it| ("/box", it.path.as_str()));
+    fixed
+        .chain(generated)
+        .filter(|(_, path)| is_script(path) && (is_named_as_test(path) || is_in_test_folder(path)))
+        .map(|(folder, path)| format!("{folder}/{path}"))
+        .collect()
+}
+
+/// Whether node can run a file and looks for tests in it at all.
+fn is_script(path: &str) -> bool {
+    stem(path).is_some() && !path.split('/').any(|it| it == "node_modules")
+}
+
+/// The name of a script without its suffix.
+fn stem(path: &str) -> Option<&str> {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    [".js", ".cjs", ".mjs"].iter().find_map(|it| name.strip_suffix(it))
+}
+
+/// Whether node takes a file for one with tests, by its name.
+fn is_named_as_test(path: &str) -> bool {
+    stem(path).is_some_and(|it| {
+        it == "test"
+            || it.starts_with("test-")
+            || [".test", "-test", "_test"].iter().any(|end| it.ends_with(end))
+    })
+}
+
+/// Whether node takes a file for one with tests, by its folder. Helpers lie there too, so it need not have any.
+fn is_in_test_folder(path: &str) -> bool {
+    path.rsplit_once('/').is_some_and(|(folders, _)| folders.split('/').any(|it| it == "test"))
+}
+
+/// What came of the test files so far.
+#[derive(Debug, Default)]
+struct Run {
+    outcomes: BTreeSet<TestOutcome>,
+    counts: Counts,
+    /// The least that a file proved.
+    proof: Option<Proof>,
+    output: String,
+    reasons: Vec<String>,
+    code: Option<i32>,
+}
+
+impl Run {
+    fn add(&mut self, path: &str, finished: &Finished, verdict: Verdict, settings: &TestSettings) {
+        let Verdict { outcome, counts, proof, reasons } = verdict;
+        self.output.push_str(&finished.output);
+        self.reasons.extend(reasons.into_iter().map(|it| format!("{path}: {it}")));
+        let is_all_skipped = (counts.skipped > 0 && settings.allows(Allowed::Skip))
+            || (counts.expected_to_fail > 0 && settings.allows(Allowed::Xfail));
+        if outcome == TestOutcome::NoTests && !is_all_skipped && is_named_as_test(path) {
+            self.reasons.push(format!("{path}: no test ran"));
+            self.outcomes.insert(TestOutcome::Failed);
+        } else if outcome != TestOutcome::NoTests {
+            self.outcomes.insert(outcome);
+        }
+        let Counts { passed, failed, skipped, expected_to_fail } = counts;
+        self.counts.passed += passed;
+        self.counts.failed += failed;
+        self.counts.skipped += skipped;
+        self.counts.expected_to_fail += expected_to_fail;
+        self.proof = Some(self.proof.map_or(proof, |it| it.min(proof)));
+        let code = finished.outcome.exit_code();
+        self.code = if self.code.unwrap_or(0) == 0 { code } else { self.code };
+    }
+
+    fn into_report(self, wall: Duration) -> TestReport {
+        let Self { outcomes, counts, proof, output, reasons, code } = self;
+        // The outcomes are declared from the one that says least to the one that says most.
+        let worst = outcomes.into_iter().next_back().unwrap_or(TestOutcome::NoTests);
+        let is_empty = counts.passed == 0 && counts.failed == 0;
+        let outcome = match worst {
+            TestOutcome::Passed | TestOutcome::Failed if is_empty => TestOutcome::NoTests,
+            other => other,
+        };
+        let verdict = Verdict { outcome, counts, proof: proof.unwrap_or_default(), reasons };
+        TestReport::of(output, code, wall, verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+
+    use super::*;
+
+    /// Runs the script that starts node beside a program of that name. Returns its exit code and its output.
+    fn started(version: &str) -> (Option<i32>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let node = folder.path().join(NODE);
+        let text = format!("#!/bin/sh\n[ \"$1\" = --version ] && echo {version} || echo \"$@\"\n");
+        fs::write(&node, text).unwrap();
+        fs::set_permissions(&node, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new("/usr/bin/bash");
+        command.args(["-c", START, NODE, "/box/a.test.js"]).env("PATH", folder.path());
+        let done = command.output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    }
+
+    #[test]
+    fn every_version_starts_with_its_permission_model() {
+        for (version, option) in [
+            ("v20.0.0", "--experimental-permission "),
+            ("v22.1.0", "--experimental-permission "),
+            ("v24.3.1", "--permission --allow-fs-read"),
+            ("v26.0.0", "--permission --allow-net "),
+        ] {
+            let (code, printed) = started(version);
+            assert_eq!(code, Some(0), "{version}: {printed}");
+            assert!(printed.starts_with(option), "{version}: {printed}");
+            assert!(printed.ends_with("/graphrun/boot/boot.cjs /box/a.test.js\n"), "{printed}");
+        }
+    }
+
+    #[test]
+    fn a_version_without_a_permission_model_is_refused() {
+        let (code, printed) = started("v18.20.4");
+        assert_eq!(code, Some(UNSUPPORTED));
+        assert!(printed.contains("node 20 or later, and the sandbox has v18.20.4"), "{printed}");
+    }
+
+    #[test]
+    fn a_sandbox_without_node_does_not_start() {
+        let settings = TestSettings::default();
+        let job = job("/box/a.test.js", &[], &settings, Limits::default(), Vec::new());
+        assert_eq!(job.required, [NODE]);
+    }
+
+    #[test]
+    fn test_files_are_those_that_node_looks_for() {
+        for path in [
+            "test.js",
+            "a.test.mjs",
+            "a-test.cjs",
+            "a/a_test.js",
+            "test-a.js",
+            "test/deep/a.js",
+            "a/test/b.mjs",
+        ] {
+            assert!(
+                is_script(path) && (is_named_as_test(path) || is_in_test_folder(path)),
+                "{path}"
+            );
+        }
+        for path in [
+            "tests.js",
+            "a.tests.js",
+            "tests/a.js",
+            "a.test.ts",
+            "a.test.json",
+            "testa.js",
+            "test",
+            "node_modules/a/test.js",
+            "atest.js",
+        ] {
+            assert!(
+                !is_script(path) || !(is_named_as_test(path) || is_in_test_folder(path)),
+                "{path}"
+            );
+        }
+    }
+}

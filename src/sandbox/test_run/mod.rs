@@ -1,0 +1,129 @@
+//! What the runners of tests have in common: their settings, the records that they send from inside, and the decision.
+//!
+//! A runner inside the sandbox reports over a channel with a secret, and the host decides. [`Proof`] says what such a result
+//! is worth.
+
+mod records;
+mod settings;
+mod verdict;
+
+use std::time::Duration;
+
+pub use self::settings::{Allowed, Proof, TestSettings};
+pub(super) use self::verdict::{Counts, Verdict};
+use super::job::Finished;
+
+/// How many characters of the output a repair gets to see: the summary and the last failures.
+const ERROR_CHARACTERS_MAX: usize = 3000;
+
+/// How a test run ended. One outcome is greater than another if it says more about the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TestOutcome {
+    /// All tests passed, and there is at least one.
+    Passed,
+    /// There was no test, or all were skipped.
+    NoTests,
+    /// Tests failed or did not run, or the runner itself failed.
+    Failed,
+    /// Test files could not be loaded.
+    CollectionFailed,
+    /// The process ended before the runner had finished: by a signal, or because the code ended it.
+    Crashed,
+    /// The run was stopped because it wrote too much output.
+    OutputLimit,
+    /// The run was stopped because it used too much memory.
+    OutOfMemory,
+    /// The run was stopped at the end of its time.
+    TimedOut,
+    /// Something replaced a part of the runner, a test file or a record of the runner.
+    Tampered,
+}
+
+/// The result of a test run.
+#[derive(Debug, Clone)]
+pub struct TestReport {
+    /// How the run ended.
+    pub outcome: TestOutcome,
+    /// The runner's exit code, unless the run was stopped.
+    pub exit_code: Option<i32>,
+    /// What the result proves.
+    pub proof: Proof,
+    /// All tests; a module that could not be loaded counts as one.
+    pub total: u32,
+    /// Tests that passed.
+    pub passed: u32,
+    /// Tests that failed or did not run, errors included.
+    pub failed: u32,
+    /// Tests that were skipped, or expected to fail.
+    pub skipped: u32,
+    /// The output, cleaned; see [`Finished::output`]. Below it, the reasons that the runner does not print.
+    pub output: String,
+    /// The last 3,000 characters of the output; empty if the run passed.
+    pub error_output: String,
+    /// Time of the run.
+    pub wall: Duration,
+}
+
+impl TestReport {
+    /// Whether all tests passed, with the required proof.
+    pub fn is_passed(&self) -> bool {
+        self.outcome == TestOutcome::Passed
+    }
+
+    /// Puts the reasons below the output of the runner.
+    pub(super) fn of(
+        mut output: String,
+        exit_code: Option<i32>,
+        wall: Duration,
+        verdict: Verdict,
+    ) -> Self {
+        let Verdict { outcome, counts, proof, reasons } = verdict;
+        for reason in reasons {
+            output.extend(["not passed: ", reason.as_str(), "\n"]);
+        }
+        let error_output = if outcome == TestOutcome::Passed {
+            String::new()
+        } else {
+            last(&output, ERROR_CHARACTERS_MAX)
+        };
+        let Counts { passed, failed, skipped, expected_to_fail } = counts;
+        Self {
+            outcome,
+            exit_code,
+            proof,
+            total: passed + failed + skipped + expected_to_fail,
+            passed,
+            failed,
+            skipped: skipped + expected_to_fail,
+            output,
+            error_output,
+            wall,
+        }
+    }
+}
+
+/// Judges a run by the records on its channel and its end.
+pub(super) fn judge(finished: &Finished, secret: &[u8], settings: &TestSettings) -> Verdict {
+    let records = records::read(&finished.records, secret);
+    verdict::judge(finished.outcome, records.as_deref(), settings)
+}
+
+/// The last characters of a text.
+fn last(text: &str, characters: usize) -> String {
+    let start =
+        text.char_indices().rev().nth(characters.saturating_sub(1)).map_or(0, |(index, _)| index);
+    text[start..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_text_is_cut_between_characters() {
+        assert_eq!(last("aé☃", 2), "é☃");
+        assert_eq!(last("aé☃", 3), "aé☃");
+        assert_eq!(last("aé☃", 9), "aé☃");
+        assert_eq!(last("", 9), "");
+    }
+}
