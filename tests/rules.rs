@@ -112,7 +112,7 @@ impl Hand {
                 Action::Hear(_) => (),
                 Action::Commit(commit) => {
                     self.records.clear();
-                    self.saved = commit;
+                    self.saved = *commit;
                 }
                 Action::Run(task) => self.open.push_back(*task),
                 Action::Sleep { task, wake, .. } => {

@@ -32,7 +32,10 @@ pub use self::{
     record::{Outcome, TaskRecord},
     run::{ForkedFrom, Listed, RunInfo, RunSummary, SavedRun},
 };
-pub(crate) use self::{migration::Fate, questions::named};
+pub(crate) use self::{
+    migration::Fate,
+    questions::{AskedQuestions, named},
+};
 use crate::{
     event::Stamped,
     id::{ChannelName, RunId, Step},
@@ -49,7 +52,7 @@ pub const FORMAT_VERSION: u32 = 3;
 pub const FORMAT_OLDEST: u32 = 2;
 
 /// How many entries are read at once where they are kept without their values, which may be large.
-const ENTRIES_AT_ONCE: usize = 64;
+pub(crate) const ENTRIES_AT_ONCE: usize = 64;
 
 /// A storage for runs.
 ///

@@ -118,17 +118,33 @@ pub(crate) fn named(
 
 /// Returns all questions of a run, oldest first, from its whole journal.
 pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
-    let mut asked: Vec<AskedQuestion> = Vec::new();
-    let mut names: BTreeMap<TaskId, TaskId> = BTreeMap::new();
-    for Logged { link, entry, .. } in journal {
+    let mut asked = AskedQuestions::default();
+    for logged in journal {
+        asked.add(logged);
+    }
+    asked.questions
+}
+
+/// The questions of a run, entry by entry.
+#[derive(Debug, Default)]
+pub(crate) struct AskedQuestions {
+    /// All of them so far, oldest first.
+    pub(crate) questions: Vec<AskedQuestion>,
+    /// The original ids of tasks that were migrated.
+    names: BTreeMap<TaskId, TaskId>,
+}
+
+impl AskedQuestions {
+    /// Takes in the next entry.
+    pub(crate) fn add(&mut self, Logged { link, entry, .. }: &Logged) {
         for record in &entry.records {
             let is_of_it = |it: &&mut AskedQuestion| it.task == record.task;
-            let open = asked.iter_mut().rev().find(is_of_it);
+            let open = self.questions.iter_mut().rev().find(is_of_it);
             let open = open.filter(|it| it.became == Became::Open);
             match (&record.outcome, open) {
-                (Outcome::Asked { question }, _) => asked.push(AskedQuestion {
+                (Outcome::Asked { question }, _) => self.questions.push(AskedQuestion {
                     task: record.task,
-                    first: names.get(&record.task).copied().unwrap_or(record.task),
+                    first: self.names.get(&record.task).copied().unwrap_or(record.task),
                     node: record.node.clone(),
                     question: question.clone(),
                     link: *link,
@@ -145,11 +161,10 @@ pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
             }
         }
         if entry.migration.is_some() {
-            names = names_after(entry);
-            carry(&mut asked, entry, &names);
+            self.names = names_after(entry);
+            carry(&mut self.questions, entry, &self.names);
         }
     }
-    asked
 }
 
 /// Returns the original ids of the tasks in the step that is open after a migration.

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        Checkpointer, Outcome, Position, SavedRun, TaskRecord, asked_questions, open_questions,
+        AskedQuestions, Checkpointer, ENTRIES_AT_ONCE, Outcome, Position, SavedRun, TaskRecord,
+        open_questions,
     },
     engine::failures,
     event::{Event, Report as TaskReport, Spent, Stamped, Status},
@@ -81,27 +82,34 @@ impl RunReport {
         run: &RunId,
         database: &Database,
     ) -> Result<Self, CliError> {
-        let journal = checkpointer.journal_without_values(run).await?;
-        let answers = asked_questions(&journal).into_iter().filter_map(AnswerLine::of).collect();
-        let (mut records, mut events) = (Vec::new(), Vec::new());
-        for logged in journal {
-            records.extend(logged.entry.records);
-            events.extend(logged.entry.events);
+        // Page by page, since a run may have more entries than fit in memory.
+        let (mut asked, mut trace, mut events) = (AskedQuestions::default(), vec![], vec![]);
+        let mut after = 0;
+        loop {
+            let page = checkpointer.outline(run, after, ENTRIES_AT_ONCE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.number;
+            for logged in page {
+                asked.add(&logged);
+                trace.extend(logged.entry.records.iter().filter_map(TraceLine::new));
+                events.extend(logged.entry.events.into_iter().filter(is_reported));
+            }
         }
+        let answers = asked.questions.into_iter().filter_map(AnswerLine::of).collect();
         let saved = checkpointer.load(run).await?;
-        Ok(Self { answers, ..Self::new(saved, records, &events, database) })
+        Ok(Self { answers, ..Self::new(saved, trace, &events, database) })
     }
 
     fn new(
         saved: SavedRun,
-        mut records: Vec<TaskRecord>,
+        mut trace: Vec<(TaskId, TraceLine)>,
         events: &[Stamped],
         database: &Database,
     ) -> Self {
         let SavedRun { summary, position, values, records: open, .. } = saved;
         let questions = open_questions(&position, &open);
         // A task may have several records; among them the order stays.
-        records.sort_by_key(|it| it.task);
+        trace.sort_by_key(|it| it.0);
         let origin = Origin::of(&summary.info).ok();
         let (output, private) = origin.map(|it| (it.output, it.private)).unwrap_or_default();
         let is_failed = summary.status == Status::Failed;
@@ -118,7 +126,7 @@ impl RunReport {
             steps: position.step.0,
             state: state(&output, &private, values),
             spent: spent(&position, &open),
-            trace: records.iter().filter_map(TraceLine::new).collect(),
+            trace: trace.into_iter().map(|it| it.1).collect(),
             questions: questions.into_iter().map(QuestionLine::from).collect(),
             answers: Vec::new(),
             artifacts: artifacts(events),
@@ -140,7 +148,7 @@ impl RunReport {
 }
 
 impl TraceLine {
-    fn new(record: &TaskRecord) -> Option<Self> {
+    fn new(record: &TaskRecord) -> Option<(TaskId, Self)> {
         let outcome = match &record.outcome {
             Outcome::Finished { .. } => "finished",
             Outcome::Caught { .. } => "caught",
@@ -152,13 +160,14 @@ impl TraceLine {
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => return None,
         };
-        Some(Self {
+        let line = Self {
             step: record.task.step.0,
             node: record.node.clone(),
             attempt: record.attempt,
             outcome,
             ms: record.ms,
-        })
+        };
+        Some((record.task, line))
     }
 }
 
@@ -208,6 +217,17 @@ fn state(
     named.filter_map(|name| Some((name.clone(), values.remove(name.as_str())?))).collect()
 }
 
+/// Whether an event is a part of the report.
+fn is_reported(stamped: &Stamped) -> bool {
+    match &stamped.event {
+        Event::TaskReported { report, .. } => matches!(report, TaskReport::Artifact { .. }),
+        Event::TaskFinished { spent, .. } | Event::TaskFailed { spent, .. } => {
+            spent.usage.calls > 0
+        }
+        _ => false,
+    }
+}
+
 /// The files that were written, each one once, in the order they were written first.
 fn artifacts(events: &[Stamped]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
@@ -245,7 +265,8 @@ fn spent_by_node(events: &[Stamped]) -> Vec<(NodeName, Spent)> {
 #[cfg(test)]
 pub(super) fn sample(status: &str) -> RunReport {
     let (saved, records, events) = saved_sample(status);
-    RunReport::new(saved, records, &events, &Database::default())
+    let trace = records.iter().filter_map(TraceLine::new).collect();
+    RunReport::new(saved, trace, &events, &Database::default())
 }
 
 /// What was saved of a run: one task of it lacked a key before it was given one.
@@ -394,7 +415,8 @@ mod tests {
         saved.position.frontier.clear();
         saved.records.clear();
         records.pop();
-        let report = RunReport::new(saved, records, &events, &Database::default());
+        let trace = records.iter().filter_map(TraceLine::new).collect();
+        let report = RunReport::new(saved, trace, &events, &Database::default());
         assert_eq!((report.exit(), report.resume), (Exit::Failed, None));
         assert!(sample("failed").resume.is_some());
     }
