@@ -31,9 +31,10 @@ impl Node for Set {
             let replaces = ctx.state.schema().channel(channel.as_str());
             let replaces = replaces.is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
             // What is folded into another value is copied there, and must fit twice.
-            let value = match replaces {
-                true => expression.evaluate(&view)?,
-                false => Arc::new(expression.evaluate_owned(&view)?),
+            let value = if replaces {
+                expression.evaluate(&view)?
+            } else {
+                Arc::new(expression.evaluate_owned(&view)?)
             };
             update = update.write_shared(channel.clone(), value);
         }
