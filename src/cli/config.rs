@@ -84,7 +84,7 @@ pub(super) struct Said {
     /// A variable, or a place in a file.
     pub(super) layer: String,
     /// Whether it is that of a folder which the user does not trust.
-    is_untrusted: bool,
+    pub(super) is_untrusted: bool,
 }
 
 impl Config {

@@ -8,6 +8,7 @@ use super::{
     config::{Config, Withheld},
     database::Database,
     error::CliError,
+    known_databases::Stranger,
     options::{RunOptions, Settings},
     surroundings::Surroundings,
     terminal::Paint,
@@ -178,15 +179,22 @@ impl Globals {
     /// # Errors
     ///
     /// Fails when the flag, or else the environment or the file, names something this version does
-    /// not know.
+    /// not know, and when the folder has a database that is not the user's.
     pub(super) fn database(&self) -> Result<Database, CliError> {
         if let Some(url) = &self.db {
             return Database::parse(url, "--db");
         }
-        match self.config_for(|it| it.name == "db")?.get("db") {
-            Some(it) => Ok(Database::parse(&it.text, &it.layer)?.implied()),
-            None => Database::of_the_folder(),
+        let database = match self.config_for(|it| it.name == "db")?.get("db") {
+            Some(it) => Database::parse(&it.text, &it.layer)?.implied(it.is_untrusted),
+            None => Database::of_the_folder()?,
+        };
+        if let Some(path) = database.file_of_folder()
+            && let Some(stranger) = Stranger::find(path)?
+            && !(self.can_ask() && trust::ask_about_database(path, stranger)?)
+        {
+            return Err(stranger.refusal(path));
         }
+        Ok(database)
     }
 
     /// How a run runs: its options, and where they say nothing, what the environment and the file say.

@@ -4,6 +4,7 @@ mod cache;
 mod canaries;
 mod cases;
 mod changed;
+mod cloned_database;
 mod config;
 mod damaged;
 mod events;

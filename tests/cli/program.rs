@@ -56,11 +56,13 @@ impl Place {
         for kept in ["PATH", "HOME"] {
             command.envs(std::env::var_os(kept).map(|value| (kept, value)));
         }
-        // The configuration and the trust of the user who runs the tests stay out of them.
-        for own in ["XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
-            command.env(own, self.path(&format!(".{own}")));
-        }
+        command.envs(self.own_folders());
         command
+    }
+
+    /// The variables that keep the configuration and the trust of the user who runs the tests out of them.
+    pub(crate) fn own_folders(&self) -> [(&'static str, PathBuf); 2] {
+        ["XDG_CONFIG_HOME", "XDG_STATE_HOME"].map(|it| (it, self.path(&format!(".{it}"))))
     }
 
     /// Runs the program to its end.
