@@ -113,7 +113,7 @@ fn a_database_of_this_user_is_opened_wherever_its_folder_moves() {
     fs::create_dir(place.path("moved")).unwrap();
     fs::rename(place.path(".graphrun"), place.path("moved/.graphrun")).unwrap();
     let mut list = place.command(["runs", "list"]);
-    assert_eq!(list.current_dir(place.path("moved")).status().unwrap().code(), Some(0));
+    assert_eq!(Ended::of(list.current_dir(place.path("moved"))).code, 0);
     let known = place.path(".XDG_STATE_HOME/graphrun/databases.json");
     assert_eq!(fs::metadata(known).unwrap().permissions().mode() & 0o777, 0o600);
 }

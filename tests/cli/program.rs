@@ -76,12 +76,7 @@ impl Place {
         args: impl IntoIterator<Item = S>,
         variables: [(&str, &str); N],
     ) -> Ended {
-        let output = self.command(args).envs(variables).output().expect("the program starts");
-        Ended {
-            code: output.status.code().expect("no signal ended it"),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        Ended::of(self.command(args).envs(variables))
     }
 
     /// Runs a workflow that reaches its end, and gives back the name of the run.
@@ -146,6 +141,16 @@ impl Drop for Running {
 }
 
 impl Ended {
+    /// Runs a program to its end.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let output = command.output().expect("the program starts");
+        Self {
+            code: output.status.code().expect("no signal ended it"),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
     /// The result as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
