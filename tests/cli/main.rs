@@ -1,5 +1,6 @@
 //! What the command line adds to the library: messages, streams, exit codes, signals.
 
+mod asked;
 mod cache;
 mod canaries;
 mod cases;
@@ -39,3 +40,4 @@ mod tools;
 mod trust;
 mod used;
 mod validate;
+mod values;

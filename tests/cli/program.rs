@@ -123,6 +123,19 @@ impl Running {
         self.child.id()
     }
 
+    /// Waits for the end, and gives back everything that was not read yet.
+    pub(crate) fn rest(mut self) -> Ended {
+        let stderr = self
+            .lines
+            .by_ref()
+            .map_while(Result::ok)
+            .fold(String::new(), |all, it| all + &it + "\n");
+        let stdout = self.child.stdout.take().expect("stdout is a pipe");
+        let stdout = io::read_to_string(stdout).expect("the program writes UTF-8");
+        let status = self.child.wait().expect("the program ends");
+        Ended { code: status.code().expect("no signal ended it"), stdout, stderr }
+    }
+
     /// Waits for the end, and gives back the exit code and the result.
     pub(crate) fn end(mut self) -> (Option<i32>, Value) {
         let stdout = self.child.stdout.take().expect("stdout is a pipe");

@@ -1,8 +1,11 @@
 //! With little left of descriptors, memory or threads the program refuses to start, with the cause.
 
-use std::process::Stdio;
+use std::{fs, net::TcpListener, path::Path, process::Stdio};
 
-use crate::program::{Ended, Place, workflow};
+use crate::{
+    program::{Ended, Place, Running, workflow},
+    provider::answer,
+};
 
 /// Runs a workflow under a limit of the shell.
 fn limited(limit: &str) -> Ended {
@@ -53,4 +56,82 @@ fn with_just_enough_a_run_reaches_its_end_or_says_why_not() {
         assert!(!ended.stderr.contains("panicked"), "{limit}: {ended}");
     }
     assert_eq!(limited("-n 32").code, 0);
+}
+
+/// Starts a program with this many files open already, of the most that it may have open.
+const WITH_OPEN_FILES: &str = "
+import os, resource, sys
+for _ in range(int(sys.argv[1])):
+    os.set_inheritable(os.open('/dev/null', os.O_RDONLY), True)
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+os.execv(sys.argv[2], sys.argv[2:])
+";
+
+#[test]
+fn a_database_for_which_no_file_is_left_is_refused_with_the_cause() {
+    let place = Place::new();
+    place.execute("two_steps");
+    let mut refused = 0;
+    for open in 0..=29 {
+        let program = place.command(["runs", "verify"]);
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", WITH_OPEN_FILES, &open.to_string()]);
+        command.arg(program.get_program()).args(program.get_args()).env_clear();
+        command.envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+        let ended = Ended::of(command.current_dir(place.path("")));
+        assert!(matches!(ended.code, 0 | 5), "{open}: {ended}");
+        assert!(!ended.stderr.contains("panicked"), "{open}: {ended}");
+        if ended.stderr.contains("runs.db cannot be used: this process may not open more files") {
+            assert!(ended.stderr.contains("`ulimit -n 256`"), "{open}: {ended}");
+            refused += 1;
+        } else if ended.code == 5 {
+            assert!(ended.stderr.to_lowercase().contains("too many open files"), "{open}: {ended}");
+        }
+    }
+    // The file itself, its log, or the index of the log.
+    assert!(refused >= 2, "{refused}");
+    let verified = place.run(["runs", "verify"]);
+    assert_eq!(verified.code, 0, "{verified}");
+}
+
+#[test]
+fn a_run_whose_database_is_taken_away_ends_with_exit_5() {
+    type Take = fn(&Path);
+    let ways: [(&str, Take, &str); 4] = [
+        ("removed", |it| fs::remove_file(it).unwrap(), "it was removed or moved away"),
+        (
+            "moved",
+            |it| fs::rename(it, it.with_extension("old")).unwrap(),
+            "it was removed or moved away",
+        ),
+        (
+            "replaced",
+            |it| {
+                fs::copy(it, it.with_extension("copy")).unwrap();
+                fs::rename(it.with_extension("copy"), it).unwrap();
+            },
+            "another file was put in its place",
+        ),
+        (
+            "moved with its folder",
+            |it| {
+                let folder = it.parent().unwrap();
+                fs::rename(folder, folder.with_extension("old")).unwrap();
+            },
+            "it was removed or moved away",
+        ),
+    ];
+    for (what, take, says) in ways {
+        let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::new();
+        let run = Running::start(&place, &provider);
+        let (mut call, _) = provider.accept().unwrap();
+        take(&place.path(".graphrun/runs.db"));
+        answer(&mut call);
+        let ended = run.rest();
+        assert_eq!(ended.code, 5, "{what}: {ended}");
+        assert!(ended.stderr.contains(says), "{what}: {ended}");
+        let told = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(!told.contains("\"done\"") && !told.contains(" done after"), "{what}: {ended}");
+    }
 }

@@ -304,3 +304,20 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
     };
     unusable(path, &reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_named_with_its_remedy() {
+        for (cause, says) in [
+            (Errno::EMFILE, "this process may not open more files; allow it more"),
+            (Errno::ENFILE, "this machine has too many files open; close other programs"),
+            (Errno::ENOMEM, "there is not enough memory; end other programs"),
+        ] {
+            let error = inaccessible(Path::new("runs.db"), &io::Error::from(cause)).to_string();
+            assert!(error.starts_with(&format!("runs.db cannot be used: {says}")), "{error}");
+        }
+    }
+}
