@@ -69,6 +69,10 @@ pub(super) struct Config {
     said: BTreeMap<&'static str, Said>,
     /// What models cost.
     pub(super) prices: Prices,
+    /// The same, less what only a file says that is not trusted.
+    pub(super) trusted_prices: Prices,
+    /// Whether the user limits the cost of runs, apart from flags.
+    pub(super) is_cost_limited: bool,
     /// The most tokens that a request to a model and its reply can have together.
     pub(super) context: BTreeMap<String, u64>,
     /// The files that were read, as they are shown.

@@ -205,8 +205,10 @@ impl Globals {
     pub(super) fn settings(&self, options: &RunOptions) -> Result<Settings, CliError> {
         // A flag may have replaced the database; `database` checks it where none has.
         let config = self.config_for(|it| it.name != "db")?;
+        let is_cost_limited = options.max_cost.is_some() || config.is_cost_limited;
         Ok(Settings {
             untrusted: config.untrusted_limits(options),
+            trusted_prices: is_cost_limited.then(|| config.trusted_prices.clone().into()),
             options: config.complete(options)?,
             prices: config.prices.clone().into(),
             base_url: config.get("base_url").map(|it| it.text.clone()),

@@ -7,6 +7,7 @@ mod cases;
 mod changed;
 mod cloned_database;
 mod config;
+mod core_files;
 mod damaged;
 mod events;
 mod failure;
