@@ -17,11 +17,11 @@ use crate::{
 
 /// A list as it is stored.
 pub(super) trait Stored: Default + Serialize + DeserializeOwned {
-    /// What it is called in messages.
+    /// Its name in messages.
     const NAME: &'static str;
     /// The version of its form.
     const VERSION: u32;
-    /// What it means that the file is removed.
+    /// The effect of removing the file, for a remedy.
     const REMOVED: &'static str;
 
     /// The version of the form that was read.

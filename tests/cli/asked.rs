@@ -1,4 +1,4 @@
-//! The questions of trust at a terminal: what is asked, how often, and what counts as a yes.
+//! The questions of trust at a terminal: each is asked once, and only a yes is a yes.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Place, workflow};
 
-/// Runs a program at a terminal of its own, and types an answer after each question.
+/// Runs a program at a new terminal, and types an answer after each question.
 const AT_A_TERMINAL: &str = r#"
 import json, os, pty, sys
 answers = json.loads(sys.argv[1])
@@ -37,7 +37,7 @@ code = os.waitstatus_to_exitcode(status)
 json.dump({"code": code, "asked": asked, "shown": shown.decode()}, sys.stdout)
 "#;
 
-/// What was seen at the terminal.
+/// The output at the terminal, and the exit code.
 #[derive(Debug)]
 struct Seen {
     /// The exit code; a signal is negative.

@@ -44,7 +44,10 @@ nodes:
 
 fn base32(text: &str) -> String {
     const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-    let bits: String = text.bytes().map(|it| format!("{it:08b}")).collect();
+    let mut bits = String::new();
+    for byte in text.bytes() {
+        write!(bits, "{byte:08b}").unwrap();
+    }
     let digit = |five: &[u8]| {
         let number = five.iter().fold(0, |number, bit| number << 1 | usize::from(bit - b'0'));
         char::from(DIGITS[number << (5 - five.len())])
@@ -263,7 +266,7 @@ fn a_key_that_is_typed_as_input_is_replaced_with_a_warning() {
     }
 }
 
-/// A workflow that asks for a text, hears messages, and returns both.
+/// A workflow that asks for a text, takes messages, and returns both.
 const ASKS: &str = "
 graphrun: 1
 name: asks
@@ -332,7 +335,10 @@ fn a_key_in_a_message_is_replaced() {
 fn a_key_in_a_file_or_stdin_that_is_given_is_replaced() {
     let text = everything(KEY);
     let fields = json!({"brief": text, "answer": json!({KEY: [text]}).to_string()}).to_string();
-    let escaped: String = KEY.encode_utf16().map(|it| format!("\\u{it:04x}")).collect();
+    let mut escaped = String::new();
+    for unit in KEY.encode_utf16() {
+        write!(escaped, "\\u{unit:04x}").unwrap();
+    }
     let raw = format!("{{\"brief\": \"{escaped}\"}}");
     for (flag, file, stdin) in [
         ("@input.json", fields.as_str(), ""),

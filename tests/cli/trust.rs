@@ -176,12 +176,14 @@ fn the_doctor_names_what_waits_for_trust() {
     );
 }
 
+/// The price of a model that costs nothing.
+const FREE: &str = "input_per_million = 0\noutput_per_million = 0\n";
+
 #[test]
 fn the_prices_of_a_file_that_is_not_trusted_hold_no_limit_of_the_user() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1", provider.local_addr().unwrap());
     provider.set_nonblocking(true).unwrap();
-    const FREE: &str = "input_per_million = 0\noutput_per_million = 0\n";
     let own_limit = "[limits]\nusd = 1\n";
     let run = |place: &Place, more: &[&str], own: &str| {
         let folder = place.path(".XDG_CONFIG_HOME/graphrun");

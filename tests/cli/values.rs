@@ -161,7 +161,8 @@ fn sorted(value: &Value) -> Value {
 }
 
 fn contains(tree: &Value, value: &Value) -> bool {
-    sorted(tree).to_string() == sorted(value).to_string()
+    let (one, other) = (sorted(tree).to_string(), sorted(value).to_string());
+    one == other
         || match tree {
             Value::Array(items) => items.iter().any(|it| contains(it, value)),
             Value::Object(fields) => fields.values().any(|it| contains(it, value)),
@@ -175,7 +176,7 @@ fn deep(depth: usize, is_record: bool) -> Value {
         .fold(json!([]), |inner, _| if is_record { json!({ "": inner }) } else { json!([inner]) })
 }
 
-/// Values at the limits of what is taken.
+/// Values at the limits.
 fn special() -> Vec<Value> {
     let texts = "\u{0}\u{1}\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2066}\u{feff}\u{fffe}\u{ffff}\u{d7ff}\u{e000}\u{10ffff}\"\\/é";
     let pairs: serde_json::Map<String, Value> =

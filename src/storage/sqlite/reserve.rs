@@ -19,7 +19,7 @@ const BYTES: usize = 1 << 20;
 /// Keeps the room, unless it is kept already, or is not there: then the disk is as good as full.
 pub(super) fn keep(database: &Path) {
     let path = path_of(database);
-    // A link of this name may have come with the folder, and leads to somebody's file.
+    // A link of this name may have come with the folder; it leads to another file.
     if fs::symlink_metadata(&path).is_ok_and(|it| it.len() == BYTES as u64) {
         return;
     }
