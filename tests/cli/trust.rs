@@ -189,7 +189,9 @@ fn the_prices_of_a_file_that_is_not_trusted_hold_no_limit_of_the_user() {
         let folder = place.path(".XDG_CONFIG_HOME/graphrun");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("config.toml"), own).unwrap();
-        let args = [execute("agent"), more.iter().map(|it| (*it).to_owned()).collect()].concat();
+        // A run that begins by mistake waits for an answer, and fails by this limit.
+        let more = more.iter().chain(&["--timeout", "5s"]).map(|it| (*it).to_owned());
+        let args = [execute("agent"), more.collect()].concat();
         place.run_with(args, [("OPENAI_API_KEY", "sk-secret"), ("OPENAI_BASE_URL", &base)])
     };
     // A file may name a model with its provider or without, and lower the limit that it undermines.
