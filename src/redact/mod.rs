@@ -8,6 +8,7 @@ mod folding;
 mod forms;
 mod known;
 mod names;
+mod spellings;
 
 use std::{
     borrow::Cow,
