@@ -9,6 +9,7 @@ use crate::{
     compile::CompiledGraph,
     graph::{Edge, NodeSpec, Target},
     id::{ChannelName, NodeName},
+    redact::redact,
     state::{Channel, Reducer},
 };
 
@@ -120,7 +121,8 @@ impl ChannelOutline {
         };
         let default = channel.default().map(std::sync::Arc::as_ref);
         Self {
-            ty: channel.ty().to_string(),
+            // A schema may contain a key as a constant.
+            ty: redact(&channel.ty().to_string()).into_owned(),
             schema: digest(&json!([channel.schema(), default])),
             reducer,
         }
@@ -137,7 +139,7 @@ fn leads(edge: &Edge) -> Vec<String> {
         Edge::Route { route, .. } => {
             let ways = route.ways().iter();
             ways.map(|it| match &it.label {
-                Some(label) => format!("{} ({label})", it.to),
+                Some(label) => format!("{} ({})", it.to, redact(label)),
                 None => told(&it.to),
             })
             .collect()

@@ -69,6 +69,10 @@ pub(super) struct Config {
     said: BTreeMap<&'static str, Said>,
     /// What models cost.
     pub(super) prices: Prices,
+    /// The same, less what only a file says that is not trusted.
+    pub(super) trusted_prices: Prices,
+    /// Whether the user limits the cost of runs, apart from flags.
+    pub(super) is_cost_limited: bool,
     /// The most tokens that a request to a model and its reply can have together.
     pub(super) context: BTreeMap<String, u64>,
     /// The files that were read, as they are shown.
@@ -84,7 +88,7 @@ pub(super) struct Said {
     /// A variable, or a place in a file.
     pub(super) layer: String,
     /// Whether it is that of a folder which the user does not trust.
-    is_untrusted: bool,
+    pub(super) is_untrusted: bool,
 }
 
 impl Config {

@@ -19,7 +19,8 @@ pub(super) fn check(
     let unpriced = |it: &NodeDefinition| -> Vec<String> {
         let NodeKind::Agent(agent) = &it.kind else { return Vec::new() };
         let models = agent.models.iter().filter(|it| connected.may_be_paid(it));
-        models.filter(|it| settings.prices.of(it).is_none()).cloned().collect()
+        let counting = settings.trusted_prices.as_ref().unwrap_or(&settings.prices);
+        models.filter(|it| counting.of(it).is_none()).cloned().collect()
     };
     let (mut problems, mut models) = (Vec::new(), BTreeSet::new());
     if let Some(usd) = workflow.limits.usd {
@@ -40,7 +41,16 @@ pub(super) fn check(
     let Some(first) = models.first() else { return Ok(()) };
     let message =
         "a limit of cost cannot be held, because prices are not known; nothing was started";
-    Err(CliError::new(Exit::Unusable, message).with_problems(problems).with_help(format!(
+    let error = CliError::new(Exit::Unusable, message).with_problems(problems);
+    if settings.prices.of(first).is_some() {
+        return Err(error
+            .because(format!("only a `{FILE}` that you do not trust has a price of `{first}`"))
+            .with_help(format!(
+                "look at its prices and run `graphrun trust`, or write `[prices.\"{first}\"]` in \
+                 your own configuration"
+            )));
+    }
+    Err(error.with_help(format!(
         "write `[prices.\"{first}\"]` with `input_per_million` and `output_per_million` in \
          `{FILE}`, or bound the run by `--max-tokens` and take `usd` out of its limits"
     )))

@@ -1,14 +1,16 @@
 //! Where runs are kept, as `--db` names it.
 
 use std::{
-    fmt, io,
+    fmt,
+    fs::File,
+    io,
     path::{self, Path, PathBuf},
     sync::Arc,
 };
 
 use nix::unistd::{AccessFlags, access};
 
-use super::{error::CliError, exit::Exit, words::shell_word};
+use super::{error::CliError, exit::Exit, known_databases::remember_new, words::shell_word};
 #[cfg(feature = "postgres")]
 use crate::storage::PostgresStorage;
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
 };
 
 /// Where runs are kept when nobody says so.
-const PATH_DEFAULT: &str = ".graphrun/runs.db";
+pub(super) const PATH_DEFAULT: &str = ".graphrun/runs.db";
 
 /// A place that keeps runs, as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub(super) struct Database {
     location: Location,
     /// What a later command must say to find it again, if it must.
     flag: Option<Url>,
+    /// Whether the folder chose the place, and not the user: a file there may have come with the folder.
+    is_of_folder: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +48,7 @@ struct Url(String);
 
 impl Default for Database {
     fn default() -> Self {
-        Self { location: Location::Sqlite(PATH_DEFAULT.into()), flag: None }
+        Self { location: Location::Sqlite(PATH_DEFAULT.into()), flag: None, is_of_folder: true }
     }
 }
 
@@ -66,7 +70,7 @@ impl Database {
             Some(("postgres" | "postgresql", _)) => postgres(url, layer)?,
             _ => return Err(no_place(url, layer)),
         };
-        Ok(Self { location, flag: Some(Url(url.to_owned())) })
+        Ok(Self { location, flag: Some(Url(url.to_owned())), is_of_folder: false })
     }
 
     /// The place of runs in the current folder, where the user names none. A link of this name may have come with the
@@ -90,9 +94,17 @@ impl Database {
         }
     }
 
-    /// The same place, named by the environment: later commands find it without a flag.
-    pub(super) fn implied(self) -> Self {
-        Self { flag: None, ..self }
+    /// The same place, named by the environment or a file: later commands find it without a flag.
+    pub(super) fn implied(self, is_of_folder: bool) -> Self {
+        Self { flag: None, is_of_folder, ..self }
+    }
+
+    /// The file, if the folder chose it and not the user.
+    pub(super) fn file_of_folder(&self) -> Option<&Path> {
+        match &self.location {
+            Location::Sqlite(path) if self.is_of_folder => Some(path),
+            _ => None,
+        }
     }
 
     /// Opens it, and makes it if it is not there.
@@ -103,7 +115,10 @@ impl Database {
     pub(super) fn create(&self) -> Result<Arc<dyn Checkpointer>, CliError> {
         match &self.location {
             Location::Memory => Ok(Arc::new(MemoryStorage::default())),
-            Location::Sqlite(path) => Ok(Arc::new(SqliteStorage::open(path)?.on_the_same_thread())),
+            Location::Sqlite(path) => {
+                let remember = |file: &File| remember_new(path, file, !self.is_of_folder);
+                Ok(Arc::new(SqliteStorage::open_with(path, remember)?.on_the_same_thread()))
+            }
             #[cfg(feature = "postgres")]
             Location::Postgres(Url(url)) => Ok(Arc::new(PostgresStorage::open(url)?)),
         }
@@ -321,7 +336,7 @@ mod tests {
             "graphrun resume calm-otter --db 'sqlite:my runs.db'"
         );
         assert_eq!(
-            command(&parse("sqlite:a.db").unwrap().implied()).unwrap(),
+            command(&parse("sqlite:a.db").unwrap().implied(false)).unwrap(),
             "graphrun resume calm-otter"
         );
         assert_eq!(command(&parse("memory:").unwrap()), None);

@@ -101,6 +101,11 @@ impl CliError {
         (self, help)
     }
 
+    /// What happened, without causes and remedies.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The exit code.
     pub(super) fn exit(&self) -> Exit {
         self.exit

@@ -8,6 +8,7 @@ use super::{
     config::{Config, Withheld},
     database::Database,
     error::CliError,
+    known_databases::Stranger,
     options::{RunOptions, Settings},
     surroundings::Surroundings,
     terminal::Paint,
@@ -178,15 +179,22 @@ impl Globals {
     /// # Errors
     ///
     /// Fails when the flag, or else the environment or the file, names something this version does
-    /// not know.
+    /// not know, and when the folder has a database that is not the user's.
     pub(super) fn database(&self) -> Result<Database, CliError> {
         if let Some(url) = &self.db {
             return Database::parse(url, "--db");
         }
-        match self.config_for(|it| it.name == "db")?.get("db") {
-            Some(it) => Ok(Database::parse(&it.text, &it.layer)?.implied()),
-            None => Database::of_the_folder(),
+        let database = match self.config_for(|it| it.name == "db")?.get("db") {
+            Some(it) => Database::parse(&it.text, &it.layer)?.implied(it.is_untrusted),
+            None => Database::of_the_folder()?,
+        };
+        if let Some(path) = database.file_of_folder()
+            && let Some(stranger) = Stranger::find(path)?
+            && !(self.can_ask() && trust::ask_about_database(path, stranger)?)
+        {
+            return Err(stranger.refusal(path));
         }
+        Ok(database)
     }
 
     /// How a run runs: its options, and where they say nothing, what the environment and the file say.
@@ -197,8 +205,10 @@ impl Globals {
     pub(super) fn settings(&self, options: &RunOptions) -> Result<Settings, CliError> {
         // A flag may have replaced the database; `database` checks it where none has.
         let config = self.config_for(|it| it.name != "db")?;
+        let is_cost_limited = options.max_cost.is_some() || config.is_cost_limited;
         Ok(Settings {
             untrusted: config.untrusted_limits(options),
+            trusted_prices: is_cost_limited.then(|| config.trusted_prices.clone().into()),
             options: config.complete(options)?,
             prices: config.prices.clone().into(),
             base_url: config.get("base_url").map(|it| it.text.clone()),

@@ -72,6 +72,9 @@ pub(super) struct Settings {
     pub(super) options: RunOptions,
     /// What models cost.
     pub(super) prices: Arc<Prices>,
+    /// The prices that count for a limit of cost, if the user set one: a file that is not trusted could say less than a
+    /// model costs.
+    pub(super) trusted_prices: Option<Arc<Prices>>,
     /// The server of models whose names have no provider.
     pub(super) base_url: Option<String>,
     /// The limits among the options that come from a file which is not trusted.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{error::CliError, exit::Exit, options::RunOptions};
-use crate::{checkpoint::RunInfo, id::ChannelName, workflow::Workflow};
+use crate::{checkpoint::RunInfo, id::ChannelName, redact::redact_value, workflow::Workflow};
 
 /// The version of the form in which origins are saved.
 const VERSION: u32 = 1;
@@ -71,7 +71,8 @@ impl Origin {
     pub(super) fn with_fields_of(self, workflow: &Workflow) -> Self {
         let private = workflow.schema.channels().iter().filter(|it| it.is_private());
         let inbox = workflow.inbox.iter().filter_map(|it| {
-            let schema = workflow.schema.channel(it.as_str())?.schema().clone();
+            let mut schema = workflow.schema.channel(it.as_str())?.schema().clone();
+            redact_value(&mut schema);
             Some(InboxField { field: it.clone(), schema })
         });
         Self {

@@ -3,7 +3,7 @@
 //! Where one of them runs out later, libraries panic or wait for ever, and the allocator ends the process. So the
 //! program looks at its limits first and refuses to start with too little.
 
-use std::{io, sync::RwLock, thread};
+use std::{fs::File, io, sync::RwLock, thread};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
@@ -11,6 +11,9 @@ use super::{error::CliError, exit::Exit};
 
 /// A run without a sandbox has 14 files open: its streams, the database, signals and threads. A command has 8 more.
 const FILES_MIN: u64 = 32;
+
+/// As many of them must be left, as a process may inherit open files from the one that starts it.
+const FILES_LEFT_MIN: usize = 22;
 
 /// The address space holds the program itself, and two megabytes for the stack of each thread.
 const ADDRESS_SPACE_BYTES_MIN: u64 = 128 << 20;
@@ -29,6 +32,14 @@ pub(super) fn check_limits() -> Result<(), CliError> {
         let message = format!("this process may open only {files} files, and needs {FILES_MIN}");
         return Err(CliError::new(Exit::Unusable, message)
             .with_help("allow it more, such as with `ulimit -n 256`"));
+    }
+    let (left, refused) = files_left();
+    if let Some(error) = refused {
+        let message =
+            format!("this process can open only {left} more files, and needs {FILES_LEFT_MIN}");
+        return Err(CliError::new(Exit::Unusable, message).because(error).with_help(
+            "allow it more, such as with `ulimit -n 256`, or start it without the open files of its parent",
+        ));
     }
     let memory = [
         (Resource::RLIMIT_AS, ADDRESS_SPACE_BYTES_MIN, "address space", "v"),
@@ -63,6 +74,18 @@ pub(super) fn check_threads(count: usize) -> io::Result<()> {
         drop(closed);
         started.map(drop)
     })
+}
+
+/// Returns how many files can be opened, up to the number that is needed, and why no more.
+fn files_left() -> (usize, Option<io::Error>) {
+    let mut open = Vec::with_capacity(FILES_LEFT_MIN);
+    while open.len() < FILES_LEFT_MIN {
+        match File::open("/dev/null") {
+            Ok(file) => open.push(file),
+            Err(error) => return (open.len(), Some(error)),
+        }
+    }
+    (open.len(), None)
 }
 
 fn limit(resource: Resource) -> Option<u64> {

@@ -115,10 +115,11 @@ fn read(InboxField { field, schema }: &InboxField, text: &str) -> Result<Value, 
             CliError::usage(problem).because(error)
         })?
     };
-    measure(&value).map_err(|reached| {
+    // As an item, which is one level deeper than the value: the run would drop what does not fit.
+    let list = Value::Array(vec![value]);
+    measure(&list).map_err(|reached| {
         CliError::usage(format!("`{field}` does not take this")).because(reached)
     })?;
-    let list = Value::Array(vec![value]);
     let validator = validator_for(schema).map_err(|error| {
         CliError::new(Exit::NotResumable, format!("the schema of `{field}` is damaged"))
             .because(error)

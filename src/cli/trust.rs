@@ -1,4 +1,5 @@
-//! `graphrun trust`: which folders may set in their `graphrun.toml` what can do harm.
+//! `graphrun trust`: which folders may set in their `graphrun.toml` what can do harm, and which databases are opened that
+//! graphrun did not make.
 
 use std::{
     fs,
@@ -10,10 +11,12 @@ use serde::Serialize;
 
 use super::{
     config::{Config, FILE, FolderFile, Withheld},
+    database::PATH_DEFAULT,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
+    known_databases::{self, Stranger},
     terminal::{print_result, say},
     trusted_folders::TrustedFolders,
     user_folders::UserFolders,
@@ -22,7 +25,7 @@ use super::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The folder with the `graphrun.toml`
+    /// The folder with the `graphrun.toml` or the database `.graphrun/runs.db`
     #[arg(default_value = ".")]
     folder: PathBuf,
     /// Trust the folder no longer
@@ -36,11 +39,12 @@ pub(super) struct Args {
     yes: bool,
 }
 
-/// A folder in the list, as it is printed.
+/// A folder or a database in the lists, as it is printed.
 #[derive(Debug, Serialize)]
-struct Listed {
-    folder: String,
-    status: &'static str,
+#[serde(untagged)]
+enum Listed {
+    Folder { folder: String, status: &'static str },
+    Database { database: String, status: &'static str },
 }
 
 /// Trusts a folder, or changes or prints the list.
@@ -56,31 +60,77 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     let folder =
         fs::canonicalize(&args.folder).map_err(|error| CliError::read(&args.folder, error))?;
-    let Some(file) = FolderFile::read(&folder)? else {
-        return Err(CliError::usage(format!("there is no `{FILE}` in `{}`", folder.display()))
-            .with_help("only a folder with this file needs trust"));
-    };
-    if trusted.trusts(&folder, &file.text) {
+    let file = FolderFile::read(&folder)?;
+    let database = folder.join(PATH_DEFAULT);
+    let has_database = fs::canonicalize(&database).is_ok_and(|it| it == database);
+    if file.is_none() && !has_database {
+        let message =
+            format!("there is no `{FILE}` and no `{PATH_DEFAULT}` in `{}`", folder.display());
+        return Err(
+            CliError::usage(message).with_help("only a folder with one of these needs trust")
+        );
+    }
+    let file = file.filter(|it| !trusted.trusts(&folder, &it.text));
+    let stranger = if has_database { Stranger::find(&database)? } else { None };
+    if let Some(log @ Stranger::Log(_)) = stranger {
+        return Err(log.refusal(&database));
+    }
+    if file.is_none() && stranger.is_none() {
         say(&format!("`{}` is trusted already", folder.display()));
         return Ok(Exit::Done);
     }
-    let settings = Config::trusted_settings(&file)?;
+    let settings = file.as_ref().map(Config::trusted_settings).transpose()?.unwrap_or_default();
     if !args.yes && !globals.can_type() {
         return Err(CliError::usage(format!("`{}` was not trusted", folder.display()))
             .because("there is no terminal to ask at")
-            .with_help("read the file, and confirm with `graphrun trust --yes`"));
+            .with_help("look at its files, and confirm with `graphrun trust --yes`"));
     }
-    say(&format!("`{}` sets:", folder.join(FILE).display()));
+    if file.is_some() {
+        say(&format!("`{}` sets:", folder.join(FILE).display()));
+    }
     for setting in &settings {
         say(&format!("  {}", clean(setting)));
+    }
+    if stranger.is_some() {
+        say(&about_database(&database));
     }
     if !args.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
         say("nothing was changed");
         return Ok(Exit::Usage);
     }
-    trusted.trust(&folder, &file.text)?;
-    say(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
+    if stranger.is_some() {
+        known_databases::trust(&database)?;
+        say(&format!("`{}` is trusted until another file takes its place", database.display()));
+    }
+    if let Some(file) = file {
+        trusted.trust(&folder, &file.text)?;
+        say(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
+    }
     Ok(Exit::Done)
+}
+
+/// Asks at the terminal whether to open a database that graphrun did not make, and remembers a yes.
+///
+/// # Errors
+///
+/// Fails when the list of databases cannot be changed.
+pub(super) fn ask_about_database(path: &Path, stranger: Stranger) -> Result<bool, CliError> {
+    if stranger != Stranger::Database {
+        return Ok(false);
+    }
+    say(&about_database(path));
+    if !confirm(&format!("Trust `{}`?", path.display())) {
+        return Ok(false);
+    }
+    known_databases::trust(path)?;
+    Ok(true)
+}
+
+fn about_database(path: &Path) -> String {
+    format!(
+        "`{}` is no database that graphrun made for you. Its runs name the files that `resume` reads and writes.",
+        path.display()
+    )
 }
 
 /// Asks at the terminal whether to trust the current folder, with what its file sets, and remembers a yes.
@@ -120,7 +170,8 @@ fn revoke(trusted: &mut TrustedFolders, folder: &Path) -> Result<Exit, CliError>
     // The folder may be gone, and its place in the list stays.
     let canonical = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
     let folder = canonical.map_err(|error| CliError::read(folder, error))?;
-    if !trusted.lists(&folder) {
+    let had_database = known_databases::revoke(&folder.join(PATH_DEFAULT))?;
+    if !trusted.lists(&folder) && !had_database {
         return Err(CliError::usage(format!("`{}` is not trusted", folder.display()))
             .with_help("`graphrun trust --list` prints the trusted folders"));
     }
@@ -135,15 +186,28 @@ fn list(trusted: &TrustedFolders, globals: &Globals) -> Result<Exit, CliError> {
         Ok(Some(_)) => "changed",
         Ok(None) | Err(_) => "gone",
     };
-    let listed: Vec<Listed> = trusted
-        .folders()
-        .map(|it| Listed { folder: it.display().to_string(), status: status(it) })
-        .collect();
+    let shown = |it: &Path| it.display().to_string();
+    let folders =
+        trusted.folders().map(|it| Listed::Folder { folder: shown(it), status: status(it) });
+    let databases = known_databases::trusted()?.into_iter().map(|it| {
+        let status = match Stranger::find(&it) {
+            _ if !it.exists() => "gone",
+            Ok(None) => "trusted",
+            Ok(Some(_)) | Err(_) => "changed",
+        };
+        Listed::Database { database: shown(&it), status }
+    });
+    let listed: Vec<Listed> = folders.chain(databases).collect();
     let text = if globals.output == Output::Json {
         to_json(&listed)?
     } else {
-        let rows: Vec<Vec<String>> =
-            listed.iter().map(|it| vec![clean(&it.folder), it.status.to_owned()]).collect();
+        let row = |it: &Listed| match it {
+            Listed::Folder { folder: place, status }
+            | Listed::Database { database: place, status } => {
+                vec![clean(place), (*status).to_owned()]
+            }
+        };
+        let rows: Vec<Vec<String>> = listed.iter().map(row).collect();
         table(&rows)
     };
     print_result(&text).map_err(CliError::write)?;

@@ -4,22 +4,16 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{error::CliError, exit::Exit, user_folders::UserFolders};
-use crate::{
-    beneath::{BeneathError, Folder, read_named},
-    data_limit::DataLimit,
+use super::{
+    error::CliError,
+    state_file::{self, Stored},
+    user_folders::UserFolders,
 };
-
-/// The version of its form.
-const VERSION: u32 = 1;
 
 /// The list.
 #[derive(Debug)]
@@ -46,7 +40,7 @@ impl TrustedFolders {
     /// Fails when it is there and cannot be read.
     pub(super) fn load(user: &UserFolders) -> Result<Self, CliError> {
         let path = user.trust_file();
-        let content = path.as_deref().map_or(Ok(Content::default()), Content::read)?;
+        let content = state_file::read(path.as_deref())?;
         Ok(Self { path, content })
     }
 
@@ -92,75 +86,29 @@ impl TrustedFolders {
         self.change(|folders| drop(folders.remove(&name)))
     }
 
-    /// Changes the list as it is now, while no other process does.
     fn change(
         &mut self,
         change: impl FnOnce(&mut BTreeMap<String, String>),
     ) -> Result<(), CliError> {
-        let Some(path) = &self.path else {
-            return Err(CliError::new(
-                Exit::Unusable,
-                "there is no place for the list of trusted folders",
-            )
-            .with_help("set `HOME`, or `XDG_STATE_HOME` to an absolute path"));
-        };
-        let refused = |error: io::Error| {
-            let message =
-                format!("the list of trusted folders `{}` cannot be written", path.display());
-            CliError::new(Exit::Unusable, message).because(error)
-        };
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)?;
-        let open = Folder::open(folder).map_err(|it| refused(it.into()))?;
-        open.lock().map_err(refused)?;
-        let mut content = Content::read(path)?;
-        change(&mut content.folders);
-        content.write(path).map_err(refused)?;
-        self.content = content;
+        let path = self.path.as_deref();
+        self.content = state_file::change(path, |it: &mut Content| change(&mut it.folders))?;
         Ok(())
     }
 }
 
 impl Default for Content {
     fn default() -> Self {
-        Self { v: VERSION, folders: BTreeMap::new() }
+        Self { v: Self::VERSION, folders: BTreeMap::new() }
     }
 }
 
-impl Content {
-    fn read(path: &Path) -> Result<Self, CliError> {
-        let refused = |source: Box<dyn std::error::Error + Send + Sync>| {
-            let message =
-                format!("the list of trusted folders `{}` cannot be read", path.display());
-            CliError::new(Exit::Unusable, message)
-                .because(source)
-                .with_help("remove the file; no folder is trusted then")
-        };
-        let text = match read_named(path, DataLimit::FileBytes) {
-            Ok(text) => text,
-            Err(BeneathError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
-            Err(error) => return Err(refused(error.into())),
-        };
-        let content: Self = serde_json::from_str(&text).map_err(|it| refused(it.into()))?;
-        if content.v == VERSION {
-            return Ok(content);
-        }
-        Err(refused(
-            format!("it has version {}, and this program reads {VERSION}", content.v).into(),
-        ))
-    }
+impl Stored for Content {
+    const NAME: &'static str = "trusted folders";
+    const VERSION: u32 = 1;
+    const REMOVED: &'static str = "no folder is trusted";
 
-    /// Writes the list as a whole: a reader sees the old one or the new one.
-    fn write(&self, path: &Path) -> io::Result<()> {
-        let temporary = path.with_extension("tmp");
-        drop(fs::remove_file(&temporary));
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.sync_all()?;
-        fs::rename(temporary, path)
+    fn version(&self) -> u32 {
+        self.v
     }
 }
 

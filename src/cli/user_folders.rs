@@ -11,6 +11,8 @@ const OWN: &str = "graphrun";
 const CONFIG_FILE: &str = "config.toml";
 /// The list of trusted folders.
 const TRUST_FILE: &str = "trusted.json";
+/// The list of known databases.
+const DATABASES_FILE: &str = "databases.json";
 
 /// Where the user's files are, as far as the environment tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,11 @@ impl UserFolders {
     /// The list of trusted folders, whether it is there or not.
     pub(super) fn trust_file(&self) -> Option<PathBuf> {
         self.state.as_deref().map(|it| own(it, TRUST_FILE))
+    }
+
+    /// The list of known databases, whether it is there or not.
+    pub(super) fn databases_file(&self) -> Option<PathBuf> {
+        self.state.as_deref().map(|it| own(it, DATABASES_FILE))
     }
 }
 

@@ -6,6 +6,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use crate::{
+    redact::redact,
     state::validator_for,
     tool::{Tool, ToolContext, ToolError},
 };
@@ -53,7 +54,8 @@ impl Checked {
 fn check(what: &str, validator: &Validator, value: &Value) -> Result<(), ToolError> {
     let problem = |error: jsonschema::ValidationError<'_>| {
         let problem = format!("{}: {error}", error.instance_path());
-        problem.chars().take(PROBLEM_CHARACTERS_MAX).collect()
+        // A part of a key would not be found later.
+        redact(&problem).chars().take(PROBLEM_CHARACTERS_MAX).collect()
     };
     let problems: Vec<String> =
         validator.iter_errors(value).take(PROBLEMS_MAX).map(problem).collect();

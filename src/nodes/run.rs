@@ -266,9 +266,9 @@ fn text_of(value: &Value) -> String {
 /// What a command printed as text without control characters, and with a word where it was cut.
 fn shown(bytes: &[u8]) -> String {
     if bytes.len() <= STREAM_BYTES_MAX {
-        return clean_output(bytes);
+        return clean_output(bytes, false);
     }
-    clean_output(&bytes[..STREAM_BYTES_MAX]) + "\n… cut after 1 MiB\n"
+    clean_output(&bytes[..STREAM_BYTES_MAX], true) + "\n… cut after 1 MiB\n"
 }
 
 /// A message with the last line that a command printed.

@@ -54,6 +54,13 @@ impl Folded {
         start as usize..end as usize
     }
 
+    /// Returns whether nothing is between a byte and the next one in the original.
+    pub(super) fn touches_next(&self, at: usize) -> bool {
+        let (this, next) = (self.ranges[at], self.ranges[at + 1]);
+        // Bytes of one escape share its range.
+        this.1 == next.0 || this == next
+    }
+
     /// Decodes a layer of escapes, if there is one.
     fn decoded(&self) -> Option<Self> {
         let mut next = Self::default();

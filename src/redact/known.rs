@@ -1,10 +1,14 @@
 //! The secrets that a process knows, and their removal in every encoding in which a text repeats them.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt::Write, ops::Range};
+use std::{borrow::Cow, collections::BTreeSet, ops::Range};
 
 use regex::bytes::Regex;
 
-use super::{REDACTED, folding::Folded};
+use super::{
+    REDACTED,
+    folding::Folded,
+    spellings::{Base, spellings},
+};
 
 /// Shorter texts are not searched for: a key of `x` would blank out every message.
 const LENGTH_MIN: usize = 8;
@@ -29,8 +33,19 @@ const OVERLAP_BYTES: usize = 16 * 1024;
 pub(super) struct Known {
     secrets: Vec<String>,
     pattern: Option<Regex>,
-    /// The spellings in base64, of which the characters at both ends hold bits of their neighbours.
-    base64: BTreeSet<Vec<u8>>,
+    /// The texts of the pattern.
+    needles: Vec<Vec<u8>>,
+    /// The spellings in base64 and base32, of which the characters at both ends hold bits of their neighbours.
+    packed: BTreeSet<Vec<u8>>,
+}
+
+/// Where a text was cut, so that a secret may be there in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// At its start.
+    pub start: bool,
+    /// At its end.
+    pub end: bool,
 }
 
 /// Returns whether a text is distinct enough to be searched for.
@@ -44,9 +59,10 @@ pub(super) fn is_searchable(secret: &str) -> bool {
 
 impl Known {
     pub(super) fn new(secrets: Vec<String>) -> Self {
-        let base64: BTreeSet<Vec<u8>> = secrets.iter().flat_map(|it| in_base64(it)).collect();
+        let in_digits = |it| Base::ALL.into_iter().flat_map(move |base| base.spellings(it));
+        let packed: BTreeSet<Vec<u8>> = secrets.iter().flat_map(|it| in_digits(it)).collect();
         let mut needles: Vec<Vec<u8>> = secrets.iter().flat_map(|it| spellings(it)).collect();
-        needles.extend(base64.iter().cloned());
+        needles.extend(packed.iter().cloned());
         needles.retain(|it| it.len() >= LENGTH_MIN);
         // Of two that begin at one place, the longer one is removed.
         needles.sort_by_key(|it| std::cmp::Reverse(it.len()));
@@ -54,7 +70,7 @@ impl Known {
             needles.iter().map(|it| regex::escape(&String::from_utf8_lossy(it))).collect();
         // A pattern of plain texts has no limit that they reach; without one, nothing would be found.
         let pattern = Regex::new(&escaped.join("|")).ok();
-        Self { secrets, pattern, base64 }
+        Self { secrets, pattern, needles, packed }
     }
 
     pub(super) fn secrets(&self) -> &[String] {
@@ -63,19 +79,64 @@ impl Known {
 
     /// Returns the text without the secrets.
     pub(super) fn remove_from<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let ranges = self.find(text);
-        if ranges.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let (mut redacted, mut end) = (String::with_capacity(text.len()), 0);
-        for range in ranges {
-            redacted += &text[end..range.start];
-            redacted += REDACTED;
-            end = range.end;
-        }
-        Cow::Owned(redacted + &text[end..])
+        without(text, self.find(text))
     }
 
+    /// Returns the text without the secrets, and without the parts of secrets where it was cut.
+    pub(super) fn remove_from_part<'a>(&self, text: &'a str, cut: Cut) -> Cow<'a, str> {
+        let mut found = self.find(text);
+        let size = text.len().min(OVERLAP_BYTES);
+        if cut.start {
+            let end = floor_boundary(text, size);
+            found.extend(self.find_rest(&text[..end]));
+        }
+        if cut.end {
+            let start = ceil_boundary(text, text.len() - size);
+            let begun = self.find_beginning(&text[start..]);
+            found.extend(begun.map(|it| start + it.start..text.len()));
+        }
+        without(text, merged(found))
+    }
+
+    /// Returns where a secret begins at the end of a text.
+    fn find_beginning(&self, text: &str) -> Option<Range<usize>> {
+        let found = Folded::new(text.as_bytes()).layers().filter_map(|layer| {
+            let length = layer.bytes.len();
+            // Half of an escape may follow.
+            let ends = (length.saturating_sub(ESCAPE_LENGTH_MAX)..=length).rev();
+            let start = |end: usize| {
+                let kept = |it: &Vec<u8>| {
+                    let most = end.min(it.len() - 1);
+                    (LENGTH_MIN..=most)
+                        .rev()
+                        .find(|kept| layer.bytes[..end].ends_with(&it[..*kept]))
+                };
+                self.needles.iter().filter_map(kept).max().map(|kept| end - kept)
+            };
+            let start = ends.filter_map(start).min()?;
+            Some(layer.original(&(start..length)))
+        });
+        found.min_by_key(|it| it.start).map(|it| floor_boundary(text, it.start)..text.len())
+    }
+
+    /// Returns where the rest of a secret is at the start of a text.
+    fn find_rest(&self, text: &str) -> Option<Range<usize>> {
+        let found = Folded::new(text.as_bytes()).layers().filter_map(|layer| {
+            // Half of an escape may be ahead.
+            let starts = 0..=ESCAPE_LENGTH_MAX.min(layer.bytes.len());
+            let end = |start: usize| {
+                let rest = &layer.bytes[start..];
+                let kept = |it: &Vec<u8>| {
+                    let most = rest.len().min(it.len() - 1);
+                    (LENGTH_MIN..=most).rev().find(|kept| rest.starts_with(&it[it.len() - kept..]))
+                };
+                self.needles.iter().filter_map(kept).max().map(|kept| start + kept)
+            };
+            let end = starts.filter_map(end).max()?;
+            Some(layer.original(&(0..end)))
+        });
+        found.max_by_key(|it| it.end).map(|it| 0..ceil_boundary(text, it.end))
+    }
     /// Returns where the secrets are, in order and without overlaps.
     fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
@@ -86,15 +147,7 @@ impl Known {
                 found.push(floor_boundary(text, range.start)..ceil_boundary(text, range.end));
             });
         }
-        found.sort_by_key(|it| it.start);
-        found.dedup_by(|next, before| {
-            let overlaps = next.start <= before.end;
-            if overlaps {
-                before.end = before.end.max(next.end);
-            }
-            overlaps
-        });
-        found
+        merged(found)
     }
 
     fn find_in_block(&self, block: &[u8], mut take: impl FnMut(Range<usize>)) {
@@ -102,8 +155,8 @@ impl Known {
         for layer in Folded::new(block).layers() {
             for found in pattern.find_iter(&layer.bytes) {
                 let mut range = found.range();
-                if self.base64.contains(found.as_bytes()) {
-                    range = with_neighbours(&layer.bytes, range);
+                if self.packed.contains(found.as_bytes()) {
+                    range = with_neighbours(&layer, range);
                 }
                 take(layer.original(&range));
             }
@@ -111,60 +164,46 @@ impl Known {
     }
 }
 
-/// Extends a part of a base64 text by the characters at both ends that hold bits of it.
-fn with_neighbours(text: &[u8], range: Range<usize>) -> Range<usize> {
-    let is_digit = |it: &&u8| it.is_ascii_alphanumeric() || matches!(it, b'+' | b'/' | b'=');
+/// Returns the text without these ranges, which are in order and do not overlap.
+fn without(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
+    if ranges.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let (mut redacted, mut end) = (String::with_capacity(text.len()), 0);
+    for range in ranges {
+        redacted += &text[end..range.start];
+        redacted += REDACTED;
+        end = range.end;
+    }
+    Cow::Owned(redacted + &text[end..])
+}
+
+/// Returns the ranges in order, and one for each group that overlaps.
+fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_by_key(|it| it.start);
+    ranges.dedup_by(|next, before| {
+        let overlaps = next.start <= before.end;
+        if overlaps {
+            before.end = before.end.max(next.end);
+        }
+        overlaps
+    });
+    ranges
+}
+
+/// Extends a part of a base64 or base32 text by the characters at both ends that hold bits of it.
+fn with_neighbours(layer: &Folded, range: Range<usize>) -> Range<usize> {
+    let text = &layer.bytes;
+    let is_digit = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'+' | b'/' | b'=');
     let ahead = &text[range.start.saturating_sub(ESCAPE_LENGTH_MAX)..range.start];
     // Half of an escape would make JSON unreadable. The layer in which the escape is decoded extends the range over it.
     let is_escape = ahead.contains(&b'\\');
-    let before = ahead.iter().rev().take(2).take_while(|it| is_digit(it) && !is_escape).count();
-    let after = text[range.end..].iter().take(2).take_while(is_digit).count();
-    range.start - before..range.end + after
-}
-
-/// Returns the spellings of a secret that folding does not make equal to it, and itself.
-fn spellings(secret: &str) -> Vec<Vec<u8>> {
-    let joined = |separator: &str, digits: fn(u8) -> String| {
-        secret.bytes().map(digits).collect::<Vec<_>>().join(separator)
-    };
-    let hex = |byte: u8| format!("{byte:02x}");
-    let texts = [
-        secret.to_owned(),
-        secret.chars().rev().collect(),
-        joined("", hex),
-        joined(":", hex),
-        joined(",", |byte| format!("0x{byte:02x}")),
-        joined(",", |byte| byte.to_string()),
-    ];
-    // A secret may itself look escaped, and is then decoded with the text around it.
-    let folded = texts.iter().flat_map(|it| Folded::new(it.as_bytes()).layers());
-    folded.map(|it| it.bytes).collect()
-}
-
-/// Returns what a secret is in base64 at each of the three places where it can begin within a longer text, without the
-/// characters at both ends that hold bits of their neighbours.
-fn in_base64(secret: &str) -> impl Iterator<Item = Vec<u8>> {
-    (0..3).map(move |offset| {
-        let bytes: Vec<u8> = std::iter::repeat_n(0, offset).chain(secret.bytes()).collect();
-        let encoded = base64(&bytes);
-        let (start, end) = ((offset * 8).div_ceil(6), bytes.len() * 8 / 6);
-        Folded::new(&encoded.as_bytes()[start..end]).bytes
-    })
-}
-
-/// Encodes bytes in base64 without padding: <https://www.rfc-editor.org/rfc/rfc4648#section-4>.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bits = String::new();
-    for byte in bytes {
-        // Writing to a text cannot fail.
-        _ = write!(bits, "{byte:08b}");
-    }
-    let digit = |six: &[u8]| {
-        let number = six.iter().fold(0, |number, bit| number << 1 | usize::from(bit - b'0'));
-        char::from(DIGITS[number << (6 - six.len())])
-    };
-    bits.as_bytes().chunks(6).map(digit).collect()
+    // A word after a blank is no part of it.
+    let before = |it: &usize| !is_escape && is_digit(text[*it]) && layer.touches_next(*it);
+    let after = |it: &usize| is_digit(text[*it]) && layer.touches_next(*it - 1);
+    let start = (range.start.saturating_sub(2)..range.start).rev().take_while(before).last();
+    let end = (range.end..text.len().min(range.end + 2)).take_while(after).last();
+    start.unwrap_or(range.start)..end.map_or(range.end, |it| it + 1)
 }
 
 fn floor_boundary(text: &str, at: usize) -> usize {
@@ -177,9 +216,13 @@ fn ceil_boundary(text: &str, at: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::spellings::rot13, *};
 
     const KEY: &str = "sk-Canary_7f3a9c/21+e8";
+
+    fn base64(bytes: &[u8]) -> String {
+        Base::SIXTY_FOUR.encode(bytes)
+    }
 
     fn each(encode: impl Fn(u8) -> String) -> String {
         KEY.bytes().map(encode).collect()
@@ -189,6 +232,9 @@ mod tests {
     fn encodings() -> Vec<(&'static str, String)> {
         let in_base64 =
             |before: &str, after: &str| base64(format!("{before}{KEY}{after}").as_bytes());
+        let in_base32 = |before: &str, after: &str| {
+            Base::THIRTY_TWO.encode(format!("{before}{KEY}{after}").as_bytes())
+        };
         vec![
             ("plain", KEY.into()),
             ("capitals", KEY.to_uppercase()),
@@ -211,6 +257,12 @@ mod tests {
             ("hexadecimal, dump", each(|it| format!("{it:02x} "))),
             ("bytes in C", each(|it| format!("\\x{it:02x}"))),
             ("octal", each(|it| format!("\\{it:03o}"))),
+            ("base32", in_base32("", "")),
+            ("base32, second place", in_base32("x", "")),
+            ("base32, third place", in_base32("me", "")),
+            ("base32, fourth place", in_base32("you", "")),
+            ("base32, fifth place", in_base32("them", "").to_lowercase()),
+            ("rot13", KEY.chars().map(rot13).collect()),
             ("reversed", KEY.chars().rev().collect()),
             ("UTF-16", each(|it| format!("{}\0", char::from(it)))),
             ("zero width", each(|it| format!("{}\u{200b}", char::from(it)))),
@@ -225,7 +277,9 @@ mod tests {
         for (name, text) in encodings() {
             let redacted = known.remove_from(&text);
             assert!(redacted.contains(REDACTED), "{name}: {text} -> {redacted}");
-            assert!(redacted.len() <= REDACTED.len() + 4, "{name}: {text} -> {redacted}");
+            // In base32, more of the text ahead is encoded apart from the secret.
+            let rest_max = if name.starts_with("base32") { 5 } else { 4 };
+            assert!(redacted.len() <= REDACTED.len() + rest_max, "{name}: {text} -> {redacted}");
         }
         let list =
             format!("[{}]", KEY.bytes().map(|it| it.to_string()).collect::<Vec<_>>().join(", "));
@@ -282,9 +336,53 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_that_of_the_standard() {
-        for (text, expected) in [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foobar", "Zm9vYmFy")] {
-            assert_eq!(base64(text.as_bytes()), expected);
+    fn a_word_beside_an_encoded_secret_stays() {
+        let known = Known::new(vec![KEY.to_owned()]);
+        for (name, encoded) in encodings() {
+            let redacted = known.remove_from(&format!("so {encoded} is x")).into_owned();
+            let (before, after) = redacted.split_once(REDACTED).unwrap();
+            // The rest is of the text that was encoded together with the secret.
+            assert!(before.starts_with("so ") && before.len() <= 8, "{name}: {redacted}");
+            assert!(after.ends_with(" is x") && after.chars().count() <= 7, "{name}: {redacted}");
         }
+        let text = format!("{} is", base64(KEY.as_bytes()));
+        assert_eq!(known.remove_from(&text), "[redacted] is");
+        let text = format!("is {}", base64(KEY.as_bytes()));
+        assert_eq!(known.remove_from(&text), "is [redacted]");
+    }
+
+    /// The parts of a text that are left of a secret are shorter than this.
+    const PART_MAX: usize = LENGTH_MIN;
+
+    #[test]
+    fn a_part_of_a_secret_at_a_cut_is_removed() {
+        let known = Known::new(vec![KEY.to_owned()]);
+        let (end, start) = (Cut { start: false, end: true }, Cut { start: true, end: false });
+        for kept in 0..KEY.len() {
+            for (before, spelling) in
+                [("", KEY.to_owned()), ("say ", each(|it| format!("\\x{it:02x}")))]
+            {
+                let size = spelling.len() / KEY.len();
+                for less in 0..size {
+                    let cut = (kept + 1) * size - less - 1;
+                    let text = format!("{before}{}", &spelling[..cut]);
+                    let redacted = known.remove_from_part(&text, end).into_owned();
+                    let expected =
+                        if cut / size >= PART_MAX { format!("{before}{REDACTED}") } else { text };
+                    assert_eq!(redacted, expected);
+                }
+            }
+            let text = format!("{} after", &KEY[kept..]);
+            let redacted = known.remove_from_part(&text, start).into_owned();
+            let is_long = KEY.len() - kept >= PART_MAX;
+            let expected = if is_long { format!("{REDACTED} after") } else { text };
+            assert_eq!(redacted, expected);
+        }
+        let encoded = base64(format!("x{KEY}").as_bytes());
+        assert_eq!(known.remove_from_part(&format!("a {}", &encoded[..20]), end), "a eH[redacted]");
+        let whole = format!("{KEY} and {KEY}");
+        assert_eq!(known.remove_from_part(&whole, end), "[redacted] and [redacted]");
+        let none = Cut { start: false, end: false };
+        assert!(matches!(known.remove_from_part(&KEY[..12], none), Cow::Borrowed(_)));
     }
 }

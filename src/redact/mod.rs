@@ -8,6 +8,7 @@ mod folding;
 mod forms;
 mod known;
 mod names;
+mod spellings;
 
 use std::{
     borrow::Cow,
@@ -16,6 +17,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
+pub use self::known::Cut;
 use self::known::Known;
 pub(crate) use self::{forms::find_form, names::names_a_secret};
 
@@ -51,20 +53,34 @@ pub fn learn(secret: &str) {
     }
 }
 
-/// Learns the password that a URL contains, as its user's or as a parameter.
+/// Learns the password that a URL or a list of settings such as `host=db password=…` contains.
 pub fn learn_url(url: &str) {
-    let Some((_, rest)) = url.split_once("://") else { return };
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if let Some((_, password)) =
         authority.rsplit_once('@').and_then(|(user, _)| user.split_once(':'))
     {
         learn(password);
     }
-    for parameter in rest.split(['?', '&']).skip(1) {
-        if let Some((name, value)) = parameter.split_once('=')
-            && names_a_secret(name)
-        {
-            learn(value);
+    for (at, _) in url.match_indices('=') {
+        let is_end = |it: char| matches!(it, '?' | '&' | ';' | '#') || it.is_whitespace();
+        let name = url[..at].trim_end().rsplit(is_end).next().unwrap_or_default();
+        if !names_a_secret(name) {
+            continue;
+        }
+        let value = url[at + 1..].trim_start();
+        match value.chars().next() {
+            Some(quote @ ('\'' | '"')) => {
+                let quoted = &value[1..];
+                let mut is_escaped = false;
+                let end = quoted.find(|it| {
+                    let is_end = it == quote && !is_escaped;
+                    is_escaped = it == '\\' && !is_escaped;
+                    is_end
+                });
+                learn(&quoted[..end.unwrap_or(quoted.len())]);
+            }
+            _ => learn(value.split(is_end).next().unwrap_or_default()),
         }
     }
 }
@@ -97,6 +113,24 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 pub fn redact_known(text: &str) -> Cow<'_, str> {
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone();
     known.map_or(Cow::Borrowed(text), |known| known.remove_from(text))
+}
+
+/// As [`redact`], for a part of a longer text. Where it was cut, a part of a secret of this process is removed as well if it
+/// has 8 characters or more.
+///
+/// ```
+/// use graphrun::redact::{Cut, learn, redact_part};
+///
+/// learn("hunter4-hunter4");
+/// let cut = Cut { start: false, end: true };
+/// assert_eq!(redact_part("it is hunter4-hun", cut), "it is [redacted]");
+/// ```
+pub fn redact_part(text: &str, cut: Cut) -> Cow<'_, str> {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone();
+    match known.map_or(Cow::Borrowed(text), |known| known.remove_from_part(text, cut)) {
+        Cow::Borrowed(text) => forms::remove(text),
+        Cow::Owned(text) => Cow::Owned(forms::remove(&text).into_owned()),
+    }
 }
 
 /// Removes keys from every text of a JSON value, names of fields included. Returns whether there was one.
@@ -165,7 +199,17 @@ mod tests {
         learn_variable("X", "postgres://db/app?user=me&password=param-pass-2");
         learn_variable("GH_TOKEN", "variable-pass-3");
         learn_variable("HOME", "/home/pass-4");
-        for secret in ["prox%79-pass-1", "proxy-pass-1", "param-pass-2", "variable-pass-3"] {
+        learn_url("host=db password=keyword-pass-5 user=me");
+        learn_url(r"password = 'quoted \' pass-6' host=db");
+        for secret in [
+            "prox%79-pass-1",
+            "proxy-pass-1",
+            "param-pass-2",
+            "variable-pass-3",
+            "keyword-pass-5",
+            r"quoted \' pass-6",
+            "quoted ' pass-6",
+        ] {
             assert_eq!(redact(&format!("a {secret} b")), "a [redacted] b");
         }
         assert_eq!(redact("/home/pass-4"), "/home/pass-4");

@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, fmt::Write as _};
 
+use crate::redact::{Cut, redact_part};
+
 /// Kept from the beginning of the output, and again from its end. Failures are reported last, their cause often first.
 const KEPT_BYTES: usize = 64 << 10;
 /// A line is cut beyond this; what prints longer ones is data, not a message.
@@ -31,36 +33,40 @@ impl Output {
         self.total
     }
 
-    /// The text to show.
+    /// The text to show. Keys are removed before anything is cut, as a part of one would not be found later.
     pub(super) fn into_text(mut self) -> String {
         let omitted = self.total - (self.head.len() + self.tail.len()) as u64;
         if omitted == 0 {
             // Cleaned as one piece, so that nothing is cut in the middle of a character or sequence.
             self.head.extend(self.tail);
-            return clean(&self.head);
+            return clean_part(&self.head, Cut { start: false, end: false });
         }
-        let mut text = clean(&self.head);
+        let mut text = clean_part(&self.head, Cut { start: false, end: true });
         if !text.ends_with('\n') {
             text.push('\n');
         }
         let _ = writeln!(text, "… {omitted} bytes omitted");
-        text + &clean(self.tail.make_contiguous())
+        text + &clean_part(self.tail.make_contiguous(), Cut { start: true, end: false })
     }
 }
 
-/// As what a job prints, with lines of any length: they may be data.
-pub fn clean_output(bytes: &[u8]) -> String {
-    clean_lines(bytes, usize::MAX)
+/// As what a job prints, with lines of any length: they may be data. `is_cut` is whether more followed.
+pub fn clean_output(bytes: &[u8], is_cut: bool) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    clean_lines(&redact_part(&text, Cut { start: false, end: is_cut }), usize::MAX)
+}
+
+fn clean_part(bytes: &[u8], cut: Cut) -> String {
+    clean_lines(&redact_part(&String::from_utf8_lossy(bytes), cut), LINE_BYTES_MAX)
 }
 
 /// Turns bytes into text without escape sequences, control characters other than `\n` and `\t`, characters that reorder
 /// the text around them, or endless lines.
 pub(super) fn clean(bytes: &[u8]) -> String {
-    clean_lines(bytes, LINE_BYTES_MAX)
+    clean_lines(&String::from_utf8_lossy(bytes), LINE_BYTES_MAX)
 }
 
-fn clean_lines(bytes: &[u8], line_max: usize) -> String {
-    let text = String::from_utf8_lossy(bytes);
+fn clean_lines(text: &str, line_max: usize) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut characters = text.chars();
     let mut line_bytes = 0;
@@ -210,6 +216,27 @@ mod tests {
         assert!(text.starts_with("first\n") && text.ends_with("last\n"));
         assert!(text.contains(&format!("… {} bytes omitted\n", total - 2 * KEPT_BYTES as u64)));
         assert!(text.len() < 2 * KEPT_BYTES + 100);
+    }
+
+    #[test]
+    fn a_key_at_a_cut_is_not_shown_in_part() {
+        const KEY: &str = "canary-of-output-7f3a9c2b";
+        crate::redact::learn(KEY);
+        for before in KEPT_BYTES - KEY.len()..=KEPT_BYTES {
+            let mut output = Output::default();
+            output.push("x".repeat(before - 1).as_bytes());
+            output.push(format!("\n{KEY}").as_bytes());
+            output.push("-".repeat(3 * KEPT_BYTES).as_bytes());
+            output.push(KEY.as_bytes());
+            output.push("y".repeat(before - 1).as_bytes());
+            let text = output.into_text();
+            assert!(!text.contains(&KEY[..8]) && !text.contains(&KEY[KEY.len() - 8..]), "{before}");
+        }
+        let line = clean_part(
+            format!("{}{KEY}", "x".repeat(LINE_BYTES_MAX - 12)).as_bytes(),
+            Cut { start: false, end: false },
+        );
+        assert!(!line.contains(&KEY[..8]), "{line}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
     measure::{measure, rounded_int},
     validator_for,
 };
-use crate::id::ChannelName;
+use crate::{id::ChannelName, redact::redact_value};
 
 /// The most problems of one value that are named: a list may have one at every item.
 const PROBLEMS_MAX: usize = 20;
@@ -56,7 +56,9 @@ impl Channel {
 
     /// Gives the channel a value to start with.
     #[must_use]
-    pub fn with_default(mut self, default: Value) -> Self {
+    pub fn with_default(mut self, mut default: Value) -> Self {
+        // It is saved with every run.
+        redact_value(&mut default);
         self.default = Some(Arc::new(default));
         self
     }

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Tool, ToolContext, ToolError, folder::ToolFolder, tool_fn};
+use crate::redact::{Cut, redact_part};
 
 /// The names of the built-in tools.
 pub const BUILT_IN: [&str; 3] = ["fs.read", "fs.list", "fs.grep"];
@@ -174,6 +175,8 @@ impl ToolFolder {
         let text = String::from_utf8_lossy(&bytes);
         // The last character of what was cut may be half of one.
         let text = if cut { text.trim_end_matches('\u{fffd}') } else { &text };
+        // Before lines are chosen, as a part of a key would not be found later.
+        let text = redact_part(text, Cut { start: false, end: cut });
         let skipped = text.split_inclusive('\n').skip(input.from.saturating_sub(1));
         let mut rest = skipped.peekable();
         let lines: Vec<&str> = rest.by_ref().take(input.lines.unwrap_or(usize::MAX)).collect();
@@ -268,7 +271,10 @@ impl Search {
         if bytes.contains(&0) {
             return Ok(());
         }
-        for (at, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+        // Before lines are matched and cut, as a part of a key would not be found later.
+        let text = String::from_utf8_lossy(&bytes);
+        let cut = Cut { start: false, end: size > bytes.len() as u64 };
+        for (at, line) in redact_part(&text, cut).lines().enumerate() {
             if self.pattern.is_match(line) {
                 let text = line.chars().take(LINE_CHARACTERS_MAX).collect();
                 self.matches.push(Match { path: path.to_owned(), line: at + 1, text });

@@ -6,6 +6,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::Path,
+    sync::{Arc, Mutex},
     thread,
 };
 
@@ -41,6 +42,28 @@ nodes:
     then: end
 ";
 
+fn base32(text: &str) -> String {
+    const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let mut bits = String::new();
+    for byte in text.bytes() {
+        write!(bits, "{byte:08b}").unwrap();
+    }
+    let digit = |five: &[u8]| {
+        let number = five.iter().fold(0, |number, bit| number << 1 | usize::from(bit - b'0'));
+        char::from(DIGITS[number << (5 - five.len())])
+    };
+    bits.as_bytes().chunks(5).map(digit).collect()
+}
+
+fn rot13(text: &str) -> String {
+    let turn = |it: char| match it {
+        'a'..='m' | 'A'..='M' => char::from(it as u8 + 13),
+        'n'..='z' | 'N'..='Z' => char::from(it as u8 - 13),
+        it => it,
+    };
+    text.chars().map(turn).collect()
+}
+
 fn base64(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     text.as_bytes()
@@ -72,6 +95,9 @@ fn encodings(key: &str) -> Vec<String> {
         base64(key),
         base64(&format!("x{key}")),
         base64(&format!("me{key}:")).replace('+', "-").replace('/', "_"),
+        base32(key),
+        base32(&format!("you{key}")),
+        rot13(key),
         key.chars().rev().collect(),
         format!("{}\u{200b}{}", &key[..9], &key[9..]),
         format!("{}\n{}", &key[..12], &key[12..]),
@@ -125,20 +151,32 @@ fn check(place: &Place, ended: &Ended) {
 
 /// Answers calls with a status, headers and a body until the test ends.
 fn serve(status: &'static str, header: String, bodies: Vec<String>) -> String {
+    serve_and_keep(status, header, bodies).0
+}
+
+/// The same, and keeps the requests.
+fn serve_and_keep(
+    status: &'static str,
+    header: String,
+    bodies: Vec<String>,
+) -> (String, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&asked);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let mut bodies = bodies.iter().cycle();
         for call in listener.incoming() {
             let (mut call, body): (TcpStream, &String) = (call.unwrap(), bodies.next().unwrap());
-            read_request(&mut call);
+            let request = read_request(&mut call);
+            kept.lock().unwrap().push(request);
             let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\nx-echo: {header}");
             write!(call, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
             // The program may close first.
             drop(call.read(&mut [0; 1]));
         }
     });
-    format!("http://{address}/v1")
+    (format!("http://{address}/v1"), asked)
 }
 
 /// Runs the workflow with a provider, and gives back how it ended.
@@ -228,18 +266,308 @@ fn a_key_that_is_typed_as_input_is_replaced_with_a_warning() {
     }
 }
 
+/// A workflow that asks for a text, takes messages, and returns both.
+const ASKS: &str = "
+graphrun: 1
+name: asks
+about: A workflow that asks for a text.
+state:
+  brief: { type: string, default: none }
+  answer: { type: string, default: none }
+  heard: { type: \"[string]\", merge: append, default: [] }
+input: [brief]
+output: [answer, heard, brief]
+inbox: [heard]
+start: help
+nodes:
+  help: { ask: \"What now?\", writes: answer, then: last }
+  last: { set: { brief: brief }, then: end }
+";
+
+/// Starts [`ASKS`], which then waits; gives back the question.
+fn asked(place: &Place) -> String {
+    fs::write(place.path("asks.yaml"), ASKS).unwrap();
+    let args =
+        ["execute", "asks.yaml", "-i", "brief=x", "--run-id", "mine", "--db", "sqlite:runs.db"];
+    let asked = place.run_with(args.into_iter().chain(["--output", "json"]), KNOWN);
+    assert_eq!(asked.code, 3, "{asked}");
+    asked.json()["questions"][0]["key"].as_str().unwrap().to_owned()
+}
+
+/// The environment in which the program knows the key.
+const KNOWN: [(&str, &str); 1] = [("OPENAI_API_KEY", KEY)];
+
 #[test]
 fn a_key_in_an_answer_is_replaced() {
     let place = Place::new();
-    let run = ["execute", &workflow("asks"), "-i", "brief=x", "--run-id", "mine"];
-    let run = run.into_iter().chain(["--db", "sqlite:runs.db", "--output", "json"]);
-    let asked = place.run_with(run, [("OPENAI_API_KEY", KEY)]);
-    assert_eq!(asked.code, 3, "{asked}");
-    let key = asked.json()["questions"][0]["key"].as_str().unwrap().to_owned();
-    let answer = format!("{key}={}", json!(everything(KEY)));
-    let args = ["resume", "mine", "--answer", &answer, "--db", "sqlite:runs.db"];
-    let ended = place.run_with(args, [("OPENAI_API_KEY", KEY)]);
+    let question = asked(&place);
+    let answer = format!("{question}={} and {STRANGER}", everything(KEY));
+    let args =
+        ["resume", "mine", "--answer", &answer, "--db", "sqlite:runs.db", "--output", "json"];
+    let ended = place.run_with(args, KNOWN);
+    assert_eq!(ended.code, 0, "{ended}");
+    let taken = ended.json()["state"]["answer"].as_str().unwrap().to_owned();
+    assert_eq!(taken.matches("[redacted]").count(), encodings(KEY).len() + 1, "{taken}");
+    assert!(ended.stderr.contains("contains what looks like a key"), "{ended}");
     check(&place, &ended);
+}
+
+#[test]
+fn a_key_in_a_message_is_replaced() {
+    let place = Place::new();
+    let question = asked(&place);
+    let message = format!("{} and {STRANGER}", everything(KEY));
+    let said = place.run_with(["say", "mine", &message, "--db", "sqlite:runs.db"], KNOWN);
+    assert_eq!(said.code, 0, "{said}");
+    assert!(said.stderr.contains("contains what looks like a key"), "{said}");
+    check(&place, &said);
+    let answer = format!("{question}=go");
+    let args =
+        ["resume", "mine", "--answer", &answer, "--db", "sqlite:runs.db", "--output", "json"];
+    let ended = place.run_with(args, KNOWN);
+    assert_eq!(ended.code, 0, "{ended}");
+    let heard = ended.json()["state"]["heard"][0].as_str().unwrap().to_owned();
+    assert_eq!(heard.matches("[redacted]").count(), encodings(KEY).len() + 1, "{heard}");
+    check(&place, &ended);
+}
+
+#[test]
+fn a_key_in_a_file_or_stdin_that_is_given_is_replaced() {
+    let text = everything(KEY);
+    let fields = json!({"brief": text, "answer": json!({KEY: [text]}).to_string()}).to_string();
+    let mut escaped = String::new();
+    for unit in KEY.encode_utf16() {
+        write!(escaped, "\\u{unit:04x}").unwrap();
+    }
+    let raw = format!("{{\"brief\": \"{escaped}\"}}");
+    for (flag, file, stdin) in [
+        ("@input.json", fields.as_str(), ""),
+        ("@input.json", &raw, ""),
+        ("@-", "", fields.as_str()),
+        ("@-", "", raw.as_str()),
+        ("brief=@-", "", text.as_str()),
+    ] {
+        let place = Place::new();
+        fs::write(
+            place.path("asks.yaml"),
+            ASKS.replace("input: [brief]", "input: [brief, answer]"),
+        )
+        .unwrap();
+        fs::write(place.path("input.json"), file).unwrap();
+        fs::write(place.path("stdin"), stdin).unwrap();
+        let args = ["execute", "asks.yaml", "-i", flag, "--run-id", "mine", "--output", "json"];
+        let mut command = place.command(args.into_iter().chain(["--db", "sqlite:runs.db"]));
+        command.envs(KNOWN).stdin(fs::File::open(place.path("stdin")).unwrap());
+        let ended = Ended::of(&mut command);
+        assert_eq!(ended.code, 3, "{flag}: {ended}");
+        assert!(ended.json()["state"]["brief"].as_str().unwrap().contains("[redacted]"), "{ended}");
+        check(&place, &ended);
+    }
+}
+
+/// A script that prints a text which does not stand in it.
+fn prints(text: &str, more: &str) -> String {
+    let numbers: Vec<String> = text.encode_utf16().map(|it| (it ^ 1).to_string()).collect();
+    let numbers = numbers.join(",");
+    format!("import sys; text = ''.join(chr(it ^ 1) for it in [{numbers}]); {more}")
+}
+
+/// Runs a workflow with one node that works in a sandbox, and gives back its result.
+fn in_sandbox(node: &str, fields: &'static str) -> (Place, Ended) {
+    let place = Place::new();
+    let name = |it: &'static str| it.split(':').next().unwrap();
+    let names: Vec<&str> = fields.split(",  ").map(name).collect();
+    let workflow = format!(
+        "graphrun: 1\nname: works\nabout: A node that works in a sandbox.\nstate: {{ {fields} }}\n\
+         output: [{}]\nstart: work\nsandboxes: {{ box: {{ time: 30s }} }}\nnodes:\n  work:\n{node}    in: box\n    then: end\n",
+        names.join(", ")
+    );
+    fs::write(place.path("works.yaml"), workflow).unwrap();
+    let args = ["execute", "works.yaml", "--run-id", "mine", "--output", "json"];
+    let ended = place.run_with(args.into_iter().chain(["--db", "sqlite:runs.db"]), KNOWN);
+    (place, ended)
+}
+
+#[test]
+fn a_key_in_the_output_of_a_command_is_replaced() {
+    let script = prints(&everything(KEY), "print(text); print('told', text, file=sys.stderr)");
+    let node = format!(
+        "    run: [python3, -c, {}]\n    writes: {{ out: stdout, err: stderr }}\n",
+        json!(script)
+    );
+    let (place, ended) = in_sandbox(&node, "out: string,  err: string");
+    assert_eq!(ended.code, 0, "{ended}");
+    for field in ["out", "err"] {
+        let text = ended.json()["state"][field].as_str().unwrap().to_owned();
+        assert_eq!(text.matches("[redacted]").count(), encodings(KEY).len(), "{text}");
+    }
+    check(&place, &ended);
+    // As JSON, and as the last words of a failure.
+    let script = prints(&json!({KEY: [everything(KEY)]}).to_string(), "print(text)");
+    let node = format!("    run: [python3, -c, {}]\n    writes: {{ out: json }}\n", json!(script));
+    let (place, ended) = in_sandbox(&node, "out: json");
+    assert!(ended.code == 0 && ended.stdout.contains("[redacted]"), "{ended}");
+    check(&place, &ended);
+    let script = prints(&everything(KEY).replace('\n', " "), "sys.exit(text)");
+    let node =
+        format!("    run: [python3, -c, {}]\n    writes: {{ out: stdout }}\n", json!(script));
+    let (place, ended) = in_sandbox(&node, "out: string");
+    assert!(ended.code == 1 && ended.stderr.contains("[redacted]"), "{ended}");
+    check(&place, &ended);
+}
+
+#[test]
+fn a_key_that_the_limit_of_output_cuts_is_not_shown_in_part() {
+    const STREAM_BYTES: usize = 1 << 20;
+    for kept in [8, 9, 15, KEY.len() - 1] {
+        let before = STREAM_BYTES - kept - 1;
+        let script = prints(KEY, &format!("print('x' * {before}); print(text + 'y' * 9999)"));
+        let node =
+            format!("    run: [python3, -c, {}]\n    writes: {{ out: stdout }}\n", json!(script));
+        let (place, ended) = in_sandbox(&node, "out: string");
+        assert_eq!(ended.code, 0, "{kept}: {}", ended.stderr);
+        let text = ended.json()["state"]["out"].as_str().unwrap().to_owned();
+        assert!(text.ends_with("x\n[redacted]\n… cut after 1 MiB\n"), "{}", &text[before - 20..]);
+        for name in ["runs.db", "runs.db-wal"] {
+            let bytes = fs::read(place.path(name)).unwrap_or_default();
+            assert!(!bytes.windows(8).any(|it| it == &KEY.as_bytes()[..8]), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_key_in_the_output_of_tests_is_replaced() {
+    for (tail, passes) in [
+        ("print('1..1'); print('ok 1 - ' + text)", true),
+        ("print('1..1'); print('not ok 1 - ' + text); print(text, file=sys.stderr)", false),
+    ] {
+        let script = prints(&everything(KEY).replace('\n', " "), tail);
+        let node = format!(
+            "    run_tests: {{ artifact: code, command: [python3, -c, {}], report: tap }}\n    \
+             writes: {{ result: test_result }}\n",
+            json!(script)
+        );
+        let fields = "code: { type: json, default: { files: [{ file_path: a.txt, content: x }] } },  result: json";
+        let (place, ended) = in_sandbox(&node, fields);
+        assert_eq!(ended.code, 0, "{ended}");
+        let result = &ended.json()["state"]["result"];
+        assert_eq!(result["passed"], passes, "{result}");
+        assert!(passes || result.to_string().contains("[redacted]"), "{result}");
+        check(&place, &ended);
+    }
+}
+
+#[test]
+fn a_key_in_the_results_of_real_tools_is_replaced() {
+    let place = Place::new();
+    let all = everything(KEY);
+    fs::create_dir(place.path("files")).unwrap();
+    // A limit of the tool cuts the key at the end.
+    let long = format!("{}{}", "x\n".repeat(128 << 10).split_at((256 << 10) - 12).0, KEY);
+    for (name, text) in [("all.txt", &all), ("long.txt", &long)] {
+        fs::write(place.path(&format!("files/{name}")), text).unwrap();
+    }
+    fs::write(place.path(&format!("files/{}", KEY.replace('/', "_"))), "x").unwrap();
+    let call = |id: &str, name: &str, arguments: Value| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments.to_string()}});
+    let calls = json!({"content": null, "tool_calls": [
+        call("a", "fs_read", json!({"path": "all.txt"})),
+        call("b", "fs_read", json!({"path": "long.txt", "from": 131_000})),
+        call("c", "fs_grep", json!({"pattern": "."})),
+        call("d", "fs_list", json!({})),
+        call("e", "fs_read", json!({"path": KEY})),
+    ]});
+    let bodies = vec![completion(&calls), completion(&json!({"content": "\"done\""}))];
+    let (provider, asked) = serve_and_keep("200 OK", String::new(), bodies);
+    let workflow = ANYTHING
+        .replace("{ model: small }", "{ model: small, tools: [fs.read, fs.list, fs.grep] }")
+        .replace("start:", "tools: { fs: { root: files } }\nstart:");
+    fs::write(place.path("tools.yaml"), workflow).unwrap();
+    let args =
+        ["execute", "tools.yaml", "-i", "brief=x", "--run-id", "mine", "--db", "sqlite:runs.db"];
+    let more = ["--record", "calls.jsonl", "--output", "json"];
+    let variables =
+        [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &provider), ("GRAPHRUN_LOG", "debug")];
+    let ended = place.run_with(args.into_iter().chain(more), variables);
+    assert_eq!(ended.code, 0, "{ended}");
+    let asked = asked.lock().unwrap().clone();
+    let told: Vec<&String> = asked.iter().filter(|it| it.contains("\"tool\"")).collect();
+    assert_eq!(told.len(), 1, "{asked:?}");
+    assert!(told[0].contains("[redacted]"), "{}", told[0]);
+    check_text("the request", told[0]);
+    for file in [told[0].as_bytes().to_vec(), fs::read(place.path("runs.db")).unwrap()] {
+        let part = file.windows(12).position(|it| it == &KEY.as_bytes()[..12]);
+        let around = part.map(|at| String::from_utf8_lossy(&file[at.saturating_sub(99)..at + 40]));
+        assert_eq!(around, None, "a part is shown");
+    }
+    check(&place, &ended);
+}
+
+#[test]
+fn a_key_in_the_files_of_a_workflow_is_not_shown() {
+    let place = Place::new();
+    let provider = serve("200 OK", String::new(), vec![completion(&json!({"content": "{}"}))]);
+    let all = everything(KEY);
+    fs::write(place.path("prompt.md"), format!("Answer {{{{ brief }}}} with {all}")).unwrap();
+    let schema = json!({"type": "object", "title": all, "description": KEY, "properties": {"a": {"const": KEY}}});
+    fs::write(place.path("answer.schema.json"), schema.to_string()).unwrap();
+    let workflow = ANYTHING
+        .replace(
+            "answer: json",
+            &format!(
+                "answer: {{ schema: answer.schema.json }}, other: {{ type: string, default: {} }}",
+                json!(all)
+            ),
+        )
+        .replace("about: An agent", &format!("about: {KEY}. An agent"))
+        .replace("prompt: { text: \"Answer this: {{ brief }}\" }", "prompt: prompt.md")
+        .replace("output: [answer]", "output: [answer, other]");
+    fs::write(place.path("files.yaml"), workflow).unwrap();
+    let args =
+        ["execute", "files.yaml", "-i", "brief=x", "--run-id", "mine", "--db", "sqlite:runs.db"];
+    let more = ["--record", "calls.jsonl", "--output", "json"];
+    let variables =
+        [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &provider), ("GRAPHRUN_LOG", "debug")];
+    let ended = place.run_with(args.into_iter().chain(more), variables);
+    assert_eq!(ended.code, 0, "{ended}");
+    assert!(ended.json()["state"]["other"].as_str().unwrap().contains("[redacted]"), "{ended}");
+    check(&place, &ended);
+    for args in [
+        vec!["validate", "files.yaml"],
+        vec!["plan", "files.yaml"],
+        vec!["plan", "files.yaml", "--output", "json"],
+        vec!["graph", "files.yaml"],
+        vec!["graph", "files.yaml", "--format", "svg"],
+        vec!["graph", "files.yaml", "--format", "json"],
+    ] {
+        let shown = place.run_with(&args, KNOWN);
+        assert_eq!(shown.code, 0, "{args:?}: {shown}");
+        check_text("stdout", &shown.stdout);
+        check_text("stderr", &shown.stderr);
+    }
+}
+
+#[test]
+fn a_password_outside_of_the_url_of_a_database_is_not_shown() {
+    let place = Place::new();
+    let quoted = format!("host=db user=me password='{KEY}'");
+    for (url, variables) in [
+        (format!("host=db user=me password={KEY}"), vec![]),
+        (quoted.clone(), vec![]),
+        (format!("postgres:{quoted}"), vec![]),
+        (format!("mysql://db?password={KEY}"), vec![]),
+        ("postgres://me@127.0.0.1:1/nowhere".to_owned(), vec![("PGPASSWORD", KEY)]),
+        (String::new(), vec![("GRAPHRUN_DB", quoted.as_str())]),
+    ] {
+        let mut args = vec!["runs", "list"];
+        if !url.is_empty() {
+            args.extend(["--db", &url]);
+        }
+        let ended = Ended::of(place.command(&args).envs(variables));
+        assert_ne!(ended.code, 0, "{ended}");
+        assert!(!ended.stderr.contains("panicked"), "{ended}");
+        check_text("stdout", &ended.stdout);
+        check_text("stderr", &ended.stderr);
+    }
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn g9_a_full_disk_interrupts_a_run_which_goes_on_once_there_is_room() {
         .args(["--dev-bind", "/", "/", "--size", "11534336", "--tmpfs"])
         .arg(place.path("disk"))
         .args(["sh", "-c", script, env!("CARGO_BIN_EXE_graphrun")])
+        .envs(place.own_folders())
         .current_dir(place.path(""))
         .status()
         .unwrap();

@@ -1,10 +1,13 @@
 //! What the command line adds to the library: messages, streams, exit codes, signals.
 
+mod asked;
 mod cache;
 mod canaries;
 mod cases;
 mod changed;
+mod cloned_database;
 mod config;
+mod core_files;
 mod damaged;
 mod events;
 mod failure;
@@ -38,3 +41,4 @@ mod tools;
 mod trust;
 mod used;
 mod validate;
+mod values;

@@ -56,11 +56,13 @@ impl Place {
         for kept in ["PATH", "HOME"] {
             command.envs(std::env::var_os(kept).map(|value| (kept, value)));
         }
-        // The configuration and the trust of the user who runs the tests stay out of them.
-        for own in ["XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
-            command.env(own, self.path(&format!(".{own}")));
-        }
+        command.envs(self.own_folders());
         command
+    }
+
+    /// The variables that keep the configuration and the trust of the user who runs the tests out of them.
+    pub(crate) fn own_folders(&self) -> [(&'static str, PathBuf); 2] {
+        ["XDG_CONFIG_HOME", "XDG_STATE_HOME"].map(|it| (it, self.path(&format!(".{it}"))))
     }
 
     /// Runs the program to its end.
@@ -74,12 +76,7 @@ impl Place {
         args: impl IntoIterator<Item = S>,
         variables: [(&str, &str); N],
     ) -> Ended {
-        let output = self.command(args).envs(variables).output().expect("the program starts");
-        Ended {
-            code: output.status.code().expect("no signal ended it"),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        Ended::of(self.command(args).envs(variables))
     }
 
     /// Runs a workflow that reaches its end, and gives back the name of the run.
@@ -126,6 +123,19 @@ impl Running {
         self.child.id()
     }
 
+    /// Waits for the end, and gives back everything that was not read yet.
+    pub(crate) fn rest(mut self) -> Ended {
+        let stderr = self
+            .lines
+            .by_ref()
+            .map_while(Result::ok)
+            .fold(String::new(), |all, it| all + &it + "\n");
+        let stdout = self.child.stdout.take().expect("stdout is a pipe");
+        let stdout = io::read_to_string(stdout).expect("the program writes UTF-8");
+        let status = self.child.wait().expect("the program ends");
+        Ended { code: status.code().expect("no signal ended it"), stdout, stderr }
+    }
+
     /// Waits for the end, and gives back the exit code and the result.
     pub(crate) fn end(mut self) -> (Option<i32>, Value) {
         let stdout = self.child.stdout.take().expect("stdout is a pipe");
@@ -144,6 +154,16 @@ impl Drop for Running {
 }
 
 impl Ended {
+    /// Runs a program to its end.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let output = command.output().expect("the program starts");
+        Self {
+            code: output.status.code().expect("no signal ended it"),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
     /// The result as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))

@@ -1,8 +1,11 @@
 //! With little left of descriptors, memory or threads the program refuses to start, with the cause.
 
-use std::process::Stdio;
+use std::{fs, net::TcpListener, path::Path, process::Stdio};
 
-use crate::program::{Ended, Place, workflow};
+use crate::{
+    program::{Ended, Place, Running, workflow},
+    provider::answer,
+};
 
 /// Runs a workflow under a limit of the shell.
 fn limited(limit: &str) -> Ended {
@@ -53,4 +56,91 @@ fn with_just_enough_a_run_reaches_its_end_or_says_why_not() {
         assert!(!ended.stderr.contains("panicked"), "{limit}: {ended}");
     }
     assert_eq!(limited("-n 32").code, 0);
+}
+
+/// Starts a program with this many files open already, of the most that it may have open.
+const WITH_OPEN_FILES: &str = "
+import os, resource, sys
+for _ in range(int(sys.argv[1])):
+    os.set_inheritable(os.open('/dev/null', os.O_RDONLY), True)
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+os.execv(sys.argv[2], sys.argv[2:])
+";
+
+#[test]
+fn with_too_few_files_left_the_program_refuses_to_start() {
+    let place = Place::new();
+    let run = |open: u32, args: &[&str]| {
+        let program = place.command(args);
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", WITH_OPEN_FILES, &open.to_string()]);
+        command.arg(program.get_program()).args(program.get_args()).env_clear();
+        command.envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+        Ended::of(command.current_dir(place.path("")))
+    };
+    let workflow = workflow("two_steps");
+    let (mut done, mut refused) = (0, 0);
+    // With fewer, the system cannot load the program.
+    for open in 0..=24 {
+        let ended = run(open, &["execute", &workflow, "-i", "brief=x"]);
+        assert!(!ended.stderr.contains("panicked"), "{open}: {ended}");
+        match ended.code {
+            0 => done += 1,
+            5 => {
+                refused += 1;
+                for part in [
+                    "can open only",
+                    "more files, and needs 22",
+                    "Too many open files",
+                    "`ulimit -n 256`",
+                ] {
+                    assert!(ended.stderr.contains(part), "{part}: {open}: {ended}");
+                }
+            }
+            _ => panic!("{open}: {ended}"),
+        }
+    }
+    assert!(done >= 4 && refused >= 15, "{done} done, {refused} refused");
+}
+
+#[test]
+fn a_run_whose_database_is_taken_away_ends_with_exit_5() {
+    type Take = fn(&Path);
+    let ways: [(&str, Take, &str); 4] = [
+        ("removed", |it| fs::remove_file(it).unwrap(), "it was removed or moved away"),
+        (
+            "moved",
+            |it| fs::rename(it, it.with_extension("old")).unwrap(),
+            "it was removed or moved away",
+        ),
+        (
+            "replaced",
+            |it| {
+                fs::copy(it, it.with_extension("copy")).unwrap();
+                fs::rename(it.with_extension("copy"), it).unwrap();
+            },
+            "another file was put in its place",
+        ),
+        (
+            "moved with its folder",
+            |it| {
+                let folder = it.parent().unwrap();
+                fs::rename(folder, folder.with_extension("old")).unwrap();
+            },
+            "it was removed or moved away",
+        ),
+    ];
+    for (what, take, says) in ways {
+        let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::new();
+        let run = Running::start(&place, &provider);
+        let (mut call, _) = provider.accept().unwrap();
+        take(&place.path(".graphrun/runs.db"));
+        answer(&mut call);
+        let ended = run.rest();
+        assert_eq!(ended.code, 5, "{what}: {ended}");
+        assert!(ended.stderr.contains(says), "{what}: {ended}");
+        let told = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(!told.contains("\"done\"") && !told.contains(" done after"), "{what}: {ended}");
+    }
 }

@@ -65,6 +65,7 @@ fn g11_a_signal_at_any_time_leaves_a_run_that_goes_on_at_once_from_anywhere() {
             .args(["--unshare-uts", "--hostname", "elsewhere"])
             .arg(env!("CARGO_BIN_EXE_graphrun"))
             .args(["resume", "run-1", "--output", "json"])
+            .envs(place.own_folders())
             .current_dir(place.path(""))
             .output()
             .unwrap();

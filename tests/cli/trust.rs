@@ -175,3 +175,57 @@ fn the_doctor_names_what_waits_for_trust() {
         "{found}"
     );
 }
+
+/// The price of a model that costs nothing.
+const FREE: &str = "input_per_million = 0\noutput_per_million = 0\n";
+
+#[test]
+fn the_prices_of_a_file_that_is_not_trusted_hold_no_limit_of_the_user() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/v1", provider.local_addr().unwrap());
+    provider.set_nonblocking(true).unwrap();
+    let own_limit = "[limits]\nusd = 1\n";
+    let run = |place: &Place, more: &[&str], own: &str| {
+        let folder = place.path(".XDG_CONFIG_HOME/graphrun");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.toml"), own).unwrap();
+        // A run that begins by mistake waits for an answer, and fails by this limit.
+        let more = more.iter().chain(&["--timeout", "5s"]).map(|it| (*it).to_owned());
+        let args = [execute("agent"), more.collect()].concat();
+        place.run_with(args, [("OPENAI_API_KEY", "sk-secret"), ("OPENAI_BASE_URL", &base)])
+    };
+    // A file may name a model with its provider or without, and lower the limit that it undermines.
+    for (file, more, own) in [
+        (format!("[prices.\"openai/gpt-5-mini\"]\n{FREE}"), &["--max-cost", "1"][..], ""),
+        (format!("[prices.\"openai/gpt-5-mini\"]\n{FREE}"), &[], own_limit),
+        (format!("[limits]\nusd = 0.5\n[prices.\"openai/gpt-5-mini\"]\n{FREE}"), &[], own_limit),
+        (format!("[prices.gpt-5-mini]\n{FREE}"), &["--max-cost", "1"], ""),
+    ] {
+        let place = Place::new();
+        fs::write(place.path("graphrun.toml"), &file).unwrap();
+        let ended = run(&place, more, own);
+        assert_eq!(ended.code, 5, "{file}: {ended}");
+        assert!(ended.stderr.contains("a limit of cost cannot be held"), "{file}: {ended}");
+        assert!(provider.accept().is_err(), "a request was made");
+        if file.starts_with("[prices.\"openai") {
+            assert!(ended.stderr.contains("that you do not trust has a price"), "{file}: {ended}");
+        }
+    }
+}
+
+#[test]
+fn the_prices_of_a_trusted_file_hold_a_limit_of_the_user() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::new();
+    let file = "[prices.\"openai/gpt-5-mini\"]\ninput_per_million = 1\noutput_per_million = 1\n";
+    fs::write(place.path("graphrun.toml"), file).unwrap();
+    assert_eq!(place.run(["trust", "--yes"]).code, 0);
+    let args = [execute("agent"), vec!["--max-cost".to_owned(), "1".to_owned()]].concat();
+    let mut command = place.command(args);
+    let address = provider.local_addr().unwrap();
+    command.env("OPENAI_BASE_URL", format!("http://{address}/v1"));
+    let run = Running::of(command);
+    let (mut call, _) = provider.accept().unwrap();
+    answer(&mut call);
+    assert_eq!(run.end().0, Some(0));
+}

@@ -21,6 +21,9 @@ use crate::{
     llm::Prices,
 };
 
+/// The key of the limit of cost.
+const COST_LIMIT: &str = "limits.usd";
+
 /// The `graphrun.toml` of a folder, as it was read.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct FolderFile {
@@ -107,6 +110,8 @@ impl Config {
             config.context = parsed.context;
             prices.extend(parsed.prices);
         }
+        let has_own_limit = config.said.contains_key(COST_LIMIT);
+        config.trusted_prices = Prices::from_iter(prices.clone());
         let is_set = |key: &str| variable(key).is_some_and(|it| !it.trim().is_empty());
         if let Some(file) = file {
             let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
@@ -134,6 +139,8 @@ impl Config {
             config.said.insert(key.name, Said { text, layer, is_untrusted: false });
         }
         config.prices = Prices::from_iter(prices);
+        let is_of_user = |it: &Said| !it.is_untrusted;
+        config.is_cost_limited = has_own_limit || config.get(COST_LIMIT).is_some_and(is_of_user);
         Ok(config)
     }
 
@@ -146,9 +153,12 @@ impl Config {
         prices: &mut BTreeMap<String, crate::llm::Price>,
     ) {
         for (model, price) in &parsed.prices {
-            if is_trusted || !prices.contains_key(model) {
+            if is_trusted || self.trusted_prices.of(model).is_none() {
                 prices.insert(model.clone(), *price);
             }
+        }
+        if is_trusted {
+            self.trusted_prices = Prices::from_iter(prices.clone());
         }
         for (model, size) in &parsed.context {
             if is_trusted || !self.context.contains_key(model) {

@@ -4,6 +4,8 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
+use crate::redact::redact;
+
 /// Longer messages of the schema check are cut; they quote the value that does not fit.
 const MESSAGE_CHARS_MAX: usize = 300;
 
@@ -263,7 +265,8 @@ impl SchemaCheck {
             .iter_errors(answer)
             .map(|error| {
                 let path = readable_path(error.instance_path().as_str());
-                let message: String = error.to_string().chars().take(MESSAGE_CHARS_MAX).collect();
+                let message = error.to_string();
+                let message: String = redact(&message).chars().take(MESSAGE_CHARS_MAX).collect();
                 if path.is_empty() { message } else { format!("{path}: {message}") }
             })
             .collect()

@@ -30,10 +30,12 @@ struct Draft {
     file: File,
 }
 
-/// Makes the database with `fill`, unless there is a file of that name by then.
+/// Makes the database with `fill`, unless there is a file of that name by then. `announce` sees the file before it has
+/// its name.
 pub(super) fn create(
     path: &Path,
     fill: impl FnOnce(&mut Connection) -> Result<(), Fault>,
+    announce: impl FnOnce(&File),
 ) -> Result<(), Fault> {
     let folder = folder_of(path);
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -48,6 +50,7 @@ pub(super) fn create(
     fill(&mut connection)?;
     connection.close().map_err(|(_, error)| error)?;
     draft.file.sync_all()?;
+    announce(&draft.file);
     hit(Point::CreateFilled)?;
     // Unlike a renaming, this never replaces a file that another process made meanwhile.
     match fs::hard_link(&draft.path, path) {
@@ -159,7 +162,7 @@ mod tests {
         for file in [&abandoned, &other] {
             fs::write(file, "half a database").unwrap();
         }
-        create(&path, |_| Ok(())).unwrap();
+        create(&path, |_| Ok(()), |_| ()).unwrap();
         assert!(in_use.path.exists() && other.exists() && !abandoned.exists());
         assert_eq!(names(folder.path()).len(), 3, "{:?}", names(folder.path()));
     }
@@ -168,7 +171,7 @@ mod tests {
     fn a_file_that_appears_meanwhile_is_kept() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("runs.db");
-        create(&path, |_| Ok(fs::write(&path, "first")?)).unwrap();
+        create(&path, |_| Ok(fs::write(&path, "first")?), |_| ()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
         assert_eq!(names(folder.path()), ["runs.db"]);
     }
@@ -177,7 +180,7 @@ mod tests {
     fn a_draft_that_cannot_be_filled_leaves_nothing() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("runs.db");
-        let error = create(&path, |_| Err(Fault::Failed)).unwrap_err();
+        let error = create(&path, |_| Err(Fault::Failed), |_| ()).unwrap_err();
         assert!(matches!(error, Fault::Failed));
         assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
     }

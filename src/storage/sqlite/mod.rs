@@ -18,7 +18,7 @@ mod reserve;
 mod results;
 mod run;
 
-use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, fs::File, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, TransactionBehavior};
@@ -69,8 +69,16 @@ impl SqliteStorage {
     /// Fails with [`CheckpointError::Unusable`], and leaves the file as it is, when there is
     /// something else at that path, or a database of a newer format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
-        let path = path.as_ref();
-        Self::new(path, open::open(path)?)
+        Self::open_with(path.as_ref(), |_| ())
+    }
+
+    /// The same, and shows a new file to `announce` before the file gets its name, so that a process that dies between
+    /// the two has announced too much and never too little.
+    pub(crate) fn open_with(
+        path: &Path,
+        announce: impl FnOnce(&File),
+    ) -> Result<Self, CheckpointError> {
+        Self::new(path, open::open(path, announce)?)
     }
 
     /// Opens a database to look for runs in it. It never makes one.

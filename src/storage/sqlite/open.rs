@@ -42,6 +42,9 @@ const DESCRIPTORS: usize = 3;
 const NO_MEMORY: &str =
     "there is not enough memory; end other programs, or allow this one more, and try again";
 
+/// The endings of the files from which SQLite recovers a database.
+const LOGS: [&str; 2] = ["-wal", "-journal"];
+
 /// What a SQLite file begins with: <https://sqlite.org/fileformat.html#the_database_header>.
 const HEADER_LENGTH: usize = 100;
 
@@ -58,11 +61,33 @@ const MARKS: Marks = Marks { application_id: APPLICATION_ID, version: FORMAT_VER
 const BLANK: Marks = Marks { application_id: 0, version: 0 };
 
 /// Opens the database, and makes it if there is none.
-pub(super) fn open(path: &Path) -> Result<Connection, CheckpointError> {
+pub(super) fn open(
+    path: &Path,
+    announce: impl FnOnce(&File),
+) -> Result<Connection, CheckpointError> {
     if path.symlink_metadata().is_err() {
-        create(path, create_schema).map_err(|fault| uncreated(path, fault))?;
+        check_beside(path)?;
+        create(path, create_schema, announce).map_err(|fault| uncreated(path, fault))?;
     }
     open_existing(path)
+}
+
+/// Fails if there is a log without its database: SQLite would read the log into the new database.
+fn check_beside(path: &Path) -> Result<(), CheckpointError> {
+    for ending in LOGS {
+        let mut log = path.as_os_str().to_owned();
+        log.push(ending);
+        // Another process may have made the database, and its log, meanwhile.
+        if Path::new(&log).symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
+            let reason = format!(
+                "`{}` is there without it, and would fill a new database; put the database back beside \
+                 it, or remove it",
+                Path::new(&log).display()
+            );
+            return Err(unusable(path, &reason));
+        }
+    }
+    Ok(())
 }
 
 /// Opens the database if there is one. A file without content is none: it may be what is left of
@@ -278,4 +303,21 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
         _ => format!("it cannot be opened ({error}); give another path"),
     };
     unusable(path, &reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_named_with_its_remedy() {
+        for (cause, says) in [
+            (Errno::EMFILE, "this process may not open more files; allow it more"),
+            (Errno::ENFILE, "this machine has too many files open; close other programs"),
+            (Errno::ENOMEM, "there is not enough memory; end other programs"),
+        ] {
+            let error = inaccessible(Path::new("runs.db"), &io::Error::from(cause)).to_string();
+            assert!(error.starts_with(&format!("runs.db cannot be used: {says}")), "{error}");
+        }
+    }
 }

@@ -11,13 +11,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::fcntl::OFlag;
+
 /// The bytes that are kept. An entry of a usual size takes a few thousand.
 const BYTES: usize = 1 << 20;
 
 /// Keeps the room, unless it is kept already, or is not there: then the disk is as good as full.
 pub(super) fn keep(database: &Path) {
     let path = path_of(database);
-    if fs::metadata(&path).is_ok_and(|it| it.len() == BYTES as u64) {
+    // A link of this name may have come with the folder; it leads to another file.
+    if fs::symlink_metadata(&path).is_ok_and(|it| it.len() == BYTES as u64) {
         return;
     }
     if write(&path).is_err() {
@@ -31,8 +34,9 @@ pub(super) fn give_up(database: &Path) -> bool {
 }
 
 fn write(path: &Path) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)?;
     // What is not written takes no room; what is all alike takes none in some file systems.
     let mut bytes = vec![0; BYTES];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
@@ -58,5 +62,17 @@ mod tests {
         keep(&database);
         assert_eq!(fs::metadata(folder.path().join("runs.db-reserve")).unwrap().len(), 1 << 20);
         assert!(give_up(&database) && !give_up(&database));
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (database, other) = (folder.path().join("runs.db"), folder.path().join("other"));
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, path_of(&database)).unwrap();
+        keep(&database);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        keep(&database);
+        assert!(fs::symlink_metadata(path_of(&database)).unwrap().is_file());
     }
 }

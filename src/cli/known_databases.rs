@@ -1,0 +1,285 @@
+//! The databases that graphrun made for this user, and those that the user trusts: a list in the user's state folder.
+//!
+//! A database may come with a folder of another author, and its runs name the workflow and the output folder that `resume`
+//! uses. So a database that the user did not name is opened only if it is in this list. A file is recognised by its inode
+//! and by the time at which it was made. No repository and no archive can choose them, and a folder that is moved keeps
+//! them. A copy has others.
+
+use std::{
+    fs::{self, File, Metadata},
+    io,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    error::CliError,
+    exit::Exit,
+    state_file::{self, Stored},
+    terminal::say,
+    user_folders::UserFolders,
+    words::shell_word,
+};
+
+/// With more databases than this, those that are gone leave the list.
+const DATABASES_MAX: usize = 500;
+/// With more bytes than this in the paths, the oldest databases leave the list.
+const PATHS_BYTES_MAX: usize = 256 << 10;
+/// The endings of the files that SQLite reads with a database.
+const LOGS: [&str; 2] = ["-wal", "-journal"];
+
+/// The list as it is stored, the oldest database first.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    v: u32,
+    databases: Vec<Known>,
+}
+
+/// A database in the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    file: String,
+    /// Where it was when it was added.
+    path: PathBuf,
+    /// Whether the user trusts it, and graphrun did not make it.
+    trusted: bool,
+}
+
+/// Why a database is not opened without the word of the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stranger {
+    /// It is not in the list.
+    Database,
+    /// The file of this ending beside it is not one that SQLite made for it.
+    Log(&'static str),
+}
+
+impl Stranger {
+    /// Looks at the database at a path. A path without a file, and a database of this user, are no strangers.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the list cannot be read.
+    pub(super) fn find(path: &Path) -> Result<Option<Self>, CliError> {
+        // A file that cannot be looked at is named by the code that opens it.
+        let Ok(found) = fs::metadata(path) else { return Ok(None) };
+        let list: Content = state_file::read(UserFolders::find().databases_file().as_deref())?;
+        if !list.has(&identity_of(&found, path)) {
+            return Ok(Some(Self::Database));
+        }
+        let mode = |it: &Metadata| it.permissions().mode();
+        // SQLite gives its files the mode of the database, and a repository cannot keep others from reading a file.
+        let is_strange = |ending: &str| {
+            fs::symlink_metadata(beside(path, ending)).is_ok_and(|it| mode(&it) != mode(&found))
+        };
+        Ok(LOGS.into_iter().find(|it| is_strange(it)).map(Self::Log))
+    }
+
+    /// The error, with what to do.
+    pub(super) fn refusal(self, path: &Path) -> CliError {
+        match self {
+            Self::Database => {
+                let message = format!(
+                    "`{}` is no database that graphrun made for you; it was not opened",
+                    path.display()
+                );
+                let flag = shell_word(&format!("sqlite:{}", path.display())).into_owned();
+                CliError::new(Exit::Unusable, message)
+                    .with_help(
+                        "if another author made it, do not use it: its runs name the files that \
+                         `resume` reads and writes",
+                    )
+                    .with_help(format!(
+                        "if it is yours, such as a copy, run `graphrun trust` once, or name it \
+                         with `--db {flag}` or `GRAPHRUN_DB`"
+                    ))
+            }
+            Self::Log(ending) => {
+                let log = beside(path, ending);
+                let message = format!(
+                    "`{}` has other permissions than `{}`, so graphrun did not make it; nothing \
+                     was opened",
+                    log.display(),
+                    path.display()
+                );
+                CliError::new(Exit::Unusable, message).with_help(
+                    "if it came with the folder, remove it; if both files are yours, give them the \
+                     same permissions",
+                )
+            }
+        }
+    }
+}
+
+/// Adds a database that is about to get its name. If it cannot be added, a warning tells what later commands need.
+pub(super) fn remember_new(path: &Path, file: &File, is_named_by_user: bool) {
+    let added = file.metadata().map_err(CliError::write).and_then(|it| add(path, &it, false));
+    if let (Err(error), false) = (added, is_named_by_user) {
+        let flag = shell_word(&format!("sqlite:{}", path.display())).into_owned();
+        say(&format!(
+            "warning: graphrun cannot remember that it made `{}` ({}); later commands need `--db {flag}`, \
+             or `GRAPHRUN_DB`",
+            path.display(),
+            error.message()
+        ));
+    }
+}
+
+/// Trusts the database at a path from now on.
+///
+/// # Errors
+///
+/// Fails when the list cannot be written.
+pub(super) fn trust(path: &Path) -> Result<(), CliError> {
+    let found = fs::metadata(path).map_err(|error| CliError::read(path, error))?;
+    add(path, &found, true)
+}
+
+/// Trusts the database at a path no longer, if the user trusted it. Returns whether there was one.
+///
+/// # Errors
+///
+/// Fails when the list cannot be written.
+pub(super) fn revoke(path: &Path) -> Result<bool, CliError> {
+    let is_it = |it: &Known| it.trusted && it.path == path;
+    if !trusted()?.iter().any(|it| it == path) {
+        return Ok(false);
+    }
+    let place = UserFolders::find().databases_file();
+    state_file::change(place.as_deref(), |it: &mut Content| it.databases.retain(|it| !is_it(it)))?;
+    Ok(true)
+}
+
+/// The databases that the user trusts, where they were then.
+///
+/// # Errors
+///
+/// Fails when the list cannot be read.
+pub(super) fn trusted() -> Result<Vec<PathBuf>, CliError> {
+    let list: Content = state_file::read(UserFolders::find().databases_file().as_deref())?;
+    Ok(list.databases.into_iter().filter(|it| it.trusted).map(|it| it.path).collect())
+}
+
+fn add(path: &Path, found: &Metadata, trusted: bool) -> Result<(), CliError> {
+    let path = absolute(path).map_err(|error| CliError::read(path, error))?;
+    let known = Known { file: identity_of(found, &path), path, trusted };
+    let place = UserFolders::find().databases_file();
+    state_file::change(place.as_deref(), |it: &mut Content| it.add(known)).map(drop)
+}
+
+/// What tells a file from all others: its inode, and when it was made. A file system that does not keep that time gives its
+/// inodes to new files, so that the path has to tell more there.
+fn identity_of(found: &Metadata, path: &Path) -> String {
+    let made = found.created().ok().and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+    let made = made.map_or_else(
+        || absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string(),
+        |it| it.as_nanos().to_string(),
+    );
+    format!("{}-{made}", found.ino())
+}
+
+/// The path with the links in its folder resolved; the file need not be there.
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(fs::canonicalize(folder)?.join(path.file_name().unwrap_or_default()))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(ending);
+    beside.into()
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self { v: Self::VERSION, databases: Vec::new() }
+    }
+}
+
+impl Stored for Content {
+    const NAME: &'static str = "known databases";
+    const VERSION: u32 = 1;
+    const REMOVED: &'static str = "graphrun asks for each database once more";
+
+    fn version(&self) -> u32 {
+        self.v
+    }
+}
+
+impl Content {
+    fn has(&self, file: &str) -> bool {
+        self.databases.iter().any(|it| it.file == file)
+    }
+
+    fn add(&mut self, known: Known) {
+        self.databases.retain(|it| it.file != known.file);
+        if self.databases.len() >= DATABASES_MAX {
+            let is_there = |it: &Known| {
+                fs::metadata(&it.path).is_ok_and(|found| identity_of(&found, &it.path) == it.file)
+            };
+            self.databases.retain(is_there);
+        }
+        self.databases.push(known);
+        let bytes = |it: &Known| it.path.as_os_str().len();
+        let mut total: usize = self.databases.iter().map(bytes).sum();
+        while total > PATHS_BYTES_MAX && self.databases.len() > 1 {
+            total -= bytes(&self.databases.remove(0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(path: &Path) -> Known {
+        let file =
+            fs::metadata(path).map_or_else(|_| "gone".to_owned(), |it| identity_of(&it, path));
+        Known { file, path: path.to_owned(), trusted: false }
+    }
+
+    #[test]
+    fn a_file_keeps_its_identity_and_its_copy_has_another() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a"), "x").unwrap();
+        let first = known(&path("a")).file;
+        fs::copy(path("a"), path("b")).unwrap();
+        assert_ne!(known(&path("b")).file, first);
+        fs::write(path("a"), "other content").unwrap();
+        assert_eq!(known(&path("a")).file, first);
+        fs::rename(path("b"), path("a")).unwrap();
+        assert_ne!(known(&path("a")).file, first);
+    }
+
+    #[test]
+    fn databases_that_are_gone_leave_a_long_list() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let kept = folder.path().join("kept");
+        fs::write(&kept, "x").unwrap();
+        let mut list = Content::default();
+        list.add(known(&kept));
+        for number in 0..DATABASES_MAX {
+            list.add(Known { file: number.to_string(), path: "/gone".into(), trusted: false });
+        }
+        let last = (DATABASES_MAX - 1).to_string();
+        assert!(list.has(&known(&kept).file) && list.has(&last));
+        assert_eq!(list.databases.len(), 2);
+    }
+
+    #[test]
+    fn a_list_of_long_paths_drops_the_oldest() {
+        let mut list = Content::default();
+        for number in 0..100 {
+            let path = "x".repeat(4000).into();
+            list.add(Known { file: number.to_string(), path, trusted: false });
+        }
+        assert!(!list.has("0") && list.has("99"));
+        assert!(list.databases.len() <= PATHS_BYTES_MAX / 4000);
+    }
+}

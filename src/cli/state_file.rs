@@ -1,0 +1,95 @@
+//! A list of the program in the user's state folder: read as a whole, and changed by one process at a time.
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{error::CliError, exit::Exit};
+use crate::{
+    beneath::{BeneathError, Folder, read_named},
+    data_limit::DataLimit,
+};
+
+/// A list as it is stored.
+pub(super) trait Stored: Default + Serialize + DeserializeOwned {
+    /// Its name in messages.
+    const NAME: &'static str;
+    /// The version of its form.
+    const VERSION: u32;
+    /// The effect of removing the file, for a remedy.
+    const REMOVED: &'static str;
+
+    /// The version of the form that was read.
+    fn version(&self) -> u32;
+}
+
+/// Reads a list; without a file, or without a state folder, it is empty.
+///
+/// # Errors
+///
+/// Fails when the file is there and cannot be read.
+pub(super) fn read<T: Stored>(path: Option<&Path>) -> Result<T, CliError> {
+    let Some(path) = path else { return Ok(T::default()) };
+    let refused = |source: Box<dyn std::error::Error + Send + Sync>| {
+        let message = format!("the list of {} `{}` cannot be read", T::NAME, path.display());
+        CliError::new(Exit::Unusable, message)
+            .because(source)
+            .with_help(format!("remove the file; {} then", T::REMOVED))
+    };
+    let text = match read_named(path, DataLimit::FileBytes) {
+        Ok(text) => text,
+        Err(BeneathError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(T::default());
+        }
+        Err(error) => return Err(refused(error.into())),
+    };
+    let content: T = serde_json::from_str(&text).map_err(|it| refused(it.into()))?;
+    let (found, known) = (content.version(), T::VERSION);
+    if found == known {
+        return Ok(content);
+    }
+    Err(refused(format!("it has version {found}, and this program reads {known}").into()))
+}
+
+/// Changes the list as it is now, while no other process does, and returns it.
+///
+/// # Errors
+///
+/// Fails when there is no state folder, or the file cannot be read or written.
+pub(super) fn change<T: Stored>(
+    path: Option<&Path>,
+    change: impl FnOnce(&mut T),
+) -> Result<T, CliError> {
+    let Some(path) = path else {
+        let message = format!("there is no place for the list of {}", T::NAME);
+        return Err(CliError::new(Exit::Unusable, message)
+            .with_help("set `HOME`, or `XDG_STATE_HOME` to an absolute path"));
+    };
+    let refused = |error: io::Error| {
+        let message = format!("the list of {} `{}` cannot be written", T::NAME, path.display());
+        CliError::new(Exit::Unusable, message).because(error)
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)?;
+    let open = Folder::open(folder).map_err(|it| refused(it.into()))?;
+    open.lock().map_err(refused)?;
+    let mut content = read(Some(path))?;
+    change(&mut content);
+    write(&content, path).map_err(refused)?;
+    Ok(content)
+}
+
+/// Writes a list as a whole: a reader sees the old one or the new one.
+fn write(content: &impl Stored, path: &Path) -> io::Result<()> {
+    let temporary: PathBuf = path.with_extension("tmp");
+    drop(fs::remove_file(&temporary));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec_pretty(content)?)?;
+    file.sync_all()?;
+    fs::rename(temporary, path)
+}

@@ -1,0 +1,180 @@
+//! The questions of trust at a terminal: each is asked once, and only a yes is a yes.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::program::{Place, workflow};
+
+/// Runs a program at a new terminal, and types an answer after each question.
+const AT_A_TERMINAL: &str = r#"
+import json, os, pty, sys
+answers = json.loads(sys.argv[1])
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+shown = b""
+asked = 0
+while True:
+    try:
+        part = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    shown += part
+    while shown.count(b"[y/N] ") > asked:
+        answer = answers[asked] if asked < len(answers) else "\x04"
+        asked += 1
+        os.write(terminal, answer.encode())
+_, status = os.waitpid(child, 0)
+code = os.waitstatus_to_exitcode(status)
+json.dump({"code": code, "asked": asked, "shown": shown.decode()}, sys.stdout)
+"#;
+
+/// The output at the terminal, and the exit code.
+#[derive(Debug)]
+struct Seen {
+    /// The exit code; a signal is negative.
+    code: i64,
+    /// How often a question was asked.
+    asked: u64,
+    shown: String,
+}
+
+fn at_terminal(place: &Place, folder: &Path, args: &[&str], answers: &[&str]) -> Seen {
+    let program = place.command(args);
+    let mut command = Command::new("python3");
+    command.args(["-c", AT_A_TERMINAL, &json!(answers).to_string()]);
+    command.arg(program.get_program()).args(program.get_args()).env_clear();
+    command.envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+    command.env("TERM", "xterm").env("OPENAI_API_KEY", "sk-secret");
+    let output = command.current_dir(folder).stdin(Stdio::null()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "no terminal could be made with Python: {stderr}");
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    Seen {
+        code: seen["code"].as_i64().unwrap(),
+        asked: seen["asked"].as_u64().unwrap(),
+        shown: seen["shown"].as_str().unwrap().to_owned(),
+    }
+}
+
+/// A cloned folder of this name, whose file keeps runs outside of it.
+fn clone_at(place: &Place, name: &str) -> PathBuf {
+    let folder = place.path(name);
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("graphrun.toml"), "db = \"sqlite:../runs.db\"\n").unwrap();
+    folder
+}
+
+const LIST: [&str; 2] = ["runs", "list"];
+
+fn is_trusted(place: &Place) -> bool {
+    place.run(["trust", "--list", "--output", "json"]).json() != json!([])
+}
+
+/// Answers that are no yes, and the exit code after each.
+const REFUSALS: [(&str, i64); 6] =
+    [("n\n", 5), ("\n", 5), ("\u{4}", 5), ("yess\n", 5), ("no y\n", 5), ("\u{3}", -2)];
+
+#[test]
+fn a_yes_trusts_a_folder_and_is_asked_for_once() {
+    for yes in ["y\n", "YES\n"] {
+        let place = Place::new();
+        let folder = clone_at(&place, "clone");
+        let seen = at_terminal(&place, &folder, &LIST, &[yes]);
+        assert_eq!((seen.code, seen.asked), (0, 1), "{seen:?}");
+        for part in [
+            "sets what needs your trust",
+            "graphrun.toml:1:6: `db` is `sqlite:../runs.db`",
+            "Trust `",
+        ] {
+            assert!(seen.shown.contains(part), "{part}: {seen:?}");
+        }
+        assert!(is_trusted(&place));
+        let again = at_terminal(&place, &folder, &LIST, &[]);
+        assert_eq!((again.code, again.asked), (0, 0), "{again:?}");
+    }
+}
+
+#[test]
+fn anything_else_trusts_nothing() {
+    for (no, code) in REFUSALS {
+        let place = Place::new();
+        let folder = clone_at(&place, "clone");
+        for _ in 0..2 {
+            let seen = at_terminal(&place, &folder, &LIST, &[no]);
+            assert_eq!((seen.code, seen.asked), (code, 1), "{no:?}: {seen:?}");
+            assert!(!is_trusted(&place), "{no:?}");
+        }
+        assert!(!place.path("runs.db").exists(), "{no:?}");
+    }
+}
+
+#[test]
+fn without_a_yes_no_key_is_sent() {
+    let thief = TcpListener::bind("127.0.0.1:0").unwrap();
+    thief.set_nonblocking(true).unwrap();
+    let place = Place::new();
+    let folder = clone_at(&place, "clone");
+    let file = format!("base_url = \"http://{}/v1\"\n", thief.local_addr().unwrap());
+    fs::write(folder.join("graphrun.toml"), file).unwrap();
+    let execute = ["execute", &workflow("agent"), "-i", "brief=x"];
+    for (no, code) in REFUSALS {
+        let seen = at_terminal(&place, &folder, &execute, &[no]);
+        assert_eq!((seen.code, seen.asked), (code, 1), "{no:?}: {seen:?}");
+        assert!(thief.accept().is_err(), "{no:?}: a request was made");
+    }
+}
+
+#[test]
+fn a_database_that_came_with_a_folder_is_asked_about() {
+    let (stranger, place) = (Place::new(), Place::new());
+    let run = stranger.execute("two_steps");
+    fs::create_dir(place.path(".graphrun")).unwrap();
+    fs::copy(stranger.path(".graphrun/runs.db"), place.path(".graphrun/runs.db")).unwrap();
+    let folder = place.path("");
+    for (no, code) in REFUSALS {
+        let seen = at_terminal(&place, &folder, &LIST, &[no]);
+        assert_eq!((seen.code, seen.asked), (code, 1), "{no:?}: {seen:?}");
+        assert!(!seen.shown.contains(&run) && !is_trusted(&place), "{no:?}: {seen:?}");
+    }
+    let seen = at_terminal(&place, &folder, &LIST, &["y\n"]);
+    assert_eq!((seen.code, seen.asked), (0, 1), "{seen:?}");
+    assert!(seen.shown.contains("is no database that graphrun made for you"), "{seen:?}");
+    assert!(seen.shown.contains(&run) && is_trusted(&place), "{seen:?}");
+    assert_eq!(at_terminal(&place, &folder, &LIST, &[]).asked, 0);
+}
+
+#[test]
+fn the_command_trust_asks_as_well() {
+    for (answer, code, trusts) in [("y\n", 0, true), ("\n", 2, false), ("\u{3}", -2, false)] {
+        let place = Place::new();
+        let folder = clone_at(&place, "clone");
+        let seen = at_terminal(&place, &folder, &["trust"], &[answer]);
+        assert_eq!((seen.code, seen.asked), (code, 1), "{seen:?}");
+        assert!(seen.shown.contains("db = sqlite:../runs.db"), "{seen:?}");
+        assert_eq!(is_trusted(&place), trusts, "{seen:?}");
+    }
+}
+
+#[test]
+fn the_name_of_a_folder_cannot_control_the_terminal() {
+    let place = Place::new();
+    let name = "a\u{1b}]0;x\u{7}\u{1b}[2J\r\u{202e}b\u{9b}31m";
+    let folder = clone_at(&place, name);
+    for args in [&LIST[..], &["trust"]] {
+        let seen = at_terminal(&place, &folder, args, &["n\n"]);
+        assert_eq!(seen.asked, 1, "{seen:?}");
+        for hidden in ["\u{1b}]", "\u{1b}[2J", "\u{7}", "\u{202e}", "\u{9b}", "\r\\u", "\r\u{202e}"]
+        {
+            assert!(!seen.shown.contains(hidden), "{hidden:?}: {seen:?}");
+        }
+    }
+}
