@@ -17,6 +17,7 @@ fn shell(place: &Place, line: &str) -> (Option<i32>, String) {
     let script = format!("graphrun() {{ {program} \"$@\"; }}\n{line}");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).current_dir(place.path("new")).stdin(Stdio::null());
+    command.envs(place.own_folders());
     let output = command.output().expect("there is a shell");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
