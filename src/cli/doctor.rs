@@ -61,7 +61,7 @@ pub(super) fn run(globals: &Globals) -> Result<Exit, CliError> {
             sandbox(&probed),
             python,
             models(&is_set, &listens),
-            database(globals.database()),
+            database(globals.database_to_read()),
             configuration(config),
         ];
         let text = match globals.output {

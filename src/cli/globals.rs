@@ -174,20 +174,29 @@ impl Globals {
         Ok(self.trusted.get_or_init(|| config))
     }
 
-    /// Where runs are kept.
+    /// The place of runs, for a command that only shows them.
     ///
     /// # Errors
     ///
-    /// Fails when the flag, or else the environment or the file, names something this version does
-    /// not know, and when the folder has a database that is not the user's.
-    pub(super) fn database(&self) -> Result<Database, CliError> {
+    /// Fails when the flag, or else the environment or the file, names something this version does not know.
+    pub(super) fn database_to_read(&self) -> Result<Database, CliError> {
         if let Some(url) = &self.db {
             return Database::parse(url, "--db");
         }
-        let database = match self.config_for(|it| it.name == "db")?.get("db") {
+        Ok(match self.config_for(|it| it.name == "db")?.get("db") {
             Some(it) => Database::parse(&it.text, &it.layer)?.implied(it.is_untrusted),
             None => Database::of_the_folder()?,
-        };
+        })
+    }
+
+    /// The place of runs.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`database_to_read`](Self::database_to_read) does, and when the folder has a database that is not the
+    /// user's.
+    pub(super) fn database(&self) -> Result<Database, CliError> {
+        let database = self.database_to_read()?;
         if let Some(path) = database.file_of_folder()
             && let Some(stranger) = Stranger::find(path)?
             && !(self.can_ask() && trust::ask_about_database(path, stranger)?)

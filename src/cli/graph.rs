@@ -98,7 +98,7 @@ fn load(path: &Path) -> Result<Drawing, CliError> {
 }
 
 async fn lay_over(drawing: Drawing, run: &str, globals: &Globals) -> Result<Drawing, CliError> {
-    let checkpointer = globals.database()?.open_for(run)?;
+    let checkpointer = globals.database_to_read()?.open_for(run)?;
     let info = checkpointer.find(run).await?.info;
     if info.workflow != drawing.name {
         let message = format!(

@@ -60,7 +60,8 @@ pub(super) enum Stranger {
 }
 
 impl Stranger {
-    /// Looks at the database at a path. A path without a file, and a database of this user, are no strangers.
+    /// Looks at the database at a path. A path without a file, and a database of this user, are no strangers. Nothing is
+    /// one where the list cannot be kept.
     ///
     /// # Errors
     ///
@@ -68,7 +69,11 @@ impl Stranger {
     pub(super) fn find(path: &Path) -> Result<Option<Self>, CliError> {
         // A file that cannot be looked at is named by the code that opens it.
         let Ok(found) = fs::metadata(path) else { return Ok(None) };
-        let list: Content = state_file::read(UserFolders::find().databases_file().as_deref())?;
+        let file = UserFolders::find().databases_file();
+        if !state_file::can_be_kept(file.as_deref()) {
+            return Ok(None);
+        }
+        let list: Content = state_file::read(file.as_deref())?;
         if !list.has(&identity_of(&found, path)) {
             return Ok(Some(Self::Database));
         }
@@ -118,6 +123,9 @@ impl Stranger {
 
 /// Adds a database that is about to get its name. If it cannot be added, a warning tells what later commands need.
 pub(super) fn remember_new(path: &Path, file: &File, is_named_by_user: bool) {
+    if !state_file::can_be_kept(UserFolders::find().databases_file().as_deref()) {
+        return;
+    }
     let added = file.metadata().map_err(CliError::write).and_then(|it| add(path, &it, false));
     if let (Err(error), false) = (added, is_named_by_user) {
         let flag = shell_word(&format!("sqlite:{}", path.display())).into_owned();

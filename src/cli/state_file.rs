@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::unistd::{AccessFlags, access};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{error::CliError, exit::Exit};
@@ -54,6 +55,13 @@ pub(super) fn read<T: Stored>(path: Option<&Path>) -> Result<T, CliError> {
         return Ok(content);
     }
     Err(refused(format!("it has version {found}, and this program reads {known}").into()))
+}
+
+/// Whether a list can be kept: a user without a home, or with one that cannot be written, has none.
+pub(super) fn can_be_kept(path: Option<&Path>) -> bool {
+    let Some(path) = path else { return false };
+    let nearest = path.ancestors().find(|it| it.exists()).unwrap_or(path);
+    access(nearest, AccessFlags::W_OK).is_ok()
 }
 
 /// Changes the list as it is now, while no other process does, and returns it.

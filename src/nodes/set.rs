@@ -30,7 +30,7 @@ impl Node for Set {
         for (channel, expression) in &self.0.sets {
             let replaces = ctx.state.schema().channel(channel.as_str());
             let replaces = replaces.is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
-            // What is folded into another value is copied there, and must fit twice.
+            // A reducer copies the items of a list into another one.
             let value = if replaces {
                 expression.evaluate(&view)?
             } else {

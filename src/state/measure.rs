@@ -18,7 +18,7 @@ pub(crate) const RECORD_MEMORY: u64 = 192;
 pub(crate) const FIELD_MEMORY: u64 = 32;
 
 /// What a text of so many bytes counts. It stands in the value, in its JSON, in the packed entry, and in what the database
-/// writes; and a short one has an allocation of its own.
+/// writes; a short one also needs an allocation.
 pub(crate) fn text_memory(length: u64) -> u64 {
     const ALLOCATION: u64 = 32;
     const COPIES: u64 = 4;

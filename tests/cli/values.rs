@@ -32,8 +32,10 @@ nodes:
 ";
 
 /// Low limits, which a child process is given: the values are as large as the limits, and the tests stay fast.
-const VALUE_BYTES: usize = 20_000;
-const STATE_BYTES: usize = 50_000;
+const VALUE_MEMORY: usize = 20_000;
+const STATE_MEMORY: usize = 50_000;
+/// The longest text: it counts 104 bytes, and four for each byte of its JSON with two quotes.
+const TEXT_BYTES: usize = (VALUE_MEMORY - 104) / 4 - 2;
 const DEPTH: usize = 64;
 
 /// A place of runs.
@@ -66,10 +68,10 @@ impl Home {
     }
 
     fn run(&self, args: &[&str]) -> Ended {
-        let (value, state) = (VALUE_BYTES.to_string(), STATE_BYTES.to_string());
+        let (value, state) = (VALUE_MEMORY.to_string(), STATE_MEMORY.to_string());
         let mut command = self.place.command(args);
         command.env("GRAPHRUN_DB", &self.url);
-        command.env("GRAPHRUN_LIMIT_VALUE_BYTES", value).env("GRAPHRUN_LIMIT_STATE_BYTES", state);
+        command.env("GRAPHRUN_LIMIT_VALUE_MEMORY", value).env("GRAPHRUN_LIMIT_STATE_MEMORY", state);
         Ended::of(&mut command)
     }
 
@@ -104,7 +106,7 @@ impl Home {
         ]);
         // All three fit into the state, or the run fails by its limit and stays readable.
         if ended.code == 1 {
-            assert!(ended.stderr.contains("GRAPHRUN_LIMIT_STATE_BYTES"), "{text}: {ended}");
+            assert!(ended.stderr.contains("GRAPHRUN_LIMIT_STATE_MEMORY"), "{text}: {ended}");
             return self.look(id, &[("given", value)]);
         }
         assert_eq!(ended.code, 0, "{text}: {ended}");
@@ -199,11 +201,11 @@ fn special() -> Vec<Value> {
         ]),
         json!([9_007_199_254_740_993_u64, 9_007_199_254_740_992.0, 1.0, 1e15, 123_456_789.125]),
         json!({"$serde_json::private::Number": "1", "__proto__": null, "k".repeat(3000): 1}),
-        // As large as one value may be: two quotes are around a text.
-        json!("x".repeat(VALUE_BYTES - 2)),
-        json!("é".repeat((VALUE_BYTES - 2) / 2)),
-        // Each item counts 24 bytes at least.
-        json!(vec![7; VALUE_BYTES / 24 - 2]),
+        // As large as one value may be.
+        json!("x".repeat(TEXT_BYTES)),
+        json!("é".repeat(TEXT_BYTES / 2)),
+        // Each item counts 72 bytes, and so does the list.
+        json!(vec![7; VALUE_MEMORY / 72 - 1]),
         deep(DEPTH - 1, false),
         deep(DEPTH, false),
         deep(DEPTH, true),
@@ -276,7 +278,7 @@ fn assert_refused(home: &Home, id: &str, ended: &Ended, reason: &str) {
 #[test]
 fn values_beyond_a_limit_are_refused_by_each_way_in() {
     let beyond = [
-        (json!("x".repeat(VALUE_BYTES - 1)).to_string(), "GRAPHRUN_LIMIT_VALUE_BYTES"),
+        (json!("x".repeat(TEXT_BYTES + 1)).to_string(), "GRAPHRUN_LIMIT_VALUE_MEMORY"),
         (deep(DEPTH + 1, false).to_string(), "GRAPHRUN_LIMIT_VALUE_DEPTH"),
         (deep(DEPTH + 1, true).to_string(), "GRAPHRUN_LIMIT_VALUE_DEPTH"),
         // Half of a pair is no character, and these numbers would lose digits.

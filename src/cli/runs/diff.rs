@@ -67,7 +67,7 @@ struct RunWriter {
 /// Says what differs, from what to what, and who wrote it.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs diff", &[Output::Text, Output::Json])?;
-    let checkpointer = globals.database()?.open_for(&args.from.run)?;
+    let checkpointer = globals.database_to_read()?.open_for(&args.from.run)?;
     let checkpointer = checkpointer.as_ref();
     let from = args.from.find(checkpointer).await?;
     let last = RunAt { run: args.from.run.clone(), step: None };

@@ -53,7 +53,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         return Err(CliError::usage("`--output json` is one list, which has an end")
             .with_help("with `--follow` take `--output jsonl`, one event a line"));
     }
-    let database = globals.database()?;
+    let database = globals.database_to_read()?;
     let checkpointer = database.open_for(&args.run)?;
     let info = checkpointer.find(&args.run).await?.info;
     let resume = database.command("resume", &info.name);

@@ -26,7 +26,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     // It is lines of JSON in any case.
     globals.expect_output("runs export", &[Output::Text, Output::Jsonl])?;
-    let checkpointer = globals.database()?.open_for(&args.run)?;
+    let checkpointer = globals.database_to_read()?.open_for(&args.run)?;
     let info = checkpointer.find(&args.run).await?.info;
     print(&head(&info))?;
     let mut number = 0;

@@ -20,7 +20,7 @@ pub(super) struct Args {
 /// Prints a line for each step: what ran in it, what it changed, and what came next.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs history", &[Output::Text, Output::Json])?;
-    let checkpointer = globals.database()?.open_for(&args.run)?;
+    let checkpointer = globals.database_to_read()?.open_for(&args.run)?;
     let id = checkpointer.find(&args.run).await?.info.id;
     let steps = steps(checkpointer.journal_without_values(&id).await?);
     let text = match globals.output {

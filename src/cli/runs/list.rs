@@ -52,7 +52,7 @@ struct Line {
 /// Lists the runs of the database; none if there is no database.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs list", &[Output::Text, Output::Json])?;
-    let database = globals.database()?;
+    let database = globals.database_to_read()?;
     let runs = if let Some(checkpointer) = database.open()? {
         let before = match &args.before {
             Some(run) => Some(place_of(checkpointer.as_ref(), run).await?),

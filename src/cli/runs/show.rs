@@ -19,7 +19,7 @@ pub(super) struct Args {
 /// Shows a run as `execute` did when it came to rest, and what its tasks did.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs show", &[Output::Text, Output::Json])?;
-    let database = globals.database()?;
+    let database = globals.database_to_read()?;
     let checkpointer = database.open_for(&args.run)?;
     let id = checkpointer.find(&args.run).await?.info.id;
     let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;

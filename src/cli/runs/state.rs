@@ -19,7 +19,7 @@ pub(super) struct Args {
 /// Prints the values of all channels as JSON.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs state", &[Output::Text, Output::Json])?;
-    let checkpointer = globals.database()?.open_for(&args.run.run)?;
+    let checkpointer = globals.database_to_read()?.open_for(&args.run.run)?;
     let found = args.run.find(checkpointer.as_ref()).await?;
     print_result(&to_json(&found.values)?).map_err(CliError::write)?;
     Ok(Exit::Done)

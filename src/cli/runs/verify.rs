@@ -50,7 +50,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     if args.expect.is_some() && args.runs.len() > 1 {
         return Err(CliError::usage("`--expect` is the link of one run, and several are named"));
     }
-    let database = globals.database()?;
+    let database = globals.database_to_read()?;
     let checkpointer = match args.runs.first() {
         Some(run) => Some(database.open_for(run)?),
         None => database.open()?,

@@ -124,7 +124,7 @@ impl Expression {
         evaluate::evaluate(&self.root, view, item)
     }
 
-    /// The value in a state, in memory of its own.
+    /// The value in a state, as a copy.
     ///
     /// # Errors
     ///
