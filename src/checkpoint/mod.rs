@@ -20,6 +20,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use async_trait::async_trait;
 use serde_json::Value;
 
+#[cfg(feature = "cli")]
+pub(crate) use self::questions::AskedQuestions;
 pub use self::{
     entry::{Entry, Link, Logged, NoLink, Standing},
     error::CheckpointError,
@@ -32,10 +34,7 @@ pub use self::{
     record::{Outcome, TaskRecord},
     run::{ForkedFrom, Listed, RunInfo, RunSummary, SavedRun},
 };
-pub(crate) use self::{
-    migration::Fate,
-    questions::{AskedQuestions, named},
-};
+pub(crate) use self::{migration::Fate, questions::named};
 use crate::{
     event::Stamped,
     id::{ChannelName, RunId, Step},

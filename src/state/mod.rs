@@ -21,6 +21,8 @@ mod types;
 mod update;
 mod value;
 
+#[cfg(any(feature = "cli", feature = "sqlite", feature = "postgres"))]
+pub(crate) use self::compact::Compact;
 #[cfg(feature = "cli")]
 pub(crate) use self::json::read_json_fields;
 pub use self::{
@@ -34,7 +36,6 @@ pub use self::{
     value::{State, ViewError},
 };
 pub(crate) use self::{
-    compact::Compact,
     contained::{contained, panic_text},
     format::{is_date, is_duration, validator_for},
     json::{read_json, read_json_bytes},

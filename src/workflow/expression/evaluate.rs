@@ -53,7 +53,9 @@ pub(super) fn evaluate(
     item: Option<(&str, &Value)>,
 ) -> Result<Arc<Value>, EvaluateError> {
     // A field is shared, so it takes no memory.
+    let is_output = |name: &str| name == "output" && view.output_dir.is_some();
     if let Kind::Name(name) = &root.kind
+        && !is_output(name)
         && item.is_none_or(|(variable, _)| variable != name)
         && let Some(value) = view.state.get_shared(name).filter(|it| !it.is_null())
     {
