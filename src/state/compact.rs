@@ -93,6 +93,7 @@ mod tests {
     fn it_reads_what_serde_json_reads() {
         for text in [
             r#"{"b": [1, -2, 1.5, null, true, "é\n"], "a": {"": {}}, "b": [], "c": 18446744073709551615}"#,
+            r#"{"a": 1, "b": 2, "a": 3}"#,
             "[[], {}, -0, 1e300, 0.1]",
             "\"text\"",
             "[1",

@@ -79,6 +79,34 @@ fn evaluated(state: &State, expression: &Expression) -> Result<Value, EvaluateEr
     expression.evaluate(&view).map(Arc::unwrap_or_clone)
 }
 
+#[test]
+fn a_field_is_shared_unless_its_name_stands_for_something_else() {
+    let channel = |name: &str, value: Value| {
+        let name = ChannelName::parse(name).unwrap();
+        (Channel::new(name.clone(), json!({}), Reducer::Replace).unwrap(), name, value)
+    };
+    let fields = [channel("list", json!([1])), channel("output", json!(1)), channel("x", json!(2))];
+    let schema = Schema::new(fields.iter().map(|it| it.0.clone())).unwrap();
+    let write = |it: Update, (_, name, value): &(_, ChannelName, Value)| {
+        it.write(name.clone(), value.clone())
+    };
+    let update = fields.iter().fold(Update::default(), write);
+    let state = schema.apply(schema.empty(), [&update]).unwrap().0;
+    let visits = BTreeMap::new();
+    let root = |name: &str| syntax::Node { kind: syntax::Kind::Name(name.to_owned()), range: 0..0 };
+    let (item, dir) = (json!("item"), Some("/out"));
+    let evaluated = |name: &str, item, output_dir| {
+        let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir };
+        evaluate::evaluate(&root(name), &view, item).unwrap()
+    };
+    let list = evaluated("list", None, dir);
+    assert!(Arc::ptr_eq(&list, &state.get_shared("list").unwrap()));
+    assert_eq!(*evaluated("x", Some(("x", &item)), dir), item);
+    assert_eq!(*evaluated("x", Some(("y", &item)), dir), json!(2));
+    assert_eq!(*evaluated("output", None, dir), json!({"dir": "/out"}));
+    assert_eq!(*evaluated("output", None, None), json!(1));
+}
+
 /// A state with a list of many numbers and a long text.
 fn large_state() -> State {
     let name = |name: &str| ChannelName::parse(name).unwrap();
