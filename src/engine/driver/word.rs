@@ -1,4 +1,4 @@
-//! What nodes say while they work.
+//! Messages from running nodes.
 
 use super::Driver;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Driver<'_> {
-    /// Tells watchers what a node reports; puts what it has noted down into the entry to be saved next.
+    /// Handles a message of a node: publishes a report, or adds a memo to the next entry.
     pub(super) async fn hear(&mut self, word: Word) -> Result<(), RunError> {
         let Word { task, attempt, said } = word;
         match said {
@@ -34,7 +34,7 @@ impl Driver<'_> {
 
     async fn tell_report(&mut self, task: TaskId, mut report: Report) {
         redact_report(&mut report);
-        // A node may have left something behind that still talks once its step is over.
+        // Code that a node has spawned may still send messages after the step has ended.
         if let Some(node) = self.machine.node_of(task).cloned() {
             self.log.tell(Event::TaskReported { task, node, report }).await;
         }
@@ -46,7 +46,7 @@ impl Driver<'_> {
         let mut event = MachineEvent::Noted { task, name, value, attempt };
         redact_event(&mut event);
         let actions = self.machine.apply(event);
-        // Of an attempt that was given up, nothing is kept, and it is not told otherwise.
+        // A memo of an abandoned attempt is not kept, and its sender gets no confirmation.
         if !actions.is_empty() {
             self.note(actions).await?;
             self.noted.push(saved);
