@@ -1,4 +1,4 @@
-//! People and runs, through the public API: questions side by side, their time, breakpoints.
+//! People and runs, through the public API: parallel questions, deadlines, breakpoints.
 
 mod support;
 
@@ -33,7 +33,7 @@ use support::{
 };
 use tokio::time::sleep;
 
-/// Notes its name and what a person said.
+/// Notes its name and the person's answer.
 fn asks(patience: Option<Duration>) -> impl Node {
     node_fn(move |_: Nothing, ctx: NodeContext| async move {
         let mut question = Question::new("go", "Go on?").with_schema(json!({"type": "boolean"}));
@@ -60,7 +60,7 @@ fn late_to(node: &str) -> Policies {
     Policies { catch, ..Policies::default() }
 }
 
-/// A run and the place it is kept in.
+/// A run and its storage.
 struct Place {
     storage: Arc<MemoryStorage>,
     engine: Engine,
@@ -218,7 +218,7 @@ async fn after_its_time_a_question_takes_no_answer_and_the_run_the_way_for_laten
     let late = place.answer(&[("go@1.0", json!(true))]).await.unwrap_err();
     assert!(matches!(late, RunError::Closed { closed: Closed::Late { .. }, .. }), "{late:?}");
 
-    // The other question is untouched, and can be answered in the same breath.
+    // The other question does not change, and can be answered in the same call.
     let end = place.answer(&[("go@1.1", json!(true))]).await.unwrap();
     assert_eq!(
         (end.status, notes(&end.state)),
@@ -235,7 +235,7 @@ async fn lateness_that_nothing_catches_fails_the_run_and_resume_asks_again() {
     let help = node_fn(move |_: Nothing, ctx: NodeContext| {
         let counted = Arc::clone(&counted);
         async move {
-            // The first time nobody has any; later there is plenty.
+            // The first question has no time left; later ones have plenty.
             let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
             let patience = Duration::from_millis(if first { 1 } else { 3_600_000 });
             let question = Question::new("go", "Go on?").with_deadline(Timestamp::now() + patience);
@@ -309,7 +309,7 @@ fn after(nodes: &[&str]) -> Pauses {
     Pauses { after: nodes.iter().map(|it| name(it)).collect(), ..Pauses::default() }
 }
 
-/// What was done, and why it rests, each time until the end.
+/// Returns the notes and the reason at each stop until the run ends.
 async fn rests(pauses: Pauses) -> Vec<(Vec<String>, String)> {
     let place = Place::with_pauses(diamond(), pauses);
     let mut end = place.start().await;
@@ -372,7 +372,7 @@ async fn a_run_that_is_at_work_hears_what_is_said_before_its_next_step() {
         for text in ["faster", "shorter"] {
             place.storage.post(&place.run, &message(text)).await.unwrap();
         }
-        // Of another type: it is dropped, and the run goes on.
+        // A message of another type is dropped, and the run continues.
         let wrong = Message { value: json!(7), ..message("") };
         place.storage.post(&place.run, &wrong).await.unwrap();
     };
@@ -397,7 +397,7 @@ async fn a_run_that_is_at_work_hears_what_is_said_before_its_next_step() {
     assert_eq!(said, [true, true, false]);
 }
 
-/// Whatever write the process dies at, what was said is heard once.
+/// Each message is processed once, no matter at which write the process dies.
 #[tokio::test(start_paused = true)]
 async fn what_was_said_is_neither_lost_nor_heard_twice_when_the_process_dies() {
     let mut crashes = 0;
@@ -423,7 +423,8 @@ async fn what_was_said_is_neither_lost_nor_heard_twice_when_the_process_dies() {
                 engine.resume(&run, Answers::default(), events, &stop).await.unwrap()
             }
         };
-        // Where it is heard depends on where the process died, how often does not.
+        // The step that processes the message depends on where the process died; the number of times does
+        // not.
         let (heard, done): (Vec<String>, Vec<String>) =
             notes(&end.state).into_iter().partition(|it| it == "faster");
         assert_eq!(heard.len(), 1, "after {writes} writes");

@@ -76,7 +76,7 @@ fn run_id() -> RunId {
     RunId::parse("r").unwrap()
 }
 
-/// Notes which node ran, so that the order of updates can be seen in the state.
+/// Notes which node ran, so that the state shows the order of updates.
 fn noting(task: &Task) -> Command {
     let note = match &task.input {
         Input::State => task.node.to_string(),
@@ -85,7 +85,7 @@ fn noting(task: &Task) -> Command {
     Update::default().write(channel("notes"), note).into()
 }
 
-/// A driver in memory: what it would have saved, and what it still has to do.
+/// A driver in memory: the data it would save, and its remaining actions.
 struct Hand {
     machine: Machine,
     open: VecDeque<Task>,
@@ -133,7 +133,7 @@ impl Hand {
         self.tell(Event::Finished { task: task.id, command, attempt: attempt(task.attempt) });
     }
 
-    /// Runs to rest; `pick` chooses which open task ends next.
+    /// Runs until the run stops; `pick` chooses which open task ends next.
     fn run(
         mut self,
         mut pick: impl FnMut(usize) -> usize,
@@ -272,7 +272,7 @@ fn transient_failures_are_tried_again_and_what_stays_is_caught_by_its_kind() {
     assert_eq!(notes(&failing(ErrorKind::Timeout, true, 3).0), ["late 1 no luck"]);
     assert_eq!(notes(&failing(ErrorKind::Panic, false, 1).0), ["help 1 no luck"]);
 
-    // What only the operator can mend rests the run, so that it can go on later.
+    // A failure that only the operator can fix stops the run, so that it can continue later.
     let (state, rest) = failing(ErrorKind::Credentials, false, 1);
     assert_eq!((notes(&state).len(), rest.0), (0, Status::Failed));
 }
@@ -334,7 +334,7 @@ fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
     assert_eq!(hand.rest, Some((Status::Done, None)));
 }
 
-/// What a run that stopped in the middle of a step is told by a graph that it was not saved by.
+/// Returns the error of a graph that did not save this run, which stopped in the middle of a step.
 fn restored_by(hand: &Hand, graph: CompiledGraph) -> String {
     let position = hand.saved.position.clone();
     let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
@@ -379,7 +379,7 @@ fn a_node_that_has_arrived_at_a_join_that_is_gone_is_refused() {
                 .join(["a", "slow"], joins),
         )
     };
-    // In the open step the arrival is in a record, after it in the position.
+    // In the open step the arrival is in a record, later in the position.
     let mut hand = Hand::start(&graph("sse"));
     for _ in 0..2 {
         let task = hand.open.pop_front().unwrap();
@@ -442,7 +442,7 @@ fn a_limit_takes_back_one_visit_of_a_node_however_often_it_was_sent_to() {
             Ok(noting(task))
         },
     );
-    // The second round of work was due when the limit was reached.
+    // The second round of `work` was due when the limit was reached.
     assert_eq!(visits.into_inner()[&name("work")], 1);
 }
 
@@ -472,7 +472,7 @@ fn what_a_reducer_refuses_is_the_failure_of_its_node_and_can_be_caught() {
             |task| {
                 let update = Update::default();
                 Ok(match task.node.as_str() {
-                    // Twice, as no single write of a sum is too large.
+                    // Two writes, because no single write of a sum is too large.
                     "write" => update
                         .write(channel(field), value.clone())
                         .write(channel(field), value.clone())
@@ -582,8 +582,8 @@ fn a_node_that_was_dispatched_three_times_arrives_at_a_join_once() {
 
 #[test]
 fn a_join_that_nothing_can_complete_any_more_fails_the_run() {
-    // What a node chooses in Rust is its own affair; any other way that leads past the join is
-    // refused by `compile`.
+    // The engine cannot check what a node chooses in Rust. `compile` refuses any other path that bypasses the
+    // join.
     let graph = compiled(
         GraphBuilder::new::<Team>("starved")
             .node("qc", Decided)
@@ -655,7 +655,7 @@ fn only_edges_arrive_at_a_join() {
     assert_eq!((status, reason.as_deref()), (Status::Failed, Some(expected)));
 }
 
-/// A route that declares less than it takes.
+/// A route that declares fewer targets than it chooses.
 #[derive(Debug)]
 struct Sly {
     spread: Spread,
@@ -721,7 +721,7 @@ fn a_route_takes_no_more_than_it_declares() {
 }
 
 proptest! {
-    /// A loop with fan-out, retries and joins ends in one state, whatever the order of results.
+    /// A loop with fan-out, retries and joins ends in one state, independent of the order of results.
     #[test]
     fn the_order_of_results_makes_no_difference(choices in prop::collection::vec(any::<usize>(), 64)) {
         let retry = Backoff { attempts_max: 3, ..Backoff::default() };

@@ -75,8 +75,7 @@ pub struct RunSummary {
     pub holder: Option<Holder>,
 }
 
-/// A run in a list, or [`CheckpointError::Damaged`] with its id if the listed data is not what was
-/// written.
+/// A run in a list, or [`CheckpointError::Damaged`] with its id if the stored data is invalid.
 pub type Listed = Result<RunSummary, CheckpointError>;
 
 /// A saved run.

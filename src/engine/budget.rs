@@ -86,7 +86,7 @@ pub(super) fn time_left(
     Some(time.saturating_sub(Duration::from_millis(worked_ms)))
 }
 
-/// Describes the first limit of its own that a node has reached.
+/// Describes the first node limit that a node has reached.
 pub(super) fn reached_by_node(
     name: &NodeName,
     policies: &Policies,

@@ -208,7 +208,7 @@ impl<'a> Driver<'a> {
         Ok(rest.or_else(|| Some(interrupted())))
     }
 
-    /// Aborts the running tasks and discards what they have not saved.
+    /// Aborts the running tasks and discards their unsaved results.
     async fn drop_tasks(&mut self) {
         self.dropped.cancel();
         while self.tasks.next().await.is_some() {}

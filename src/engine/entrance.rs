@@ -1,8 +1,8 @@
 //! The entrance of a run: removes API keys from everything that comes from outside.
 //!
 //! Everything that a run saves, publishes and sends to models comes from its input, from the results and
-//! reports of its nodes, and from people's messages. Keys are removed here, before the rules see a value.
-//! The state in memory, the journal, the events and a resumed run then agree.
+//! reports of its nodes, and from people's messages. Keys are removed here, before the rules see a value. The
+//! state in memory, the journal, the events and a resumed run then agree.
 
 use std::sync::Arc;
 

@@ -21,8 +21,8 @@ use crate::{
 /// How many times a lease is renewed during its duration.
 const BEATS_PER_LEASE: u32 = 3;
 
-/// The lease of a run. A separate thread renews it, so that a node that blocks the runtime does not make
-/// the process look dead.
+/// The lease of a run. A separate thread renews it, so that a node that blocks the runtime does not make the
+/// process look dead.
 ///
 /// When dropped before the run stopped, it releases the run, as soon as that thread reacts.
 #[derive(Debug)]
@@ -115,8 +115,7 @@ impl Lease {
     }
 
     /// Returns the lease with the result; on an error it releases the run first. A process that ends with
-    /// this
-    /// error would not wait until the lease thread releases the run.
+    /// this error would not wait until the lease thread releases the run.
     pub(super) async fn or_give_back<T, E>(self, made: Result<T, E>) -> Result<(Self, T), E> {
         match made {
             Ok(made) => Ok((self, made)),

@@ -41,8 +41,7 @@ impl Log {
     }
 
     /// Publishes an event that need not be durable first, such as the start of a task or a report. It waits
-    /// only
-    /// for earlier events that must be durable.
+    /// only for earlier events that must be durable.
     pub(super) async fn tell(&mut self, event: Event) {
         self.add(event);
         if self.told + 1 == self.unsaved.len() {

@@ -40,10 +40,9 @@ pub struct Migrated {
 
 impl Engine {
     /// Migrates a saved run to the graph of this engine, which changed in a way that breaks the run at its
-    /// current
-    /// position. The mapping renames nodes and fields; everything else in the checkpoint is kept. The run
-    /// changes in place, by a separate step whose entry holds the old and the new names, and
-    /// stays stopped; [`Engine::resume`] continues it.
+    /// current position. The mapping renames nodes and fields; everything else in the checkpoint is kept. The
+    /// run changes in place, by a separate step whose entry holds the old and the new names, and stays
+    /// stopped; [`Engine::resume`] continues it.
     ///
     /// `origin` is stored for the program that resumes the run; without one, the stored origin is kept.
     ///
@@ -97,8 +96,7 @@ impl Engine {
     /// # Errors
     ///
     /// Fails, and changes nothing, when another process owns the run, the run has ended, or it has parts
-    /// without
-    /// a counterpart that the mapping does not mention: [`RunError::NoPlace`] lists them all.
+    /// without a counterpart that the mapping does not mention: [`RunError::NoPlace`] lists them all.
     pub async fn migrate(
         &self,
         run: &RunId,

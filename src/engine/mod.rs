@@ -131,8 +131,8 @@ impl Engine {
 
     /// Sets how long a lease lasts without renewal; 15 seconds by default.
     ///
-    /// The process renews its lease three times in that time. If the owner is known to be dead,
-    /// another process can take the run at once.
+    /// The process renews its lease three times in that time. If the owner is known to be dead, another
+    /// process can take the run at once.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;

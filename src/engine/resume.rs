@@ -25,8 +25,8 @@ struct Prepared {
 }
 
 impl Engine {
-    /// Continues a saved run. Finished tasks do not run again. A question whose deadline has passed fails
-    /// its node as `timeout` at once.
+    /// Continues a saved run. Finished tasks do not run again. A question whose deadline has passed fails its
+    /// node as `timeout` at once.
     ///
     /// # Errors
     ///

@@ -27,20 +27,20 @@ use crate::{
 };
 
 impl Engine {
-    /// Updates the state of a stopped run as if `node` had returned the update. The update goes through the
-    /// reducers and the schema; the routes of the node decide what runs next.
+    /// Updates the state of a stopped run like an update by `node`. The update goes through the reducers and
+    /// the schema; the routes of the node decide what runs next.
     ///
     /// If the node is in the frontier, its task counts as finished. If the run has ended, it continues at the
-    /// targets of the node. Without a node, only the state changes. Results of finished tasks of the
-    /// open step are kept, and open questions are asked again. The update is a separate step; the run is
-    /// not driven.
+    /// targets of the node. Without a node, only the state changes. Results of finished tasks of the open
+    /// step are kept, and open questions are asked again. The update is a separate step; the run is not
+    /// driven.
     ///
     /// Returns the position after the update.
     ///
     /// # Errors
     ///
-    /// Fails, and changes nothing, when another process owns the run, the update does not fit, or the node
-    /// is not in the frontier.
+    /// Fails, and changes nothing, when another process owns the run, the update does not fit, or the node is
+    /// not in the frontier.
     #[doc(alias = "update_state")]
     pub async fn update(
         &self,
@@ -84,12 +84,11 @@ impl Engine {
         Ok(position)
     }
 
-    /// Creates a new run from a checkpoint of another one, with other values in some channels. The
-    /// other run does not change. The new run is stopped; [`Engine::resume`] continues it.
+    /// Creates a new run from a checkpoint of another one, with other values in some channels. The other run
+    /// does not change. The new run is stopped; [`Engine::resume`] continues it.
     ///
-    /// Its steps and its usage start at zero. The visit counts of nodes are kept, so that loops stay
-    /// bounded. If the run was migrated after the checkpoint, the same migration is applied to the
-    /// checkpoint.
+    /// Its steps and its usage start at zero. The visit counts of nodes are kept, so that loops stay bounded.
+    /// If the run was migrated after the checkpoint, the same migration is applied to the checkpoint.
     ///
     /// # Errors
     ///
@@ -142,8 +141,7 @@ impl Engine {
     }
 
     /// Returns the initial state of a fork: the checkpoint's state plus new fields of the workflow and the
-    /// changed
-    /// values.
+    /// changed values.
     fn forked_state(
         &self,
         run: &RunId,
@@ -181,8 +179,7 @@ impl Engine {
     }
 
     /// Returns a checkpoint with the current names of the run, and the graph with these names. Later
-    /// migrations of
-    /// the run are applied to the checkpoint as well.
+    /// migrations of the run are applied to the checkpoint as well.
     async fn as_of_now(
         &self,
         summary: RunSummary,

@@ -1,8 +1,8 @@
 //! The rules of a run, without I/O, clock or randomness: events in, actions out.
 //!
-//! A [`Machine`] holds the position of a run. Its driver performs the actions in their order, makes
-//! each durable before the next, and feeds the resulting events back. The order in which the results
-//! of one step arrive makes no difference.
+//! A [`Machine`] holds the position of a run. Its driver performs the actions in their order, makes each
+//! durable before the next, and feeds the resulting events back. The order in which the results of one step
+//! arrive makes no difference.
 
 mod carry;
 mod fit;

@@ -1,7 +1,7 @@
 //! One attempt at a task: the node, which is arbitrary code, and its supervision.
 //!
-//! Each node runs in its own Tokio task. A node that blocks its thread delays no other node, and a
-//! panic, even one during drop, unwinds only that task.
+//! Each node runs in its own Tokio task. A node that blocks its thread delays no other node, and a panic,
+//! even one during drop, unwinds only that task.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::{
     state::panic_text,
 };
 
-/// How long an aborted node may take to drop. A node that blocks its thread does not react to the abort;
-/// it is detached and its result discarded.
+/// How long an aborted node may take to drop. A node that blocks its thread does not react to the abort; it
+/// is detached and its result discarded.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// The result of a node, and when it returned.
@@ -109,8 +109,8 @@ impl Watch {
     ///
     /// # Cancel safety
     ///
-    /// When dropped, it drops the work at its current await point. Nothing is recorded, so a resumed
-    /// run starts the task again.
+    /// When dropped, it drops the work at its current await point. Nothing is recorded, so a resumed run
+    /// starts the task again.
     pub(super) async fn over(self, mut work: AbortOnDropHandle<Returned>) -> Option<Event> {
         let (result, ended) = tokio::select! {
             // A finished result counts even if the abort arrives at the same time.

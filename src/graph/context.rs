@@ -1,4 +1,4 @@
-//! What a node can read and do while it runs.
+//! The context of a node: everything that it can read and do while it runs.
 
 use std::{
     collections::BTreeMap,
@@ -76,7 +76,7 @@ pub struct Began {
     pub node: NodeName,
 }
 
-/// What a node can read and do while it runs.
+/// The context of a node: everything that it can read and do while it runs.
 #[derive(Clone, Debug)]
 pub struct NodeContext {
     /// The run.
@@ -105,11 +105,11 @@ pub struct NodeContext {
     pub answers: BTreeMap<String, Value>,
     /// The results of parts that this task has saved; see [`NodeContext::memo`].
     pub memos: Memos,
-    /// Reports to watchers what the node does.
+    /// Reports the node's actions to watchers.
     pub reporter: Reporter,
 }
 
-/// Reports to watchers what a node does, and counts the usage of its models.
+/// Reports a node's actions to watchers, and counts its model usage.
 #[derive(Clone, Debug, Default)]
 pub struct Reporter {
     spent: Arc<Mutex<Spent>>,

@@ -1,5 +1,5 @@
-//! Tokens and money: once a limit is reached no call of a model begins, also in the middle of a step,
-//! and what was paid for is kept.
+//! Limits of tokens and money: once a limit is reached, no model call begins, also in the middle of a step,
+//! and the paid results are kept.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
 
-/// The calls of models that were made.
+/// The model calls.
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// A node that makes so many calls, one after the other, of a second and a hundred tokens each.
+/// A node that makes this many sequential calls, of a second and a hundred tokens each.
 fn spends(calls: u32, made: &Calls) -> impl Node + use<> {
     let made = Arc::clone(made);
     node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -85,7 +85,7 @@ async fn g13_once_the_tokens_are_used_up_no_call_begins_and_none_is_paid_for_twi
     }
 }
 
-/// Two that spend and one that does not, side by side, and what comes after them.
+/// Two nodes that spend and one that does not, in parallel, and a node after them.
 fn three(calls: &Calls) -> GraphBuilder {
     GraphBuilder::new::<Team>("three")
         .node("left", spends(4, calls))
@@ -128,7 +128,7 @@ async fn g13_a_run_whose_tokens_are_used_up_in_mid_step_goes_where_its_limits_sa
     let (calls, saved) = (Calls::default(), Saved::new());
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(300) };
     let graph = three(&calls).limits(limits);
-    // What is done about it may spend more.
+    // The `exhausted` target may spend more.
     let graph = graph.node("flush", spends(2, &calls)).then("flush", "end");
     let graph = compiled(graph);
     let end = saved.start(&saved.engine(&graph)).await;

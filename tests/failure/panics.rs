@@ -1,4 +1,4 @@
-//! Code of library users that panics, wherever it is called.
+//! Panics in the code of library users, at every place that calls it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Noted, Nothing, Saved, Team, caught_by, compiled, noted, notes, notes_its_way};
 
-/// Runs a graph beside a node that has nothing to do with it, and gives what was noted.
+/// Runs a graph beside an unrelated node, and returns the notes.
 async fn contained(graph: GraphBuilder) -> Vec<String> {
     let graph = graph.node("help", notes_its_way()).then("help", "end");
     let graph = graph.node("beside", notes_its_way()).entry("beside").then("beside", "end");
@@ -72,7 +72,7 @@ impl Fold for Sums {
     }
 }
 
-/// A graph with a sum that nodes write, and panics from ten on.
+/// A graph with a sum that nodes write; the sum panics from ten on.
 fn summing(writes: &[(&str, i64)]) -> GraphBuilder {
     let name = |it| ChannelName::parse(it).unwrap();
     let list = json!({"type": "array", "items": {"type": "string"}});
@@ -144,7 +144,7 @@ async fn g14_a_panic_while_a_node_drops_its_own_is_its_failure() {
     assert_eq!(contained(graph).await, ["help after: the node panicked: it went off"]);
 }
 
-/// Panics when it is written as JSON, or read.
+/// Panics when it is serialised or deserialised.
 #[derive(JsonSchema)]
 struct Unwritable {
     #[expect(dead_code, reason = "it is only for the schema")]

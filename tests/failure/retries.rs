@@ -1,4 +1,4 @@
-//! Trying again what failed, and only that.
+//! Retries of failed tasks, and only of those.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use graphrun::{
 
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
 
-/// What ran, in the order in which it began.
+/// The nodes that ran, in the order in which they began.
 type Ran = Arc<Mutex<Vec<String>>>;
 
 /// The nodes that are broken at the moment.
@@ -25,7 +25,7 @@ fn taken(ran: &Ran) -> Vec<String> {
     ran
 }
 
-/// Three nodes side by side, of which some are broken, and one that waits for all.
+/// Three parallel nodes, some of them broken, and a join that waits for all.
 fn three(ran: &Ran, broken: &Broken) -> CompiledGraph {
     let work = || {
         let (ran, broken) = (Arc::clone(ran), Arc::clone(broken));
@@ -69,7 +69,7 @@ async fn g1_when_parallel_tasks_fail_the_others_finish_and_only_the_failed_are_t
     assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some("`one` failed: broken")));
     assert_eq!(taken(&ran), ["one", "three", "two"]);
 
-    // One node, mended: the other one stays as it failed.
+    // One node is repaired and retried: the other failure is kept.
     broken.lock().unwrap().clear();
     let end = retry(&saved, &engine, Some("one")).await.unwrap();
     assert_eq!(

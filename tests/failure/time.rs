@@ -1,4 +1,5 @@
-//! The time of a run: it ends where it is over, also in the middle of a step, and goes on with more.
+//! The time limit of a run: the run ends when it is over, also in the middle of a step, and continues with a
+//! higher one.
 
 use std::{
     sync::{Arc, Mutex},
@@ -21,10 +22,10 @@ use tokio::time::{Instant, sleep};
 use super::support::disturbed::Disturbed;
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
 
-/// What nodes began: their names, and the attempts.
+/// The started nodes: their names, and the attempts.
 type Begun = Arc<Mutex<Vec<(String, u32)>>>;
 
-/// A node that takes so many seconds, or fails instead where an attempt is to.
+/// A node that takes this many seconds, or fails in these attempts.
 fn takes(seconds: u64, fails: &'static [u32], begun: &Begun) -> impl Node + use<> {
     let begun = Arc::clone(begun);
     node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -47,7 +48,7 @@ fn seconds(seconds: u64) -> Limits {
     Limits { time: Some(Duration::from_secs(seconds)), ..Limits::default() }
 }
 
-/// A node that takes a second, and beside it one that takes a minute, and then a last one.
+/// A node of one second beside a node of one minute, and a last node.
 fn uneven(begun: &Begun, policies: Policies) -> GraphBuilder {
     GraphBuilder::new::<Team>("uneven")
         .node("quick", takes(1, &[], begun))
@@ -156,7 +157,7 @@ async fn g13_no_budget_begins_anew_whenever_the_process_dies() {
     let tokens = Limits { tokens: Some(500), ..Limits::default() };
     let steps = Limits { steps: 5, ..Limits::default() };
     let visits = Limits::default();
-    // It ends in the middle of a node.
+    // The limit is reached in the middle of a node.
     let time = Limits { time: Some(Duration::from_millis(4_500)), ..Limits::default() };
     for (limits, begins) in [(tokens, 5), (steps, 5), (visits, 14), (time, 5)] {
         let calm = Begun::default();

@@ -1,4 +1,4 @@
-//! Waits between attempts end when they were to end, whichever process waits.
+//! Waits between attempts end at their due time, independent of the process that waits.
 
 use std::{
     sync::{Arc, Mutex},
@@ -38,7 +38,7 @@ impl Attempts {
         self.seen.lock().unwrap().clone()
     }
 
-    /// A clock that goes with the paused one of the runtime.
+    /// A clock that follows the paused clock of the runtime.
     fn clock(&self) -> Clock {
         let begun = self.begun;
         Clock::new(move || {
@@ -47,12 +47,12 @@ impl Attempts {
         })
     }
 
-    /// A graph of one node, whose provider asks for a minute of patience until an attempt succeeds.
+    /// A graph of one node, whose provider requests a wait of one minute until an attempt succeeds.
     fn graph(&self, succeeds: u32, limits: Limits) -> GraphBuilder {
         self.graph_within(succeeds, limits, Duration::from_secs(120))
     }
 
-    /// The same, where no task waits longer than `max`.
+    /// The same graph with `max` as the longest wait.
     fn graph_within(&self, succeeds: u32, limits: Limits, max: Duration) -> GraphBuilder {
         let attempts = self.clone();
         let calls = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -82,7 +82,7 @@ async fn g19_a_resumed_run_waits_for_the_rest_only_and_counts_its_attempts_on() 
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(4, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
-    // The process dies 20 s into the first wait, and 70 s into the rest.
+    // The process dies 20 s into the first wait, and 70 s into the remaining wait.
     assert!(timeout(Duration::from_secs(20), saved.start(&engine)).await.is_err());
     assert!(timeout(Duration::from_secs(70), saved.resume(&engine)).await.is_err());
     let end = saved.resume(&engine).await.unwrap();

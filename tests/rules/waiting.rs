@@ -1,5 +1,5 @@
-//! Nodes that are skipped, that let others go first, that wait for each other, and the used
-//! workflows that are left before they are done.
+//! Nodes that are skipped, deferred nodes, nodes that wait for each other, and used workflows that are left
+//! before they finish.
 
 use graphrun::{
     checkpoint::Outcome,
@@ -143,7 +143,7 @@ fn a_condition_that_cannot_be_decided_is_the_failure_of_its_node() {
     assert_eq!((condition.text(), condition.reads()), ("ready", Some(&[channel("ready")][..])));
 }
 
-/// As `defer=True` of `LangGraph`: `report` is reached in step 2 and runs once nothing else is left.
+/// Like `defer=True` of `LangGraph`: `report` is reached in step 2 and runs once nothing else is left.
 #[test]
 fn a_deferred_node_runs_once_after_everything_else() {
     let graph = compiled(
@@ -195,7 +195,7 @@ fn what_is_deferred_is_part_of_the_position_and_counts_as_one_visit() {
     assert_eq!(node, &name("a"), "the first way that led to it is the one it sees");
 }
 
-/// Items do not wait, and are not to use up the bound of a node that does.
+/// Dispatches do not wait, and must not use up the bound of a deferred node.
 #[test]
 fn a_node_that_waits_for_its_turn_has_a_visit_left_whatever_items_are_sent_to_it() {
     for max_visits in [1, 2] {
@@ -285,7 +285,7 @@ fn a_route_decides_whether_its_node_arrives_at_a_join() {
     assert_eq!(rest, (Status::Done, None));
 }
 
-/// `review` uses a workflow with two branches; `review.end` is reached when they are done.
+/// `review` uses a workflow with two branches; `review.end` is reached when both are done.
 fn used(inner: impl FnOnce(GraphBuilder) -> GraphBuilder) -> CompiledGraph {
     let catch = vec![Catch { kind: None, to: Target::Node(name("mend")) }];
     let caught = || Policies { catch: catch.clone(), ..Policies::default() };

@@ -1,6 +1,5 @@
 //! Compares a workflow with the one a run was started with: the changes, whether the run can continue, and
-//! the
-//! remedies if it cannot.
+//! the remedies if it cannot.
 //!
 //! Without a mapping, the result describes `resume`; with one, the problems that a migration still has.
 

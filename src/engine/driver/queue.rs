@@ -6,8 +6,8 @@ use crate::{compile::CompiledGraph, engine::superstep::Task, id::NodeName};
 
 /// The tasks that wait to start, and the slots in use.
 ///
-/// Each node has its own line. A node without a free slot then costs one check instead of one for each of
-/// its tasks: a `map` may have a hundred thousand.
+/// Each node has its own line. A node without a free slot then costs one check instead of one for each of its
+/// tasks: a `map` may have a hundred thousand.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// By node; the number orders tasks by arrival.

@@ -13,8 +13,8 @@ const FULL: &str = "the disk is full";
 
 /// Saves a new run that stops before its first task, such as at a breakpoint.
 ///
-/// Acceptance and status are saved together. A crash between the two would leave a run that looks
-/// unfinished and gets resumed past its breakpoint.
+/// Acceptance and status are saved together. A crash between the two would leave a run that looks unfinished
+/// and gets resumed past its breakpoint.
 pub(in crate::engine) async fn accept_at_rest(
     engine: &Engine,
     machine: Machine,
@@ -72,8 +72,7 @@ impl Driver<'_> {
     }
 
     /// Stops the run on a full disk, in the space that storage reserves for that: with the unsaved results,
-    /// or
-    /// without them. If even that fails, the run is in the state that a crash would leave.
+    /// or without them. If even that fails, the run is in the state that a crash would leave.
     pub(super) async fn rest_for_want_of_room(mut self, full: CheckpointError) -> RunError {
         self.drop_tasks().await;
         let reason = || Some(FULL.to_owned());

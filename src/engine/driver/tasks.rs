@@ -14,8 +14,8 @@ use crate::engine::{
 
 /// The futures that produce the next events. A dropped future produces none.
 ///
-/// The first future never completes: if all futures of the set were polled in a row, the set would wake
-/// its poller once more, and the runtime would wake another thread for that.
+/// The first future never completes: if all futures of the set were polled in a row, the set would wake its
+/// poller once more, and the runtime would wake another thread for that.
 #[derive(Debug)]
 pub(super) struct Tasks(FuturesUnordered<BoxFuture<'static, Option<Event>>>);
 
@@ -29,8 +29,7 @@ impl Tasks {
     /// Adds an attempt: its work starts in a separate task.
     ///
     /// The caller of `next` polls the supervision, which wakes no other thread. Supervision with a timeout
-    /// must not
-    /// depend on that, so it gets its own task.
+    /// must not depend on that, so it gets its own task.
     pub(super) fn begin(
         &mut self,
         work: impl Future<Output = Returned> + Send + 'static,

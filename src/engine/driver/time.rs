@@ -1,6 +1,5 @@
 //! Waits between attempts, and the time limit of a run: running tasks are aborted when it ends, and finished
-//! results
-//! are kept.
+//! results are kept.
 
 use std::time::Duration;
 

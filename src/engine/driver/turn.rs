@@ -15,8 +15,8 @@ const BUDGET_MAX: usize = 128;
 /// Awaits a future, and ends the turn of this thread if the future is not ready yet.
 ///
 /// In one turn, a thread runs a task, then the one that it woke last, and so on. For the third task in such a
-/// row, the thread wakes another thread, which may take longer than a step of a run whose tasks only
-/// wake each other. Ending the turn ends the row: the next task begins a new one.
+/// row, the thread wakes another thread, which may take longer than a step of a run whose tasks only wake
+/// each other. Ending the turn ends the row: the next task begins a new one.
 ///
 /// The function does this once only, since other futures of the same task would otherwise never get a turn.
 pub(super) async fn ending_with<T>(work: impl Future<Output = T>) -> T {

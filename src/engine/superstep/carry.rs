@@ -1,7 +1,7 @@
 //! Migration of a position to another graph: everything in the checkpoint gets its new name.
 //!
-//! Parts without a counterpart are left out here; the caller has checked that the mapping drops them.
-//! The migration is a separate step, so the checkpoint before it does not change.
+//! Parts without a counterpart are left out here; the caller has checked that the mapping drops them. The
+//! migration is a separate step, so the checkpoint before it does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -251,8 +251,7 @@ impl Carrying<'_> {
     }
 
     /// Counts the usage of tasks whose records are dropped, and keeps their question keys, so that no old
-    /// answer is used
-    /// for a question that is asked again.
+    /// answer is used for a question that is asked again.
     fn leave_behind(&self, position: &mut Position, places: &BTreeMap<u32, TaskId>) {
         let is_left =
             |it: &&TaskRecord| !places.contains_key(&it.task.index) || self.is_again(&it.node);

@@ -1,7 +1,7 @@
 //! Checks whether a saved position still fits the graph, which may have changed.
 //!
-//! The engine follows saved decisions without evaluating them again, so every name in them must
-//! still exist. A run that cannot continue is refused before anything is done.
+//! The engine follows saved decisions without evaluating them again, so every name in them must still exist.
+//! A run that cannot continue is refused before anything is done.
 
 use super::RestoreError;
 use crate::{

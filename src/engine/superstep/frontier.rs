@@ -70,8 +70,7 @@ pub(super) fn next_frontier(
 }
 
 /// Returns the joins that wait for nothing in a position edited by a person, with their triggers. The
-/// frontier
-/// does not change.
+/// frontier does not change.
 pub(super) fn resettled(graph: &CompiledGraph, position: &mut Position) -> BTreeMap<NodeName, Via> {
     let last = |it: &BTreeSet<NodeName>| it.last().cloned();
     let via = |it: NodeName| Via::Then { node: it };
@@ -147,8 +146,7 @@ impl Next<'_> {
     }
 
     /// Records which used workflows a transition leaves. Only the last node of a workflow may leave it when
-    /// the workflow is
-    /// done; any other exit, such as a caught failure, abandons the remaining work in it.
+    /// the workflow is done; any other exit, such as a caught failure, abandons the remaining work in it.
     fn note_left_scopes(&mut self, from: &NodeName, to: &NodeName) {
         let done = match &self.graph.node(from).expect("it ran").policies.defer {
             Some(Defer::Scope(done)) => Some(done),
@@ -209,8 +207,8 @@ impl Next<'_> {
         self.leave_room();
     }
 
-    /// Turns away dispatches that would use up the bound of a deferred node: dispatches do
-    /// not wait, and the deferred node has a visit reserved.
+    /// Turns away dispatches that would use up the bound of a deferred node: dispatches do not wait, and the
+    /// deferred node has a visit reserved.
     fn leave_room(&mut self) {
         let mut others_come = false;
         for (dispatch, via) in std::mem::take(&mut self.sent) {
@@ -251,8 +249,8 @@ impl Next<'_> {
 
     /// Activates the joins whose waiting is over.
     ///
-    /// This runs after all arrivals of the step: a node that was dispatched three times arrives three
-    /// times, and arrivals after the last one needed must not count for the next round.
+    /// This runs after all arrivals of the step: a node that was dispatched three times arrives three times,
+    /// and arrivals after the last one needed must not count for the next round.
     fn complete_joins(&mut self) {
         for (name, via) in std::mem::take(&mut self.arrived) {
             let arrived = self.position.joins.get(&name).map_or(0, BTreeSet::len);
@@ -320,8 +318,8 @@ fn lets_go(name: &NodeName, defer: &Defer, other: &NodeName) -> bool {
     scope.is_none_or(|it| other.strip_scope(it).is_some())
 }
 
-/// Orders nodes that wait for each other: the node of the inner workflow goes first, and the end of
-/// a workflow comes after the nodes that wait in it.
+/// Orders nodes that wait for each other: the node of the inner workflow goes first, and the end of a
+/// workflow comes after the nodes that wait in it.
 fn rank(name: &NodeName, defer: &Defer) -> (usize, bool) {
     let depth = |scope: Option<&str>| scope.map_or(0, |it| it.split('.').count());
     match defer {
@@ -344,8 +342,8 @@ fn starved(graph: &CompiledGraph, position: &Position) -> Option<String> {
 
 /// Fills the frontier: activated nodes, once each and by name, then dispatches in the order they were sent.
 ///
-/// This order is the order of the updates. Visits are counted once per step.
-/// Tasks that stay were counted when they were activated.
+/// This order is the order of the updates. Visits are counted once per step. Tasks that stay were counted
+/// when they were activated.
 fn fill(
     position: &mut Position,
     kept: Vec<Activation>,

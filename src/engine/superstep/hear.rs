@@ -22,8 +22,7 @@ pub struct Heard {
 
 impl Machine {
     /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
-    /// before
-    /// change nothing.
+    /// before change nothing.
     pub fn hear(&mut self, said: Vec<Posted>) {
         let heard = self.heard();
         self.terms.said.extend(said.into_iter().filter(|it| it.number > heard));

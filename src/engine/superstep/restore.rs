@@ -9,8 +9,7 @@ use crate::{
 
 impl Machine {
     /// Restores a run from where it was saved, and returns the remaining actions. The next step starts even
-    /// if it has a
-    /// breakpoint: the run has already stopped there, or was resumed.
+    /// if it has a breakpoint: the run has already stopped there, or was resumed.
     ///
     /// # Errors
     ///

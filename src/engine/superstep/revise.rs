@@ -59,12 +59,11 @@ pub enum ReviseError {
 }
 
 impl Machine {
-    /// Commits the finished tasks of the open step together with an update, treated like one by `node`.
-    /// The other tasks stay in the frontier and ask their questions again.
+    /// Commits the finished tasks of the open step together with an update, treated like one by `node`. The
+    /// other tasks stay in the frontier and ask their questions again.
     ///
     /// If `node` is in the frontier, its task counts as finished. If the run has ended, it continues at the
-    /// targets
-    /// of `node`. Without a node, only the state changes.
+    /// targets of `node`. Without a node, only the state changes.
     ///
     /// # Errors
     ///

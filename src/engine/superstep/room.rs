@@ -1,8 +1,7 @@
 //! Checks whether a node's result may be saved: the limits on values, on the state and on one step.
 //!
 //! Everything that a run keeps passes through here before it is recorded. A refused value is a failure of its
-//! node, which
-//! can be caught or retried; refused by the database, the run could not continue.
+//! node, which can be caught or retried; refused by the database, the run could not continue.
 
 use serde_json::Value;
 

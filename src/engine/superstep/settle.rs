@@ -172,10 +172,8 @@ impl Machine {
     }
 
     /// Folds the updates that a reducer may refuse, and checks the size of the state for the rest. A refusal
-    /// here is
-    /// a failure of this node, which can be caught or retried. A refusal at the commit of the step would
-    /// leave
-    /// a run that can never continue.
+    /// here is a failure of this node, which can be caught or retried. A refusal at the commit of the step
+    /// would leave a run that can never continue.
     fn try_fold(&self, update: &Update) -> Result<(), StateError> {
         let schema = self.graph.schema();
         let may_refuse = |name: &ChannelName| {
@@ -242,7 +240,8 @@ impl Machine {
         }
     }
 
-    /// A route reads the state of the step with the update of its own task, never of siblings.
+    /// A route reads the state of the step with the update of the finished task, never with those of
+    /// siblings.
     fn ask_route(
         &self,
         route: &dyn Route,

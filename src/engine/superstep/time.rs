@@ -27,8 +27,8 @@ impl Machine {
 
     /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
     ///
-    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a
-    /// task has failed for good, it stops as failed, as it would have done without the limit.
+    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
+    /// failed for good, it stops as failed, as it would have done without the limit.
     pub fn out_of_budget(&mut self) -> Vec<Action> {
         if self.tasks.iter().any(|it| matches!(it.phase, Phase::Failed(_))) {
             return vec![self.rest_open()];
