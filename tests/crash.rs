@@ -43,7 +43,7 @@ static RETRY: OnceCell<Usual> = OnceCell::const_new();
 const DRAWS_MAX: usize = 20;
 
 #[tokio::test]
-async fn a_killed_run_goes_on_as_if_nothing_had_happened() {
+async fn a_killed_run_resumes_with_the_same_result() {
     let usual = retry().await;
     let kills = kill("retry", 20, usual).await;
     let in_tests = kills.iter().filter(|it| it.in_sandbox).count();
@@ -51,7 +51,7 @@ async fn a_killed_run_goes_on_as_if_nothing_had_happened() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_escalated_goes_on_as_if_nothing_had_happened() {
+async fn a_killed_escalated_run_resumes_with_the_same_result() {
     for recording in ["tech_lead", "architect"] {
         let usual = Usual::of(recording).await;
         kill(recording, 3, &usual).await;
@@ -59,7 +59,7 @@ async fn a_run_that_was_escalated_goes_on_as_if_nothing_had_happened() {
 }
 
 #[tokio::test]
-async fn what_has_finished_in_a_step_half_done_is_kept() {
+async fn finished_tasks_of_an_open_step_are_kept() {
     let usual = retry().await;
     for (finished, waiting) in [("qc", "ta"), ("ta", "qc")] {
         let kill = kill_once("retry", Moment::Between { finished, waiting }, usual).await;
@@ -69,7 +69,7 @@ async fn what_has_finished_in_a_step_half_done_is_kept() {
 }
 
 #[tokio::test]
-async fn a_delivery_that_was_killed_is_made_whole() {
+async fn a_killed_delivery_is_completed() {
     let usual = retry().await;
     let moments = (0..6).map(|ms| Moment::After("publish started", Duration::from_millis(8 * ms)));
     let kills = moments.map(|moment| kill_once("retry", moment, usual));
@@ -87,7 +87,7 @@ struct Usual {
 }
 
 #[tokio::test]
-async fn code_that_never_ends_dies_with_the_program() {
+async fn endless_code_dies_with_the_program() {
     let _place = PLACES.acquire().await.unwrap();
     let home = Home::new();
     let workflow = in_repository("tests/crash/endless.yaml");

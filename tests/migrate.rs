@@ -180,7 +180,7 @@ fn beside(ledger: &Ledger, [plan, quick, slow, both]: [&str; 4], waits: bool) ->
 }
 
 #[tokio::test]
-async fn g17_a_task_at_work_goes_on_under_its_key_and_a_finished_one_is_kept() {
+async fn g17_an_interrupted_task_keeps_its_key_after_migration() {
     let place = Place::new();
     let old = ["plan", "quick", "slow", "both"];
     let engine = place.engine(beside(&place.ledger, old, true));
@@ -246,7 +246,7 @@ fn rounds([draft, check]: [&str; 2], list: &'static str) -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g17_a_loop_counts_on_and_everything_that_is_missing_is_said_at_once() {
+async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
     let place = Place::new();
     place.start(&place.engine(rounds(["draft", "check"], "notes"))).await;
     place.resume(rounds(["draft", "check"], "notes"), &[("good", json!(false))]).await.0.unwrap();
@@ -288,7 +288,7 @@ async fn g17_a_loop_counts_on_and_everything_that_is_missing_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn g16_a_question_stays_open_under_its_name_with_its_deadline_and_its_link() {
+async fn g16_migration_keeps_questions_with_name_and_deadline() {
     let place = Place::new();
     let graph = |node: &'static str| {
         let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
@@ -370,7 +370,7 @@ fn mapping_over(ledger: &Ledger, [node, sum]: [&'static str; 2], is_mended: bool
 }
 
 #[tokio::test]
-async fn g17_a_map_half_done_keeps_its_results_and_after_a_failure_retry_goes_on() {
+async fn g17_migration_keeps_the_results_of_a_partial_map() {
     let place = Place::new();
     let end = place.start(&place.engine(mapping_over(&place.ledger, ["work", "sum"], false))).await;
     assert_eq!(end.status, Status::Failed);
@@ -410,7 +410,7 @@ fn uneven([short, long, last, both]: [&str; 4]) -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g17_a_join_half_arrived_waits_for_the_rest_only() {
+async fn g17_migration_keeps_the_arrivals_at_a_join() {
     let place = Place::new();
     let pauses = Pauses { before: [name("last")].into(), ..Pauses::default() };
     let engine = place.engine(uneven(["short", "long", "last", "both"])).with_pauses(pauses);
@@ -427,7 +427,7 @@ async fn g17_a_join_half_arrived_waits_for_the_rest_only() {
 }
 
 #[tokio::test]
-async fn g17_what_nobody_waits_for_any_more_is_left_behind_and_counts() {
+async fn g17_dropped_tasks_still_count_their_usage() {
     let place = Place::new();
     let old = ["plan", "work", "both"];
     let graph = |[plan, work, both]: [&'static str; 3]| {
@@ -469,7 +469,7 @@ async fn g17_what_nobody_waits_for_any_more_is_left_behind_and_counts() {
 }
 
 #[tokio::test]
-async fn a_run_at_work_and_one_at_its_end_are_not_migrated() {
+async fn owned_and_finished_runs_are_not_migrated() {
     let place = Place::new();
     let graph = || rounds(["draft", "check"], "notes");
     place.start(&place.engine(graph())).await;
@@ -493,7 +493,7 @@ async fn a_run_at_work_and_one_at_its_end_are_not_migrated() {
 }
 
 #[tokio::test]
-async fn forks_of_before_and_after_go_on_with_the_graph_of_now() {
+async fn forks_from_before_a_migration_use_the_new_graph() {
     let place = Place::new();
     place.start(&place.engine(rounds(["draft", "check"], "notes"))).await;
     let mapping = mapped(&[("draft", "first"), ("check", "judge")]);
@@ -526,7 +526,7 @@ async fn forks_of_before_and_after_go_on_with_the_graph_of_now() {
 }
 
 #[tokio::test]
-async fn what_a_new_field_needs_is_asked_for_and_what_is_merged_otherwise() {
+async fn new_fields_and_changed_reducers_need_a_decision() {
     #[derive(Serialize, Deserialize, JsonSchema)]
     struct Needs {
         brief: Option<String>,

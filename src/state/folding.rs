@@ -267,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_that_grow_in_place_are_what_their_reducer_makes_of_them(
+        fn growing_a_list_in_place_equals_its_reducer(
             reducer in prop_oneof![Just("union"), Just("messages"), Just("append")],
             steps in proptest::collection::vec(proptest::collection::vec(any_write(), 0..4), 1..6),
         ) {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_new_is_appended_and_one_that_is_known_is_replaced() {
+    fn new_messages_are_appended_and_known_ones_replaced() {
         let schema = schema("messages");
         let say =
             |id: &str, text: &str| Update::default().write(name(), json!({"id": id, "text": text}));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_has_a_length_that_does_not_depend_on_its_beginning() {
+    fn a_duration_has_a_fixed_length() {
         let validator = validator_for(&json!({"format": "duration"})).unwrap();
         for (text, expected) in [
             ("PT90M", true),

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_completed_at_every_depth_but_where_guessing_is_refused() {
+    fn a_value_is_completed_unless_guessing_is_refused() {
         let schema = json!({
             "type": "object", "required": ["verdict", "note", "items"],
             "properties": {

@@ -101,7 +101,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn g8_a_damaged_or_foreign_file_is_refused_with_a_remedy_and_left_as_it_was() {
+fn g8_damaged_and_foreign_files_are_refused_and_unchanged() {
     let home = TempDir::new().unwrap();
     let path = home.path().join("runs.db");
     let workflow = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/durability/shapes/asks.yaml");

@@ -43,7 +43,7 @@ fn survives(home: &Path, database: &str, format: impl Fn() -> String) {
 }
 
 #[test]
-fn a_migration_that_dies_leaves_the_old_file_whole() {
+fn a_killed_format_migration_leaves_the_old_file() {
     let home = TempDir::new().unwrap();
     let path = home.path().join("runs.db");
     fs::copy(old("format-2.db"), &path).unwrap();
@@ -63,7 +63,7 @@ fn a_migration_that_dies_leaves_the_old_file_whole() {
 }
 
 #[test]
-fn a_migration_that_dies_leaves_the_old_tables_whole() {
+fn a_killed_format_migration_leaves_the_old_tables() {
     let (home, schema) = (TempDir::new().unwrap(), Schema::new());
     let name = &schema.name;
     let tables = fs::read_to_string(old("format-2.sql")).unwrap();

@@ -33,7 +33,7 @@ const LEASE: Duration = Duration::from_millis(1200);
 const TICK: Duration = Duration::from_millis(5);
 
 #[test]
-fn g4_a_run_is_there_once_it_was_accepted_and_is_accepted_once() {
+fn g4_an_accepted_run_exists_and_is_accepted_once() {
     let path = workflow("plain");
     let execute = ["execute", &path, "--run-id", RUN];
     for backend in [Backend::Sqlite, Backend::Postgres] {
@@ -60,12 +60,12 @@ fn g4_a_run_is_there_once_it_was_accepted_and_is_accepted_once() {
 }
 
 #[test]
-fn g6_of_eight_processes_that_resume_a_run_one_wins_each_time() {
+fn g6_one_of_eight_resuming_processes_wins() {
     one_wins(&Place::new(Backend::Sqlite), ROUNDS);
 }
 
 #[test]
-fn g6_of_eight_processes_that_resume_a_run_in_postgres_one_wins_each_time() {
+fn g6_one_of_eight_resuming_processes_wins_in_postgres() {
     one_wins(&Place::new(Backend::Postgres), ROUNDS / 5);
 }
 
@@ -106,7 +106,7 @@ fn one_wins(place: &Place, rounds: usize) {
 }
 
 #[test]
-fn g6_an_owner_that_was_given_up_for_dead_has_no_effect_when_it_comes_back() {
+fn g6_an_owner_that_lost_its_lease_writes_nothing() {
     for backend in [Backend::Sqlite, Backend::Postgres] {
         let (place, mut owner) = stopped_with_its_lease(backend);
 
@@ -160,7 +160,7 @@ fn stopped_with_its_lease(backend: Backend) -> (Place, Child) {
 }
 
 #[test]
-fn g6_a_program_that_was_given_up_for_dead_says_so_and_ends_with_exit_6() {
+fn g6_a_program_that_lost_its_lease_exits_with_6() {
     let place = Place::new(Backend::Sqlite);
     let path = workflow("plain");
     let execute = ["execute", &path, "--run-id", RUN];
@@ -179,7 +179,7 @@ fn g6_a_program_that_was_given_up_for_dead_says_so_and_ends_with_exit_6() {
 }
 
 #[test]
-fn g6_an_owner_that_cannot_renew_its_lease_stops_by_itself() {
+fn g6_an_owner_that_cannot_renew_its_lease_stops() {
     let place = Place::new(Backend::Sqlite);
     let order = Order { takes: LEASE * 4, lease: LEASE, ..place.order("linear") };
     let lost = Order { faults: Some("lease.renew=err".to_owned()), ..order }.run();
@@ -189,7 +189,7 @@ fn g6_an_owner_that_cannot_renew_its_lease_stops_by_itself() {
 }
 
 #[test]
-fn g7_a_node_that_blocks_every_thread_of_the_runtime_keeps_its_run() {
+fn g7_a_node_that_blocks_all_threads_keeps_its_lease() {
     for (backend, one_thread) in
         [(Backend::Sqlite, true), (Backend::Sqlite, false), (Backend::Postgres, true)]
     {

@@ -95,7 +95,7 @@ async fn cut(shape: &str, wanted: usize) {
 
 /// Tests the test: it detects the loss in a database that syncs less often.
 #[tokio::test]
-async fn g5_what_is_not_waited_for_is_lost_and_that_is_seen() {
+async fn g5_a_missing_sync_is_detected() {
     let folder = folder();
     let (_, writes) = record(folder.path(), SHAPES[0]).await;
     let mut lost = 0;

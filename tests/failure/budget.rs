@@ -60,7 +60,7 @@ fn made(calls: &Calls) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_once_the_tokens_are_used_up_no_call_begins_and_none_is_paid_for_twice() {
+async fn g13_used_up_tokens_prevent_further_model_calls() {
     for limits in [tokens(250), Limits { usd: Some(0.7), ..Limits::default() }] {
         let (calls, saved) = (Calls::default(), Saved::new());
         let graph = GraphBuilder::new::<Team>("one").node("agent", spends(5, &calls));
@@ -100,7 +100,7 @@ fn three(calls: &Calls) -> GraphBuilder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_what_is_under_way_when_the_tokens_are_used_up_ends_and_is_kept() {
+async fn g13_model_calls_in_progress_complete_and_are_kept() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let graph = compiled(three(&calls));
     let engine = |limit| saved.engine(&graph).with_limits(tokens(limit));
@@ -124,7 +124,7 @@ async fn g13_what_is_under_way_when_the_tokens_are_used_up_ends_and_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_run_whose_tokens_are_used_up_in_mid_step_goes_where_its_limits_say() {
+async fn g13_used_up_tokens_in_mid_step_lead_to_exhausted() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(300) };
     let graph = three(&calls).limits(limits);
@@ -138,7 +138,7 @@ async fn g13_a_run_whose_tokens_are_used_up_in_mid_step_goes_where_its_limits_sa
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_who_has_not_begun_when_the_tokens_are_used_up_does_not_begin() {
+async fn g13_waiting_tasks_do_not_start_without_tokens() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let graph = GraphBuilder::new::<Team>("queue")
         .node_with("first", spends(3, &calls), Policies::default())

@@ -74,7 +74,7 @@ async fn tokens(saved: &Saved) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g2_a_part_that_was_saved_is_not_done_again_by_another_process() {
+async fn g2_another_process_does_not_repeat_a_saved_part() {
     let done = Done::default();
     let saved = Saved::new();
     let engine = saved.engine(&graph(&done, Between::Waits));
@@ -92,7 +92,7 @@ async fn g2_a_part_that_was_saved_is_not_done_again_by_another_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g2_a_part_that_was_saved_is_not_done_again_by_the_next_attempt() {
+async fn g2_the_next_attempt_does_not_repeat_a_saved_part() {
     let done = Done::default();
     let saved = Saved::new();
     let end = saved.start(&saved.engine(&graph(&done, Between::Transient))).await;
@@ -102,7 +102,7 @@ async fn g2_a_part_that_was_saved_is_not_done_again_by_the_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_failed_for_good_does_all_of_its_parts_anew() {
+async fn retry_repeats_all_parts_of_a_failed_task() {
     let done = Done::default();
     let saved = Saved::new();
     let graph = graph(&done, Between::Permanent);

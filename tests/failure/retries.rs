@@ -60,7 +60,7 @@ async fn retry(saved: &Saved, engine: &Engine, node: Option<&str>) -> Result<Run
 }
 
 #[tokio::test(start_paused = true)]
-async fn g1_when_parallel_tasks_fail_the_others_finish_and_only_the_failed_are_tried_again() {
+async fn g1_retry_runs_only_the_failed_parallel_tasks() {
     let (ran, broken) = (Ran::default(), Broken::default());
     *broken.lock().unwrap() = vec!["one", "three"];
     let (saved, graph) = (Saved::new(), three(&ran, &broken));
@@ -88,7 +88,7 @@ async fn g1_when_parallel_tasks_fail_the_others_finish_and_only_the_failed_are_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_a_route_ended_as_failed_has_nothing_to_try_again() {
+async fn a_run_failed_by_a_route_has_nothing_to_retry() {
     let graph = GraphBuilder::new::<Team>("refused")
         .node("judge", notes_its_way())
         .entry("judge")
@@ -101,7 +101,7 @@ async fn a_run_that_a_route_ended_as_failed_has_nothing_to_try_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_beside_a_failure_stays_open_when_that_is_tried_again() {
+async fn a_question_stays_open_when_a_parallel_failure_is_retried() {
     let (ran, broken) = (Ran::default(), Broken::default());
     *broken.lock().unwrap() = vec!["one"];
     let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
@@ -129,7 +129,7 @@ async fn a_question_beside_a_failure_stays_open_when_that_is_tried_again() {
 }
 
 #[test]
-fn g20_every_failure_is_of_one_class() {
+fn g20_every_failure_has_one_class() {
     for kind in ErrorKind::ALL {
         let failure = Failure::new(kind, "no");
         let (mended, again) = (failure.class(), Failure { transient: true, ..failure }.class());

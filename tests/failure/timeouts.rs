@@ -39,7 +39,7 @@ fn idle(seconds: u64) -> Policies {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_node_that_falls_silent_is_dropped_however_long_it_may_work() {
+async fn g12_the_idle_timeout_aborts_a_silent_node() {
     let silent = || {
         node_fn(|_: Nothing, ctx: NodeContext| async move {
             for _ in 0..3 {
@@ -58,7 +58,7 @@ async fn g12_a_node_that_falls_silent_is_dropped_however_long_it_may_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_node_that_is_heard_of_in_time_may_take_any_time() {
+async fn g12_a_node_that_reports_has_no_idle_timeout() {
     let beats = node_fn(|_: Nothing, ctx: NodeContext| async move {
         for _ in 0..100 {
             sleep(Duration::from_secs(9)).await;
@@ -104,7 +104,7 @@ async fn beside(blocks: impl Fn(&NodeContext) + Clone + Send + Sync + 'static) -
 const LEFT_BEHIND: [&str; 2] = ["works", "late after: not finished within 200ms"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_a_loop_without_end_is_left_behind_and_holds_up_nobody() {
+async fn g12_an_endless_loop_delays_no_other_node() {
     let freed = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&freed);
     let spins = move |_: &NodeContext| while !flag.load(Ordering::Relaxed) {};
@@ -115,7 +115,7 @@ async fn g12_a_loop_without_end_is_left_behind_and_holds_up_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_a_read_that_never_returns_is_left_behind_and_holds_up_nobody() {
+async fn g12_a_blocked_read_delays_no_other_node() {
     let (reader, writer) = std::io::pipe().unwrap();
     let reader = Arc::new(reader);
     let read = Arc::new(AtomicBool::new(false));
@@ -131,7 +131,7 @@ async fn g12_a_read_that_never_returns_is_left_behind_and_holds_up_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_blocking_code_that_asks_is_told_that_nobody_waits_for_it() {
+async fn g12_blocking_code_can_check_for_cancellation() {
     let told = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&told);
     let asks = move |ctx: &NodeContext| {

@@ -53,7 +53,7 @@ fn nodes(ran: &[(String, Via)]) -> Vec<&str> {
 }
 
 #[test]
-fn a_node_that_has_used_its_tokens_is_left_for_where_it_says() {
+fn a_node_without_tokens_leads_to_its_exhausted_target() {
     let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
     let mut hand = looped(limits, Target::Node(name("mend")));
     let ran = run(&mut hand, 100, 0);
@@ -65,7 +65,7 @@ fn a_node_that_has_used_its_tokens_is_left_for_where_it_says() {
 }
 
 #[test]
-fn each_of_its_limits_is_one() {
+fn each_limit_of_a_node_counts() {
     let usd = NodeLimits { usd: Some(0.5), ..NodeLimits::default() };
     let time = NodeLimits { time: Some(Duration::from_secs(2)), ..NodeLimits::default() };
     for (limits, expected) in
@@ -80,7 +80,7 @@ fn each_of_its_limits_is_one() {
 }
 
 #[test]
-fn what_a_node_has_used_is_kept_over_a_restart_and_old_runs_have_used_nothing() {
+fn usage_per_node_survives_a_restart() {
     let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
     let mut hand = looped(limits, Target::Node(name("mend")));
     let first = hand.open.pop_front().unwrap();
@@ -146,7 +146,7 @@ fn go_on(hand: &Hand, change: impl FnOnce(&mut Limits)) -> (u64, Status, Option<
 }
 
 #[test]
-fn g13_limits_that_are_used_up_count_again_once_they_are_replaced() {
+fn g13_replaced_limits_apply_again() {
     let mut hand = flushing();
     while hand.machine.position().step.0 < 6 {
         let task = hand.open.pop_front().unwrap();
