@@ -25,8 +25,8 @@ impl Used {
     }
 }
 
-/// Routes a run to `limits.exhausted` when a limit is reached. This happens once: afterwards these limits are
-/// used up. A resume with higher limits gives the run more to use, and the new limits apply.
+/// Marks a limit as reached, which routes the run to `limits.exhausted`. This happens once: afterwards the
+/// current limits are used up. A limit with another value, such as a higher one on resume, applies again.
 pub(crate) fn use_up(limits: &Limits, position: &mut Position, error: String) {
     position.limit = Some(error);
     position.used_up = Some(of(limits));

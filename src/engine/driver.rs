@@ -1,13 +1,13 @@
 //! The loop of a run: it performs the actions of the rules and feeds the results back as events.
 
+mod messages;
+mod model_budget;
 mod people;
-mod purse;
 mod queue;
 mod rest;
 mod tasks;
 mod time;
 mod turn;
-mod word;
 
 use std::collections::BTreeMap;
 
@@ -17,26 +17,26 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::rest::accept_at_rest;
-use self::{purse::Purse, queue::Queue, tasks::Tasks};
+pub(super) use self::rest::accept_stopped;
+use self::{model_budget::ModelBudget, queue::Queue, tasks::Tasks};
 use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::redact_event,
     lease::Lease,
     log::{Log, Watched, event_of, event_of_heard},
     superstep::{self, Action, Machine},
-    task::{self, Surroundings},
+    task::{self, AttemptContext},
 };
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, Standing, TaskRecord},
     event::{Event, EventSink, Status},
     fault::{self, Point},
-    graph::{RouteView, Word},
+    graph::{AttemptMessage, RouteView},
     id::{RunId, TaskId},
 };
 
 /// The number of node messages that may wait for the driver before nodes have to wait.
-const WORDS_CAPACITY: usize = 256;
+const MESSAGES_CAPACITY: usize = 256;
 
 /// The largest number of simultaneously finished tasks that one transaction saves.
 const TOGETHER_MAX: usize = 64;
@@ -59,9 +59,9 @@ pub(super) struct Driver<'a> {
     /// When the time of the run ends, per running task; absent if the time is unlimited.
     ends: BTreeMap<TaskId, Instant>,
     /// The model usage of the running tasks.
-    purse: Purse,
+    model_budget: ModelBudget,
     queue: Queue,
-    words: Words,
+    messages: MessageChannel,
     /// The nodes that wait until their memo is saved.
     noted: Vec<oneshot::Sender<()>>,
     /// When the grace period of running tasks ends, once a drain was requested.
@@ -75,7 +75,7 @@ enum Signal {
     /// An event of a task.
     Task(Box<superstep::Event>),
     /// A message from a node.
-    Word(Word),
+    Message(AttemptMessage),
     /// A drain was requested.
     Drain,
     /// The grace period of running tasks is over.
@@ -89,7 +89,7 @@ enum Signal {
 }
 
 /// The channel for messages from nodes to the driver.
-type Words = (mpsc::Sender<Word>, mpsc::Receiver<Word>);
+type MessageChannel = (mpsc::Sender<AttemptMessage>, mpsc::Receiver<AttemptMessage>);
 
 /// The status with which a run stops, and the reason.
 type Rest = (Status, Option<String>);
@@ -114,7 +114,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Continues a saved run.
-    pub(super) async fn go_on(
+    pub(super) async fn resume(
         engine: &'a Engine,
         machine: Machine,
         lease: Lease,
@@ -148,9 +148,9 @@ impl<'a> Driver<'a> {
             cut: dropped.child_token(),
             dropped,
             ends: BTreeMap::new(),
-            purse: Purse::default(),
+            model_budget: ModelBudget::default(),
             queue: Queue::default(),
-            words: mpsc::channel(WORDS_CAPACITY),
+            messages: mpsc::channel(MESSAGES_CAPACITY),
             noted: Vec::new(),
             deadline: None,
             alarm: None,
@@ -162,7 +162,7 @@ impl<'a> Driver<'a> {
         match self.go_to_rest(first).await {
             Ok((status, reason)) => self.finish(status, reason).await,
             Err(RunError::Checkpoint(full @ CheckpointError::Full { .. })) => {
-                Err(self.rest_for_want_of_room(full).await)
+                Err(self.stop_on_full_disk(full).await)
             }
             Err(error) => Err(error),
         }
@@ -178,8 +178,8 @@ impl<'a> Driver<'a> {
             }
             rest = match self.next_signal().await {
                 Signal::Task(event) => self.take_all(*event).await?,
-                Signal::Word(word) => {
-                    self.hear(word).await?;
+                Signal::Message(message) => {
+                    self.handle_message(message).await?;
                     self.save().await?;
                     None
                 }
@@ -274,12 +274,12 @@ impl<'a> Driver<'a> {
     async fn take(&mut self, mut event: superstep::Event) -> Result<Option<Rest>, RunError> {
         redact_event(&mut event);
         // Messages that a node sent before it ended are processed before its end.
-        while let Ok(word) = self.words.1.try_recv() {
-            self.hear(word).await?;
+        while let Ok(message) = self.messages.1.try_recv() {
+            self.handle_message(message).await?;
         }
         if !matches!(event, superstep::Event::Woke { .. }) {
             self.ends.remove(&event.task());
-            self.purse.ended(event.task());
+            self.model_budget.ended(event.task());
             self.queue.ended(self.machine.node_of(event.task()));
         }
         self.listen().await?;
@@ -290,7 +290,7 @@ impl<'a> Driver<'a> {
     async fn start_queued(&mut self) {
         while self.queue.running() < self.engine.limits.concurrency.max(1) {
             // The stop signal may arrive later through `select!`; from here on, no task starts.
-            if self.stop.drain.is_cancelled() || self.purse.is_closed() {
+            if self.stop.drain.is_cancelled() || self.model_budget.is_closed() {
                 break;
             }
             let Some(task) = self.queue.next(self.machine.graph()) else { break };
@@ -301,7 +301,7 @@ impl<'a> Driver<'a> {
             let spec = graph.node(&task.node).cloned();
             let spec = spec.expect("the rules run only nodes of the graph");
             self.log
-                .tell(Event::TaskStarted {
+                .publish_early(Event::TaskStarted {
                     task: task.id,
                     node: task.node.clone(),
                     attempt: task.attempt,
@@ -310,17 +310,17 @@ impl<'a> Driver<'a> {
                 })
                 .await;
             let cut = self.cut.child_token();
-            self.purse.began(task.id, cut.clone());
-            let (work, watch) = task::attempt(self.surroundings(cut), *task, spec);
+            self.model_budget.began(task.id, cut.clone());
+            let (work, watch) = task::attempt(self.attempt_context(cut), *task, spec);
             self.tasks.begin(work, watch);
             self.queue.began();
         }
     }
 
-    fn surroundings(&self, cut: CancellationToken) -> Surroundings {
-        Surroundings {
+    fn attempt_context(&self, cut: CancellationToken) -> AttemptContext {
+        AttemptContext {
             run: self.run.clone(),
-            words: self.words.0.clone(),
+            messages: self.messages.0.clone(),
             now: self.stop.now.clone(),
             cut,
             dropped: self.dropped.clone(),
@@ -339,14 +339,14 @@ impl<'a> Driver<'a> {
                 () = until(self.deadline), if self.deadline.is_some() => Signal::Now,
                 () = until(end), if end.is_some() => Signal::OutOfTime,
                 () = until(self.alarm), if self.alarm.is_some() => Signal::Late,
-                Some(word) = self.words.1.recv() => Signal::Word(word),
+                Some(message) = self.messages.1.recv() => Signal::Message(message),
                 Some(event) = self.tasks.next() => Signal::Task(Box::new(event)),
             }
         })
         .await
     }
 
-    /// Returns the status interrupted when a stop was requested and no task runs.
+    /// Returns `Interrupted` when a stop was requested and no task runs.
     fn interrupted_if_idle(&self) -> Option<Rest> {
         (self.deadline.is_some() && self.queue.running() == 0).then(interrupted)
     }
@@ -391,7 +391,7 @@ impl<'a> Driver<'a> {
             }
         }
         self.entry.commit = Some(commit);
-        self.purse.reopen();
+        self.model_budget.reopen();
         Ok(())
     }
 

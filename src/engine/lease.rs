@@ -95,7 +95,7 @@ impl Lease {
         };
         // If the thread cannot start, the lease expires after its duration; the fencing token protects the
         // run.
-        let beat = thread::Builder::new().name("lease".to_owned()).spawn(move || beat.go_on());
+        let beat = thread::Builder::new().name("lease".to_owned()).spawn(move || beat.run());
         let beat = beat.map(|it| it.thread().clone()).ok();
         Self { storage, hold, shared, beat, _presence: presence }
     }
@@ -152,7 +152,7 @@ struct Beat {
 }
 
 impl Beat {
-    fn go_on(self) {
+    fn run(self) {
         let pause = self.ttl / BEATS_PER_LEASE;
         let mut renewed = Instant::now();
         let mut next = renewed + pause;

@@ -1,6 +1,6 @@
 //! The events of a run: numbered in order, published in that order, saved with the entry they belong to.
 
-use super::{Clock, superstep::Heard};
+use super::{Clock, superstep::ProcessedMessage};
 use crate::{
     checkpoint::{CheckpointError, Message, Outcome, TaskRecord},
     event::{EVENT_VERSION, Event, EventSink, Stamped},
@@ -15,7 +15,7 @@ pub(super) struct Log {
     seq: u64,
     unsaved: Vec<Stamped>,
     /// How many of the unsaved events, from the first, are already published.
-    told: usize,
+    published: usize,
     sink: EventSink,
     clock: Clock,
 }
@@ -29,7 +29,7 @@ pub(super) struct Watched {
 
 impl Log {
     pub(super) fn new(run: RunId, (sink, last_seq): (EventSink, u64), clock: Clock) -> Self {
-        Self { run, seq: last_seq, unsaved: Vec::new(), told: 0, sink, clock }
+        Self { run, seq: last_seq, unsaved: Vec::new(), published: 0, sink, clock }
     }
 
     /// Adds an event that is published once it is saved.
@@ -42,11 +42,11 @@ impl Log {
 
     /// Publishes an event that need not be durable first, such as the start of a task or a report. It waits
     /// only for earlier events that must be durable.
-    pub(super) async fn tell(&mut self, event: Event) {
+    pub(super) async fn publish_early(&mut self, event: Event) {
         self.add(event);
-        if self.told + 1 == self.unsaved.len() {
-            self.sink.send(&self.unsaved[self.told]).await;
-            self.told += 1;
+        if self.published + 1 == self.unsaved.len() {
+            self.sink.send(&self.unsaved[self.published]).await;
+            self.published += 1;
         }
     }
 
@@ -56,26 +56,26 @@ impl Log {
     }
 
     /// Discards the unpublished events: their entry was not saved, so they did not happen.
-    pub(super) fn forget_untold(&mut self) {
-        let forgotten = self.unsaved.len() - self.told;
-        self.seq -= forgotten as u64;
-        self.unsaved.truncate(self.told);
+    pub(super) fn discard_unpublished(&mut self) {
+        let discarded = self.unsaved.len() - self.published;
+        self.seq -= discarded as u64;
+        self.unsaved.truncate(self.published);
     }
 
     /// Publishes the events that are saved now, except those already published.
     pub(super) async fn publish(&mut self) -> Result<(), CheckpointError> {
-        for stamped in &self.unsaved[self.told..] {
+        for stamped in &self.unsaved[self.published..] {
             fault::hit(Point::EventPublish).map_err(CheckpointError::injected)?;
             self.sink.send(stamped).await;
         }
         self.unsaved.clear();
-        self.told = 0;
+        self.published = 0;
         Ok(())
     }
 }
 
 /// Returns the event for a message from the inbox.
-pub(super) fn event_of_heard(heard: &Heard) -> Event {
+pub(super) fn event_of_heard(heard: &ProcessedMessage) -> Event {
     let Message { channel, by, .. } = &heard.message;
     Event::Said { to: channel.to_string(), by: by.clone(), problem: heard.problem.clone() }
 }

@@ -128,7 +128,7 @@ impl Engine {
         let graph = Some(Box::new(Outline::of(&self.graph)));
         let is = Basis { workflow, origin, graph };
         let (before, last_seq) = (saved.values.clone(), saved.last_seq);
-        let stood = Stood::of(&saved, mapping);
+        let stood = PriorStatus::of(&saved, mapping);
         let (migrated, state) = self.carried(saved, &said, mapping)?;
 
         let position = migrated.position.clone();
@@ -267,13 +267,13 @@ fn migrated_to(workflow: &str, position: &Position, mapping: &Mapping) -> Event 
 }
 
 /// The status of a run before its migration, with the reason, and whether it had open questions.
-struct Stood {
+struct PriorStatus {
     status: Status,
     reason: Option<String>,
     had_asked: bool,
 }
 
-impl Stood {
+impl PriorStatus {
     fn of(saved: &SavedRun, mapping: &Mapping) -> Self {
         let status = saved.summary.status;
         let named = |reason: String, (old, new): (&NodeName, &NodeName)| {

@@ -1,6 +1,6 @@
 //! Runs a compiled graph: the rules of a super-step, and the loop that follows them.
 //!
-//! Start with [`superstep`], which makes every decision; then read `driver`, which carries them out.
+//! Start with [`superstep`], which makes all decisions; then read `driver`, which carries them out.
 
 mod answers;
 mod budget;
@@ -34,7 +34,7 @@ pub use self::{
     superstep::ReviseError,
 };
 use self::{
-    driver::{Driver, accept_at_rest},
+    driver::{Driver, accept_stopped},
     superstep::{Action, Machine, Pauses, Terms},
 };
 pub use crate::checkpoint::OpenQuestion;
@@ -189,7 +189,7 @@ impl Engine {
         let info = RunInfo { graph, ..info };
         if let [Action::Rest { status, reason }] = actions.as_slice() {
             let rest = (*status, reason.clone());
-            return accept_at_rest(self, machine, events, (&info, first), rest).await;
+            return accept_stopped(self, machine, events, (&info, first), rest).await;
         }
         let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
         driver.drive(actions).await

@@ -46,7 +46,7 @@ impl Engine {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
         let prepared = self.prepare_to_resume(run, answers.into()).await;
         let (lease, prepared) = lease.or_give_back(prepared).await?;
-        self.go_on(lease, prepared, events, stop).await
+        self.drive_prepared(lease, prepared, events, stop).await
     }
 
     async fn prepare_to_resume(&self, run: &RunId, answers: Answers) -> Result<Prepared, RunError> {
@@ -73,7 +73,7 @@ impl Engine {
         Ok(Prepared { machine, actions, last_seq, changes })
     }
 
-    async fn go_on(
+    async fn drive_prepared(
         &self,
         lease: Lease,
         prepared: Prepared,
@@ -82,7 +82,7 @@ impl Engine {
     ) -> Result<RunEnd, RunError> {
         let Prepared { machine, actions, last_seq, changes } = prepared;
         let watched = Watched { events, last_seq, changes };
-        let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
+        let driver = Driver::resume(self, machine, lease, watched, stop).await?;
         driver.drive(actions).await
     }
 
@@ -116,7 +116,7 @@ impl Engine {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
         let prepared = self.prepare_to_retry(run, node).await;
         let (lease, prepared) = lease.or_give_back(prepared).await?;
-        self.go_on(lease, prepared, events, stop).await
+        self.drive_prepared(lease, prepared, events, stop).await
     }
 
     async fn prepare_to_retry(
@@ -147,7 +147,7 @@ impl Engine {
         Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
     }
 
-    /// Returns the inbox messages that are not processed yet, if the run or the graph has lists for them.
+    /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.
     pub(super) async fn said(&self, saved: &SavedRun) -> Result<Vec<Posted>, RunError> {
         let old = saved.summary.info.graph.as_deref();
         if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.may_be_spoken_to()) {

@@ -26,7 +26,7 @@ use serde_json::Value;
 
 pub(super) use self::carry::carry;
 use self::frontier::next_frontier;
-pub use self::hear::Heard;
+pub use self::hear::ProcessedMessage;
 pub use self::pause::{Pauses, Terms};
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 pub use self::revise::{ReviseError, Revised};
@@ -45,7 +45,7 @@ use crate::{
 
 /// The usage of a task, summed over its attempts.
 #[derive(Clone, Copy, Debug, Default)]
-struct Took {
+struct TaskUsage {
     ms: u64,
     spent: Spent,
 }
@@ -74,7 +74,7 @@ pub struct Machine {
 struct TaskState {
     phase: Phase,
     attempt: u32,
-    took: Took,
+    took: TaskUsage,
     answers: BTreeMap<String, Value>,
     /// The memos of the task: saved results of parts of its work.
     memos: BTreeMap<String, Value>,
@@ -120,7 +120,7 @@ impl TaskState {
     }
 }
 
-impl Took {
+impl TaskUsage {
     fn add(&mut self, attempt: &Attempt) {
         self.ms += attempt.ms;
         self.spent.add(&attempt.spent);
@@ -347,7 +347,7 @@ impl Machine {
 
     /// Continues after a task settled or suspended: commits the step, stops the run, or waits for the other
     /// tasks.
-    fn go_on(&mut self) -> Vec<Action> {
+    fn advance(&mut self) -> Vec<Action> {
         if self.open == 0 {
             return self.commit();
         }

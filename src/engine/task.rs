@@ -18,23 +18,26 @@ use super::{
 };
 use crate::{
     fault::{self, Point},
-    graph::{Command, ErrorKind, Failure, Memos, NodeContext, NodeError, NodeSpec, Reporter, Word},
+    graph::{
+        AttemptMessage, Command, ErrorKind, Failure, Memos, NodeContext, NodeError, NodeSpec,
+        Reporter,
+    },
     id::{RunId, TaskId},
     state::panic_text,
 };
 
 /// How long an aborted node may take to drop. A node that blocks its thread does not react to the abort; it
 /// is detached and its result discarded.
-const LET_GO: Duration = Duration::from_secs(1);
+const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The result of a node, and when it returned.
 pub(super) type Returned = (Result<Command, NodeError>, Instant);
 
 /// The context that a run gives to each attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Surroundings {
+pub(super) struct AttemptContext {
     pub(super) run: RunId,
-    pub(super) words: mpsc::Sender<Word>,
+    pub(super) messages: mpsc::Sender<AttemptMessage>,
     /// Asks nodes to stop at once.
     pub(super) now: CancellationToken,
     /// Aborts the attempt because a limit of the run is reached.
@@ -61,12 +64,12 @@ pub(super) struct Watch {
 
 /// Creates an attempt: the work, which needs its own Tokio task, and its supervision.
 pub(super) fn attempt(
-    surroundings: Surroundings,
+    attempt_context: AttemptContext,
     task: Task,
     spec: NodeSpec,
 ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
-    let Surroundings { run, words, now, cut, dropped, clock } = surroundings;
-    let reporter = Reporter::new(task.id, task.attempt, words);
+    let AttemptContext { run, messages, now, cut, dropped, clock } = attempt_context;
+    let reporter = Reporter::new(task.id, task.attempt, messages);
     let cancel = now.child_token();
     let watch = Watch {
         task: task.id,
@@ -188,7 +191,7 @@ impl Watch {
     async fn give_up(&self, mut work: AbortOnDropHandle<Returned>) -> Option<Failure> {
         self.cancel.cancel();
         work.abort();
-        match timeout(LET_GO, &mut work).await {
+        match timeout(DROP_TIMEOUT, &mut work).await {
             Ok(Err(error)) => panicked(error),
             Ok(Ok(_)) | Err(_) => None,
         }

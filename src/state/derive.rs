@@ -12,8 +12,8 @@ impl Schema {
     /// Makes a schema of a struct: a channel for each field.
     ///
     /// A field of type `Option<T>` is a channel of `T` that is unwritten at first; a field with a serde
-    /// default starts with it. `#[schemars(extend("x-merge" = "append"))]` sets its reducer; only `{"best":
-    /// "path.to.number"}` takes an argument. A field with `"x-private" = true` is
+    /// default starts with it. `#[schemars(extend("x-merge" = "append"))]` sets its reducer; only
+    /// `{"best": "path.to.number"}` takes an argument. A field with `"x-private" = true` is
     /// [private](Channel::private).
     ///
     /// # Errors

@@ -80,7 +80,7 @@ impl Folding {
         Ok(())
     }
 
-    /// Appends items to a list in place. Returns false if the reducer does more than append.
+    /// Appends items to a list in place. Returns false if the write does more than append.
     fn grow(
         &mut self,
         at: usize,

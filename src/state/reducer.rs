@@ -144,7 +144,7 @@ impl Reducer {
         Ok(Value::Array(items))
     }
 
-    /// Adds items to a list, each at its index.
+    /// Adds items to a list by the rule of the reducer.
     pub(super) fn add(&self, list: &mut Vec<Value>, items: &[Value]) {
         reserve(list, items.len());
         for item in items {

@@ -227,7 +227,7 @@ impl Files {
     ///
     /// With a shape, the run is also resumed to its end.
     async fn entries(&self, folder: &Path, shape: Option<&str>) -> Result<Vec<Link>, String> {
-        // A separate folder: the process of the previous image may not have released its files yet.
+        // A separate folder: the resumed run of the previous image may not have released its files yet.
         let folder = tempfile::tempdir_in(folder).unwrap();
         let path = folder.path().join("image.db");
         fs::write(&path, &self.database).unwrap();

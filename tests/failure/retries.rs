@@ -14,19 +14,19 @@ use graphrun::{
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
 
 /// The nodes that ran, in the order in which they began.
-type Ran = Arc<Mutex<Vec<String>>>;
+type NodeLog = Arc<Mutex<Vec<String>>>;
 
 /// The nodes that are broken at the moment.
 type Broken = Arc<Mutex<Vec<&'static str>>>;
 
-fn taken(ran: &Ran) -> Vec<String> {
+fn taken(ran: &NodeLog) -> Vec<String> {
     let mut ran = std::mem::take(&mut *ran.lock().unwrap());
     ran.sort();
     ran
 }
 
 /// Three parallel nodes, some of them broken, and a join that waits for all.
-fn three(ran: &Ran, broken: &Broken) -> CompiledGraph {
+fn three(ran: &NodeLog, broken: &Broken) -> CompiledGraph {
     let work = || {
         let (ran, broken) = (Arc::clone(ran), Arc::clone(broken));
         node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -61,7 +61,7 @@ async fn retry(saved: &Saved, engine: &Engine, node: Option<&str>) -> Result<Run
 
 #[tokio::test(start_paused = true)]
 async fn g1_retry_runs_only_the_failed_parallel_tasks() {
-    let (ran, broken) = (Ran::default(), Broken::default());
+    let (ran, broken) = (NodeLog::default(), Broken::default());
     *broken.lock().unwrap() = vec!["one", "three"];
     let (saved, graph) = (Saved::new(), three(&ran, &broken));
     let engine = saved.engine(&graph);
@@ -102,7 +102,7 @@ async fn a_run_failed_by_a_route_has_nothing_to_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_stays_open_when_a_parallel_failure_is_retried() {
-    let (ran, broken) = (Ran::default(), Broken::default());
+    let (ran, broken) = (NodeLog::default(), Broken::default());
     *broken.lock().unwrap() = vec!["one"];
     let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
         noted(ctx.ask::<String>(Question::new("go", "Go on?"))?)

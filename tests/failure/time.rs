@@ -1,5 +1,5 @@
-//! The time limit of a run: the run ends when it is over, also in the middle of a step, and continues with a
-//! higher one.
+//! The time limit of a run: it stops the run, also in the middle of a step, and a higher limit lets the run
+//! continue.
 
 use std::{
     sync::{Arc, Mutex},

@@ -58,7 +58,7 @@ async fn g12_the_idle_timeout_aborts_a_silent_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_node_that_reports_has_no_idle_timeout() {
+async fn g12_reports_prevent_the_idle_timeout() {
     let beats = node_fn(|_: Nothing, ctx: NodeContext| async move {
         for _ in 0..100 {
             sleep(Duration::from_secs(9)).await;

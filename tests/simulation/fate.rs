@@ -80,7 +80,7 @@ impl Fate {
             match end {
                 Some(Ok(end)) if end.status == Status::Done => return end.state,
                 Some(Ok(end)) => assert_ne!(end.status, Status::Running, "that is no rest"),
-                // It died after its last write, or another process took the run there.
+                // A process died after the last write: this one, or the one that had taken the run.
                 Some(Err(RunError::NothingToDo(Status::Done))) => {
                     let saved = self.storage.load(&self.info.id).await.unwrap();
                     return self.graph.schema().restore(saved.values).unwrap();

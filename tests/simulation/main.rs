@@ -30,7 +30,7 @@ use world::World;
 /// The default number of seeds.
 const SEEDS: u64 = 500;
 
-/// Tries every seed, one per processor at a time, and returns the results. Prints the seed that failed.
+/// Tries every seed, one per processor at a time, and returns the results. Reports the seed that failed.
 fn try_seeds<T: Send>(check: fn(u64) -> T) -> Vec<T> {
     let number = |name| env::var(name).ok().map(|it: String| it.parse().expect("it is a number"));
     let seeds = match number("GRAPHRUN_SEED") {

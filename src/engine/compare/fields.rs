@@ -67,8 +67,8 @@ impl Comparing<'_> {
             Some(new) => format!("if `{new}` is this field, `{map}`; else `--drop {name}`"),
             None => format!("`{map}` says which field it is, `--drop {name}` leaves it behind"),
         };
-        // A value that probably belongs to another field now should not be dropped lightly; a value without
-        // one may.
+        // If the value probably belongs to another field now, the rename is the first remedy. Without a
+        // candidate, dropping it is.
         let drop = Remedy::DropField(name.clone());
         let remedies = match map {
             Remedy::MapField(_, None) => vec![drop, map],

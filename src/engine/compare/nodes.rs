@@ -14,7 +14,7 @@ impl Comparing<'_> {
         for (name, was) in &old.nodes {
             match self.node(name) {
                 Some(now) => self.changed(name, was, &now, &new.nodes[&now]),
-                None if self.is_dropped(name) => self.left_behind(name),
+                None if self.is_dropped(name) => self.dropped_node(name),
                 None => self.gone(name, was),
             }
         }
@@ -48,7 +48,7 @@ impl Comparing<'_> {
     }
 
     /// A node that the mapping drops.
-    fn left_behind(&mut self, name: &NodeName) {
+    fn dropped_node(&mut self, name: &NodeName) {
         if let Some(part) = self.part_of(name) {
             self.note(format!("`{name}` is left behind: {part}"));
         }

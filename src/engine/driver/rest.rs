@@ -15,7 +15,7 @@ const FULL: &str = "the disk is full";
 ///
 /// Acceptance and status are saved together. A crash between the two would leave a run that looks unfinished
 /// and gets resumed past its breakpoint.
-pub(in crate::engine) async fn accept_at_rest(
+pub(in crate::engine) async fn accept_stopped(
     engine: &Engine,
     machine: Machine,
     events: EventSink,
@@ -60,7 +60,7 @@ impl Driver<'_> {
         if let Err(error) = self.save().await {
             return match error {
                 RunError::Checkpoint(full @ CheckpointError::Full { .. }) => {
-                    Err(self.rest_for_want_of_room(full).await)
+                    Err(self.stop_on_full_disk(full).await)
                 }
                 error => Err(error),
             };
@@ -73,7 +73,7 @@ impl Driver<'_> {
 
     /// Stops the run on a full disk, in the space that storage reserves for that: with the unsaved results,
     /// or without them. If even that fails, the run is in the state that a crash would leave.
-    pub(super) async fn rest_for_want_of_room(mut self, full: CheckpointError) -> RunError {
+    pub(super) async fn stop_on_full_disk(mut self, full: CheckpointError) -> RunError {
         self.drop_tasks().await;
         let reason = || Some(FULL.to_owned());
         let mut is_saved = false;
@@ -84,7 +84,7 @@ impl Driver<'_> {
         }
         if !is_saved {
             self.entry = Entry::default();
-            self.log.forget_untold();
+            self.log.discard_unpublished();
             self.rest(Status::Interrupted, reason());
             is_saved = self.save().await.is_ok();
         }

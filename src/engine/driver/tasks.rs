@@ -51,8 +51,8 @@ impl Tasks {
     }
 
     /// Adds a future that produces an event or none.
-    pub(super) fn add(&mut self, told: impl Future<Output = Option<Event>> + Send + 'static) {
-        self.0.push(told.boxed());
+    pub(super) fn add(&mut self, event: impl Future<Output = Option<Event>> + Send + 'static) {
+        self.0.push(event.boxed());
     }
 
     /// Returns the next event, or `None` when no more will come.

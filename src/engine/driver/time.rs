@@ -48,7 +48,7 @@ impl Driver<'_> {
         }
         self.cut = self.dropped.child_token();
         self.ends.clear();
-        self.purse.reopen();
+        self.model_budget.reopen();
         // A task that was about to start holds a slot of its node; no other task does.
         self.queue.give_back();
         let mut actions = Vec::new();

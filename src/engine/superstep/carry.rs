@@ -132,7 +132,7 @@ impl Carrying<'_> {
         joins
     }
 
-    /// Returns the dropped nodes of the frontier and of pending joins.
+    /// Returns the dropped nodes that are in the frontier, deferred, or targets of the open step.
     fn left(&self) -> BTreeSet<NodeName> {
         let next = self.position.frontier.iter().map(|it| &it.node);
         let next = next.chain(self.position.deferred.keys()).cloned();

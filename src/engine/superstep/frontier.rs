@@ -69,8 +69,8 @@ pub(super) fn next_frontier(
     position
 }
 
-/// Returns the joins that wait for nothing in a position edited by a person, with their triggers. The
-/// frontier does not change.
+/// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,
+/// with their triggers. The frontier does not change.
 pub(super) fn resettled(graph: &CompiledGraph, position: &mut Position) -> BTreeMap<NodeName, Via> {
     let last = |it: &BTreeSet<NodeName>| it.last().cloned();
     let via = |it: NodeName| Via::Then { node: it };
@@ -298,7 +298,7 @@ impl Next<'_> {
         }
     }
 
-    /// Handles a route to `fail`: the reason is the trigger of the node that took the route.
+    /// Handles a route to `fail`. The reason names the error that led to the node, if there is one.
     fn fail(&mut self, node: &NodeName, activation: &Activation, via: &Via) {
         let cause = via.error().or(activation.via.error());
         let reason = match cause {

@@ -13,7 +13,7 @@ use crate::{
 
 /// The outcome of an inbox message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
+pub struct ProcessedMessage {
     /// The message.
     pub message: Message,
     /// The reason why it was dropped, if it does not fit the state.
@@ -54,7 +54,7 @@ impl Machine {
             if problem.is_none() {
                 updates.push(update);
             }
-            heard.push(Heard { message, problem });
+            heard.push(ProcessedMessage { message, problem });
         }
         let schema = self.graph.schema().clone();
         let state = std::mem::replace(&mut self.state, Arc::new(schema.empty()));

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::hear::Heard;
+use super::hear::ProcessedMessage;
 use crate::{
     checkpoint::{Commit, Link, TaskRecord},
     event::{Spent, Status},
@@ -83,9 +83,9 @@ pub enum Event {
     },
     /// The wait before the next attempt is over.
     Woke {
-        /// When the wait was due to end, which distinguishes it from earlier waits.
+        /// The task.
         task: TaskId,
-        /// When that was to be, which tells this wait from earlier ones.
+        /// When the wait was due to end, which distinguishes it from earlier waits.
         wake: Timestamp,
     },
 }
@@ -111,7 +111,7 @@ pub enum Action {
     /// Save a step, durably, before anything that follows.
     Commit(Box<Commit>),
     /// Publish inbox messages; the commit that follows applies them.
-    Hear(Vec<Heard>),
+    Hear(Vec<ProcessedMessage>),
     /// Run a node.
     Run(Box<Task>),
     /// Wait, then deliver [`Event::Woke`].

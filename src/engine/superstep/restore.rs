@@ -1,6 +1,8 @@
 //! Restores a run from its saved position and records.
 
-use super::{Action, Machine, Phase, RestoreError, TaskState, Terms, Took, fit, settle::failed};
+use super::{
+    Action, Machine, Phase, RestoreError, TaskState, TaskUsage, Terms, fit, settle::failed,
+};
 use crate::{
     checkpoint::{Checkpoint, Outcome, TaskRecord},
     compile::CompiledGraph,
@@ -45,7 +47,7 @@ impl Machine {
             return Ok((machine, actions));
         }
         let actions = if machine.busy == 0 {
-            machine.go_on()
+            machine.advance()
         } else {
             // Each task counts as busy until it has begun, so the step cannot end before the last of these
             // has begun.
@@ -88,10 +90,10 @@ impl Machine {
 
     /// Restores the state of a task from its record.
     fn recall(&mut self, index: usize, record: TaskRecord, only: Option<&NodeName>) {
-        let Took { ms, spent } = self.tasks[index].took;
+        let TaskUsage { ms, spent } = self.tasks[index].took;
         let took = match &record.outcome {
-            Outcome::Answered { .. } => Took { ms, spent },
-            _ => Took { ms: record.ms, spent: record.spent },
+            Outcome::Answered { .. } => TaskUsage { ms, spent },
+            _ => TaskUsage { ms: record.ms, spent: record.spent },
         };
         self.tasks[index].took = took;
         self.tasks[index].attempt = record.attempt;

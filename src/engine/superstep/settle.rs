@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Action, Attempt, Machine, Phase, TaskState, Took, room::check_question};
+use super::{Action, Attempt, Machine, Phase, TaskState, TaskUsage, room::check_question};
 use crate::{
     checkpoint::{Activation, Link, Outcome, TaskRecord},
     graph::{
@@ -91,7 +91,7 @@ impl Machine {
         // The attempt's usage is added when it ends. If it never ends, the usage known by now is recorded.
         let mut took = state.took;
         took.add(until_now);
-        let Took { ms, spent } = took;
+        let TaskUsage { ms, spent } = took;
         vec![Action::Record(Box::new(TaskRecord { ms, spent, ..record }))]
     }
 
@@ -167,7 +167,7 @@ impl Machine {
 
     fn then_go_on(&mut self, record: TaskRecord) -> Vec<Action> {
         let mut actions = vec![Action::Record(Box::new(record))];
-        actions.extend(self.go_on());
+        actions.extend(self.advance());
         actions
     }
 
@@ -353,6 +353,6 @@ pub(super) fn record(
     state: &TaskState,
     outcome: Outcome,
 ) -> TaskRecord {
-    let Took { ms, spent } = state.took;
+    let TaskUsage { ms, spent } = state.took;
     TaskRecord { task, node, attempt: state.attempt, ms, spent, outcome }
 }

@@ -31,7 +31,7 @@ impl<'r> Fields<'r> {
         self.value(name)
     }
 
-    /// Reads a text that must not be empty.
+    /// Reads a text that must not be blank.
     pub fn required_text(&mut self, name: &str) -> String {
         let text = self.text(name);
         if text.trim().is_empty() {

@@ -8,35 +8,35 @@ use crate::{
         superstep::{Attempt, Event as MachineEvent},
     },
     event::{Event, Report},
-    graph::{Memo, Said, Word},
+    graph::{AttemptMessage, Memo, MessageContent},
     id::TaskId,
 };
 
 impl Driver<'_> {
     /// Handles a message of a node: publishes a report, or adds a memo to the next entry.
-    pub(super) async fn hear(&mut self, word: Word) -> Result<(), RunError> {
-        let Word { task, attempt, said } = word;
-        match said {
-            Said::Report(report) => {
+    pub(super) async fn handle_message(&mut self, message: AttemptMessage) -> Result<(), RunError> {
+        let AttemptMessage { task, attempt, content } = message;
+        match content {
+            MessageContent::Report(report) => {
                 if let Report::ModelCalled { spent, .. } = &report {
-                    self.purse.spend(task, spent);
+                    self.model_budget.spend(task, spent);
                 }
-                self.tell_report(task, report).await;
+                self.publish_report(task, report).await;
                 Ok(())
             }
-            Said::Spending(may) => {
+            MessageContent::Spending(may) => {
                 self.may_spend(task, may);
                 Ok(())
             }
-            Said::Memo(memo) => self.note_down(task, attempt, memo).await,
+            MessageContent::Memo(memo) => self.note_down(task, attempt, memo).await,
         }
     }
 
-    async fn tell_report(&mut self, task: TaskId, mut report: Report) {
+    async fn publish_report(&mut self, task: TaskId, mut report: Report) {
         redact_report(&mut report);
         // Code that a node has spawned may still send messages after the step has ended.
         if let Some(node) = self.machine.node_of(task).cloned() {
-            self.log.tell(Event::TaskReported { task, node, report }).await;
+            self.log.publish_early(Event::TaskReported { task, node, report }).await;
         }
     }
 

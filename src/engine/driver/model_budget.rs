@@ -13,7 +13,7 @@ use crate::{event::Spent, id::TaskId};
 
 /// The usage of the running attempts.
 #[derive(Debug, Default)]
-pub(super) struct Purse {
+pub(super) struct ModelBudget {
     running: BTreeMap<TaskId, Running>,
     /// Whether a call was refused.
     is_closed: bool,
@@ -25,7 +25,7 @@ struct Running {
     cut: CancellationToken,
 }
 
-impl Purse {
+impl ModelBudget {
     /// Registers an attempt; the token aborts it.
     pub(super) fn began(&mut self, task: TaskId, cut: CancellationToken) {
         self.running.insert(task, Running { spent: Spent::default(), cut });
@@ -63,17 +63,17 @@ impl Purse {
 impl Driver<'_> {
     /// Handles a request for a model call: permits it, or aborts the task.
     pub(super) fn may_spend(&mut self, task: TaskId, may: oneshot::Sender<()>) {
-        if self.machine.may_spend(&self.purse.spent()) {
+        if self.machine.may_spend(&self.model_budget.spent()) {
             // A task that was dropped meanwhile no longer waits.
             _ = may.send(());
-        } else if let Some(running) = self.purse.running.get(&task) {
+        } else if let Some(running) = self.model_budget.running.get(&task) {
             running.cut.cancel();
-            self.purse.is_closed = true;
+            self.model_budget.is_closed = true;
         }
     }
 
     /// Returns whether a call was refused and no task runs any more.
     pub(super) fn is_spent_up(&self) -> bool {
-        self.purse.is_closed && self.queue.running() == 0
+        self.model_budget.is_closed && self.queue.running() == 0
     }
 }
