@@ -1,5 +1,5 @@
-//! Kills the program at random moments and lets another process go on: what had finished is neither done again nor
-//! lost, and the run ends as if nothing had happened.
+//! Kills the program at random moments and lets another process resume the run. Finished work is neither
+//! repeated nor lost, and the result equals that of an undisturbed run.
 
 mod program;
 
@@ -33,17 +33,17 @@ use tokio::{
     time::sleep,
 };
 
-/// How many programs run at a time, over all tests of this file.
+/// The maximum number of concurrent programs over all tests of this file.
 static PLACES: Semaphore = Semaphore::const_new(3);
 
-/// What the shortest of the recorded runs does.
+/// The behaviour of the shortest recorded run.
 static RETRY: OnceCell<Usual> = OnceCell::const_new();
 
-/// How often a moment is drawn again when it hits no run.
+/// How often a new moment is drawn if one hits no run.
 const DRAWS_MAX: usize = 20;
 
 #[tokio::test]
-async fn a_killed_run_goes_on_as_if_nothing_had_happened() {
+async fn a_killed_run_resumes_with_the_same_result() {
     let usual = retry().await;
     let kills = kill("retry", 20, usual).await;
     let in_tests = kills.iter().filter(|it| it.in_sandbox).count();
@@ -51,7 +51,7 @@ async fn a_killed_run_goes_on_as_if_nothing_had_happened() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_escalated_goes_on_as_if_nothing_had_happened() {
+async fn a_killed_escalated_run_resumes_with_the_same_result() {
     for recording in ["tech_lead", "architect"] {
         let usual = Usual::of(recording).await;
         kill(recording, 3, &usual).await;
@@ -59,7 +59,7 @@ async fn a_run_that_was_escalated_goes_on_as_if_nothing_had_happened() {
 }
 
 #[tokio::test]
-async fn what_has_finished_in_a_step_half_done_is_kept() {
+async fn finished_tasks_of_an_open_step_are_kept() {
     let usual = retry().await;
     for (finished, waiting) in [("qc", "ta"), ("ta", "qc")] {
         let kill = kill_once("retry", Moment::Between { finished, waiting }, usual).await;
@@ -69,7 +69,7 @@ async fn what_has_finished_in_a_step_half_done_is_kept() {
 }
 
 #[tokio::test]
-async fn a_delivery_that_was_killed_is_made_whole() {
+async fn a_killed_delivery_is_completed() {
     let usual = retry().await;
     let moments = (0..6).map(|ms| Moment::After("publish started", Duration::from_millis(8 * ms)));
     let kills = moments.map(|moment| kill_once("retry", moment, usual));
@@ -77,17 +77,17 @@ async fn a_delivery_that_was_killed_is_made_whole() {
     assert!(kills.iter().any(Option::is_some), "no kill came before the end of the run");
 }
 
-/// What a run does that nobody disturbs.
+/// The behaviour of an undisturbed run.
 struct Usual {
     outcome: Outcome,
     /// The keys of all requests to models.
     asked: Vec<String>,
-    /// How long it takes, from the start of the program to its end.
+    /// Its duration, from the start of the program to its end.
     length: Duration,
 }
 
 #[tokio::test]
-async fn code_that_never_ends_dies_with_the_program() {
+async fn endless_code_dies_with_the_program() {
     let _place = PLACES.acquire().await.unwrap();
     let home = Home::new();
     let workflow = in_repository("tests/crash/endless.yaml");
@@ -103,7 +103,7 @@ async fn retry() -> &'static Usual {
     RETRY.get_or_init(|| Usual::of("retry")).await
 }
 
-/// What a run leaves behind, without the times it took.
+/// The saved data of a run, without its times.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     result: Value,
@@ -113,18 +113,18 @@ struct Outcome {
     delivered: BTreeMap<PathBuf, String>,
 }
 
-/// When the program is killed.
+/// The moment of the kill.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// That long after its start.
+    /// This long after the start.
     At(Duration),
-    /// That long after it has said something.
+    /// This long after this output.
     After(&'static str, Duration),
     /// When one node has finished while another still waits for its model.
     Between { finished: &'static str, waiting: &'static str },
 }
 
-/// A kill that hit a run, and what was so then.
+/// A kill that hit a run, with the state of the run at that moment.
 #[derive(Debug)]
 struct Kill {
     finished: usize,
@@ -132,7 +132,7 @@ struct Kill {
 }
 
 impl Usual {
-    /// Runs three at a time, as the disturbed ones will be, so that their times can be compared.
+    /// Runs three at a time, like the disturbed runs, so that the times are comparable.
     async fn of(recording: &str) -> Self {
         let runs: Vec<Self> = future::join_all((0..3).map(|_| Self::once(recording))).await;
         let length = runs.iter().map(|it| it.length).sum::<Duration>() / 3;
@@ -155,7 +155,7 @@ impl Usual {
 }
 
 impl Outcome {
-    /// What a program left behind that must have brought its run to the end.
+    /// Returns the saved data of a run that the program must have finished.
     async fn of(home: &Home, ended: &Ended) -> Self {
         let report = ended.done();
         let trace = report["trace"]
@@ -174,7 +174,7 @@ impl Outcome {
     }
 }
 
-/// Kills as many runs as asked for, at moments spread over their whole length.
+/// Kills this many runs, at moments spread over their whole duration.
 async fn kill(recording: &str, count: u32, usual: &Usual) -> Vec<Kill> {
     let seed: u64 = rand::random();
     println!("{recording} takes {:?}; the seed of {count} kills is {seed}", usual.length);
@@ -187,7 +187,7 @@ async fn kill(recording: &str, count: u32, usual: &Usual) -> Vec<Kill> {
                 println!("{recording}, {moment:?}: {kill:?}");
                 return kill;
             }
-            // Before the run was there, or after its end: that part may hold no other moment.
+            // The run had not started, or had ended: this part may contain no other moment.
             part = 0.0..1.0;
         }
         panic!("none of {DRAWS_MAX} kills hit the run")
@@ -195,18 +195,18 @@ async fn kill(recording: &str, count: u32, usual: &Usual) -> Vec<Kill> {
     future::join_all(kills).await
 }
 
-/// Kills a run, lets another process go on with it, and compares. Gives nothing back if there was no run to hit.
+/// Kills a run, lets another process resume it, and compares. Returns `None` if the kill hit no run.
 async fn kill_once(recording: &str, moment: Moment, usual: &Usual) -> Option<Kill> {
     let _place = PLACES.acquire().await.unwrap();
     let home = Home::new();
     let remains = kill_program(&home, recording, moment).await?;
-    // A provider of its own, so that a late request of the killed process cannot be taken for one of the next.
+    // A separate provider, so that a late request of the killed process does not count for the next one.
     let provider = Provider::start(recording).await;
     let before = match saved(&home).await {
         Some((Status::Running, records)) => records,
         Some(_) => return None,
         None => {
-            // Whatever there was of it, it is in nobody's way.
+            // The run was not accepted; remains of it must not block the next process.
             let again = Ended::of(home.execute(&provider.base_url)).await;
             assert_eq!(Outcome::of(&home, &again).await, usual.outcome);
             return None;
@@ -229,7 +229,8 @@ async fn kill_once(recording: &str, moment: Moment, usual: &Usual) -> Option<Kil
     Some(Kill { finished: finished.len(), in_sandbox })
 }
 
-/// Starts a run and kills the program at a moment. Gives back the processes below it, or nothing if it had ended.
+/// Starts a run and kills the program at a moment. Returns its descendant processes, or `None` if it had
+/// ended.
 async fn kill_program(home: &Home, recording: &str, moment: Moment) -> Option<Vec<Process>> {
     let provider = match moment {
         Moment::Between { waiting, .. } => Provider::holding(recording, waiting).await,
@@ -251,9 +252,9 @@ async fn kill_program(home: &Home, recording: &str, moment: Moment) -> Option<Ve
     kill_and_list(&mut program).await
 }
 
-/// Kills a program. Gives back the processes that were below it, or nothing if it had ended.
+/// Kills a program. Returns its descendant processes, or `None` if it had ended.
 async fn kill_and_list(program: &mut Child) -> Option<Vec<Process>> {
-    // Stopped first: what is below it is known only while it can neither start a process nor lose one.
+    // Stops it first: the list of descendants is stable only while it can neither start nor lose a process.
     send(program, Signal::SIGSTOP);
     let states = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     if !matches!(waitid(Id::Pid(pid_of(program)), states).unwrap(), WaitStatus::Stopped(..)) {
@@ -264,14 +265,14 @@ async fn kill_and_list(program: &mut Child) -> Option<Vec<Process>> {
     Some(below)
 }
 
-/// How the run stands and what is recorded of it; none if there is no run yet.
+/// Returns the status and the records of the run; `None` if there is no run yet.
 async fn saved(home: &Home) -> Option<(Status, Vec<TaskRecord>)> {
     let storage = home.storage().ok()?;
     let status = storage.find(RUN).await.ok()?.status;
     Some((status, storage.records(&run()).await.unwrap()))
 }
 
-/// The key that the requests of a task had.
+/// Returns the request key of a task.
 fn key_of(record: &TaskRecord) -> String {
     format!("{RUN}/{}/{}/{}", record.task.step, record.node, record.task.index)
 }

@@ -1,4 +1,4 @@
-//! Runs that are carried over to a graph that has changed, wherever they stand.
+//! Migrates runs at any position to a changed graph.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -34,7 +34,7 @@ struct Board {
     notes: Vec<String>,
 }
 
-/// The same with another name for the list, and a field more.
+/// The same with another name for the list, and one more field.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Other {
     brief: Option<String>,
@@ -78,7 +78,7 @@ fn compiled(builder: GraphBuilder) -> CompiledGraph {
     compile(builder.build()).unwrap().0
 }
 
-/// What nodes did, each time they began: their keys, which no database knows.
+/// The keys of tasks, each time they began; kept outside the database.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Vec<String>>>);
 
@@ -92,7 +92,7 @@ impl Ledger {
     }
 }
 
-/// A run in memory, and the graphs it goes on with.
+/// A run in memory, and the graphs it continues with.
 struct Place {
     storage: Arc<MemoryStorage>,
     run: RunId,
@@ -119,7 +119,7 @@ impl Place {
         self.engine(graph).migrate(&self.run, mapping, None).await
     }
 
-    /// Goes on, and gives what was told as well.
+    /// Resumes the run; returns its events as well.
     async fn resume(
         &self,
         graph: GraphBuilder,
@@ -137,7 +137,7 @@ impl Place {
         (end, events)
     }
 
-    /// Goes on to the end, with no word of a change.
+    /// Resumes the run to its end, and expects no report of a change.
     async fn end(&self, graph: GraphBuilder, answers: &[(&str, Value)]) -> RunEnd {
         let (end, events) = self.resume(graph, answers).await;
         let is_notice = |it: &&Event| matches!(it, Event::WorkflowChanged { .. });
@@ -153,7 +153,7 @@ fn list(end: &RunEnd, field: &str) -> Vec<String> {
     serde_json::from_value(end.state.get(field).cloned().unwrap_or(json!([]))).unwrap()
 }
 
-/// `plan`, then two beside each other, of which the second waits for somebody, then one for both.
+/// `plan`, then two nodes in parallel, of which the second may hang, then a join.
 fn beside(ledger: &Ledger, [plan, quick, slow, both]: [&str; 4], waits: bool) -> GraphBuilder {
     let note = |ledger: &Ledger, waits: bool| {
         let ledger = ledger.clone();
@@ -180,7 +180,7 @@ fn beside(ledger: &Ledger, [plan, quick, slow, both]: [&str; 4], waits: bool) ->
 }
 
 #[tokio::test]
-async fn g17_a_task_at_work_goes_on_under_its_key_and_a_finished_one_is_kept() {
+async fn g17_an_interrupted_task_keeps_its_key_after_migration() {
     let place = Place::new();
     let old = ["plan", "quick", "slow", "both"];
     let engine = place.engine(beside(&place.ledger, old, true));
@@ -191,7 +191,7 @@ async fn g17_a_task_at_work_goes_on_under_its_key_and_a_finished_one_is_kept() {
     {
         let run = engine.start(info, Update::default(), sink, &stop);
         tokio::pin!(run);
-        // Until `quick` has finished, which is saved then; `slow` never does.
+        // Runs until `quick` has finished, which is saved then; `slow` never finishes.
         loop {
             tokio::select! {
                 _ = &mut run => panic!("it waits"),
@@ -213,14 +213,14 @@ async fn g17_a_task_at_work_goes_on_under_its_key_and_a_finished_one_is_kept() {
     assert_eq!(next, ["slower", "zwift"], "in the order of their names");
 
     let end = place.end(graph(), &[]).await;
-    // What was written stays as it was; the order of the tasks is that of their names.
+    // Earlier updates keep their order; tasks are ordered by the new names.
     assert_eq!(list(&end, "notes"), ["plan", "slower", "quick", "sum"]);
     let keys = place.ledger.keys();
     assert_eq!(keys[3..], ["r/2/slow/1".to_owned(), "r/4/sum/0".to_owned()]);
     assert!(begun.contains(&keys[3]), "{keys:?}");
 }
 
-/// `draft` and `check` in turns, three times at most; `check` asks.
+/// A loop of `draft` and `check`, at most three times; `check` asks.
 fn rounds([draft, check]: [&str; 2], list: &'static str) -> GraphBuilder {
     let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
         let question = Question::new("good", "Is it good?").with_schema(json!({"type": "boolean"}));
@@ -246,7 +246,7 @@ fn rounds([draft, check]: [&str; 2], list: &'static str) -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g17_a_loop_counts_on_and_everything_that_is_missing_is_said_at_once() {
+async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
     let place = Place::new();
     place.start(&place.engine(rounds(["draft", "check"], "notes"))).await;
     place.resume(rounds(["draft", "check"], "notes"), &[("good", json!(false))]).await.0.unwrap();
@@ -288,7 +288,7 @@ async fn g17_a_loop_counts_on_and_everything_that_is_missing_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn g16_a_question_stays_open_under_its_name_with_its_deadline_and_its_link() {
+async fn g16_migration_keeps_questions_with_name_and_deadline() {
     let place = Place::new();
     let graph = |node: &'static str| {
         let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
@@ -335,7 +335,7 @@ async fn g16_a_question_stays_open_under_its_name_with_its_deadline_and_its_link
     assert_eq!(after.summary.status, Status::Paused);
     assert_eq!(after.summary.reason.unwrap(), "waiting for an answer to go@2.0, why");
 
-    // The second goes on with the answer that it was given before.
+    // The second task uses the answer that it was given before.
     let answers = [("why", json!("fast")), ("go@2.0", json!(false))];
     let (end, _) = place.resume(graph("check"), &answers).await;
     assert_eq!(end.unwrap().questions[0].question.key, "why@2.0");
@@ -343,7 +343,7 @@ async fn g16_a_question_stays_open_under_its_name_with_its_deadline_and_its_link
     assert_eq!(list(&end, "notes"), ["check false slow", "check true fast"]);
 }
 
-/// Three items, each a task of `node`; the second fails unless it is mended.
+/// Three items, each a task of `node`; the second fails unless it is repaired.
 fn mapping_over(ledger: &Ledger, [node, sum]: [&'static str; 2], is_mended: bool) -> GraphBuilder {
     let ledger = ledger.clone();
     let work = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -370,7 +370,7 @@ fn mapping_over(ledger: &Ledger, [node, sum]: [&'static str; 2], is_mended: bool
 }
 
 #[tokio::test]
-async fn g17_a_map_half_done_keeps_its_results_and_after_a_failure_retry_goes_on() {
+async fn g17_migration_keeps_the_results_of_a_partial_map() {
     let place = Place::new();
     let end = place.start(&place.engine(mapping_over(&place.ledger, ["work", "sum"], false))).await;
     assert_eq!(end.status, Status::Failed);
@@ -389,7 +389,7 @@ async fn g17_a_map_half_done_keeps_its_results_and_after_a_failure_retry_goes_on
     assert_eq!(place.ledger.keys()[3], "r/2/work/1");
 }
 
-/// `plan`, then a short branch beside a long one, and one for both.
+/// `plan`, then a short branch beside a long one, and a join.
 fn uneven([short, long, last, both]: [&str; 4]) -> GraphBuilder {
     let note = || {
         node_fn(|_: Nothing, ctx: NodeContext| async move {
@@ -410,7 +410,7 @@ fn uneven([short, long, last, both]: [&str; 4]) -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g17_a_join_half_arrived_waits_for_the_rest_only() {
+async fn g17_migration_keeps_the_arrivals_at_a_join() {
     let place = Place::new();
     let pauses = Pauses { before: [name("last")].into(), ..Pauses::default() };
     let engine = place.engine(uneven(["short", "long", "last", "both"])).with_pauses(pauses);
@@ -427,7 +427,7 @@ async fn g17_a_join_half_arrived_waits_for_the_rest_only() {
 }
 
 #[tokio::test]
-async fn g17_what_nobody_waits_for_any_more_is_left_behind_and_counts() {
+async fn g17_dropped_tasks_still_count_their_usage() {
     let place = Place::new();
     let old = ["plan", "work", "both"];
     let graph = |[plan, work, both]: [&'static str; 3]| {
@@ -459,7 +459,7 @@ async fn g17_what_nobody_waits_for_any_more_is_left_behind_and_counts() {
     let end = place.end(graph(old), &[]).await;
     assert_eq!(list(&end, "notes"), ["plan", "work", "both"]);
 
-    // Without all of it, there is nothing to carry over.
+    // If all nodes are dropped, nothing is left to migrate.
     let place = Place::new();
     place.start(&place.engine(graph(old))).await;
     let all = mapping.drop_node(name("work"));
@@ -469,7 +469,7 @@ async fn g17_what_nobody_waits_for_any_more_is_left_behind_and_counts() {
 }
 
 #[tokio::test]
-async fn a_run_at_work_and_one_at_its_end_are_not_migrated() {
+async fn owned_and_finished_runs_are_not_migrated() {
     let place = Place::new();
     let graph = || rounds(["draft", "check"], "notes");
     place.start(&place.engine(graph())).await;
@@ -481,7 +481,7 @@ async fn a_run_at_work_and_one_at_its_end_are_not_migrated() {
     let Err(RunError::Checkpoint(CheckpointError::Owned { .. })) = refused else {
         panic!("{refused:?}")
     };
-    // To look at what would be, nobody needs to have it.
+    // A trial migration needs no lease.
     place.engine(graph()).try_migration(&place.run, &Mapping::default()).await.unwrap();
     place.storage.release(&hold).await.unwrap();
 
@@ -493,13 +493,13 @@ async fn a_run_at_work_and_one_at_its_end_are_not_migrated() {
 }
 
 #[tokio::test]
-async fn forks_of_before_and_after_go_on_with_the_graph_of_now() {
+async fn forks_from_before_a_migration_use_the_new_graph() {
     let place = Place::new();
     place.start(&place.engine(rounds(["draft", "check"], "notes"))).await;
     let mapping = mapped(&[("draft", "first"), ("check", "judge")]);
     let mapping = mapping.field(channel("notes"), channel("log"));
     place.migrate(rounds(["first", "judge"], "log"), &mapping).await.unwrap();
-    // And once more.
+    // A second migration.
     let again = mapped(&[("first", "write")]);
     let graph = || rounds(["write", "judge"], "log");
     let migrated = place.migrate(graph(), &again).await.unwrap();
@@ -526,7 +526,7 @@ async fn forks_of_before_and_after_go_on_with_the_graph_of_now() {
 }
 
 #[tokio::test]
-async fn what_a_new_field_needs_is_asked_for_and_what_is_merged_otherwise() {
+async fn new_fields_and_changed_reducers_need_a_decision() {
     #[derive(Serialize, Deserialize, JsonSchema)]
     struct Needs {
         brief: Option<String>,

@@ -1,4 +1,4 @@
-//! People and runs, through the public API: questions side by side, their time, breakpoints.
+//! People and runs, through the public API: parallel questions, deadlines, breakpoints.
 
 mod support;
 
@@ -33,7 +33,7 @@ use support::{
 };
 use tokio::time::sleep;
 
-/// Notes its name and what a person said.
+/// Notes its name and the person's answer.
 fn asks(patience: Option<Duration>) -> impl Node {
     node_fn(move |_: Nothing, ctx: NodeContext| async move {
         let mut question = Question::new("go", "Go on?").with_schema(json!({"type": "boolean"}));
@@ -60,7 +60,7 @@ fn late_to(node: &str) -> Policies {
     Policies { catch, ..Policies::default() }
 }
 
-/// A run and the place it is kept in.
+/// A run and its storage.
 struct Place {
     storage: Arc<MemoryStorage>,
     engine: Engine,
@@ -126,7 +126,7 @@ fn three_reviewers() -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g16_questions_of_one_node_are_told_apart_and_answered_one_by_one() {
+async fn g16_questions_of_one_node_have_separate_answers() {
     let place = Place::new(three_reviewers());
     let end = place.start().await;
     assert_eq!((end.status, keys(&end)), (Status::Paused, vec!["go@2.0", "go@2.1", "go@2.2"]));
@@ -152,7 +152,7 @@ async fn g16_questions_of_one_node_are_told_apart_and_answered_one_by_one() {
 }
 
 #[tokio::test]
-async fn g16_a_wrong_answer_changes_nothing_though_others_fit() {
+async fn g16_one_invalid_answer_refuses_all() {
     let place = Place::new(three_reviewers());
     place.start().await;
     let before = place.storage.journal(&place.run, 0, 99).await.unwrap();
@@ -165,7 +165,7 @@ async fn g16_a_wrong_answer_changes_nothing_though_others_fit() {
 }
 
 #[tokio::test]
-async fn g16_an_answer_is_bound_to_the_entry_that_asked() {
+async fn g16_an_answer_belongs_to_the_entry_that_asked() {
     let place = Place::new(three_reviewers());
     place.start().await;
     place.answer(&[("go@2.1", json!(true))]).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_deadline_is_set_once_and_outlives_processes() {
 }
 
 #[tokio::test]
-async fn after_its_time_a_question_takes_no_answer_and_the_run_the_way_for_lateness() {
+async fn an_expired_question_refuses_answers_and_can_be_caught() {
     let asks_briefly = || asks(Some(Duration::from_millis(1)));
     let place = Place::new(
         GraphBuilder::new::<Team>("late")
@@ -218,7 +218,7 @@ async fn after_its_time_a_question_takes_no_answer_and_the_run_the_way_for_laten
     let late = place.answer(&[("go@1.0", json!(true))]).await.unwrap_err();
     assert!(matches!(late, RunError::Closed { closed: Closed::Late { .. }, .. }), "{late:?}");
 
-    // The other question is untouched, and can be answered in the same breath.
+    // The other question does not change, and can be answered in the same call.
     let end = place.answer(&[("go@1.1", json!(true))]).await.unwrap();
     assert_eq!(
         (end.status, notes(&end.state)),
@@ -229,13 +229,13 @@ async fn after_its_time_a_question_takes_no_answer_and_the_run_the_way_for_laten
 }
 
 #[tokio::test]
-async fn lateness_that_nothing_catches_fails_the_run_and_resume_asks_again() {
+async fn an_uncaught_deadline_fails_the_run_and_resume_asks_again() {
     let visits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&visits);
     let help = node_fn(move |_: Nothing, ctx: NodeContext| {
         let counted = Arc::clone(&counted);
         async move {
-            // The first time nobody has any; later there is plenty.
+            // The first question has no time left; later ones have plenty.
             let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
             let patience = Duration::from_millis(if first { 1 } else { 3_600_000 });
             let question = Question::new("go", "Go on?").with_deadline(Timestamp::now() + patience);
@@ -257,7 +257,7 @@ async fn lateness_that_nothing_catches_fails_the_run_and_resume_asks_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_stays_takes_the_way_for_lateness_when_it_is_over() {
+async fn a_running_process_handles_an_expired_question() {
     let place = Place::new(
         GraphBuilder::new::<Team>("late")
             .node_with("help", asks(Some(Duration::from_secs(60))), late_to("flush"))
@@ -309,7 +309,7 @@ fn after(nodes: &[&str]) -> Pauses {
     Pauses { after: nodes.iter().map(|it| name(it)).collect(), ..Pauses::default() }
 }
 
-/// What was done, and why it rests, each time until the end.
+/// Returns the notes and the reason at each stop until the run ends.
 async fn rests(pauses: Pauses) -> Vec<(Vec<String>, String)> {
     let place = Place::with_pauses(diamond(), pauses);
     let mut end = place.start().await;
@@ -335,14 +335,14 @@ async fn a_breakpoint_stops_the_whole_step() {
 }
 
 #[tokio::test]
-async fn nodes_that_do_not_run_and_ends_are_no_breakpoints() {
+async fn skipped_nodes_and_the_end_are_no_breakpoints() {
     assert_eq!(rests(before(&["never"])).await, []);
     assert_eq!(rests(after(&["never"])).await, []);
     assert_eq!(rests(after(&["sum"])).await, [], "nothing is left to pause before");
 }
 
 #[tokio::test]
-async fn nothing_of_a_step_behind_a_breakpoint_has_begun() {
+async fn no_task_after_a_breakpoint_has_begun() {
     let place = Place::with_pauses(diamond(), before(&["right"]));
     place.start().await;
     assert_eq!(place.records().await, [("plan".to_owned(), "finished")]);
@@ -365,14 +365,14 @@ fn message(text: &str) -> Message {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_at_work_hears_what_is_said_before_its_next_step() {
+async fn a_running_workflow_processes_messages_between_steps() {
     let place = Place::new(patient());
     let say = async {
         sleep(Duration::from_millis(1500)).await;
         for text in ["faster", "shorter"] {
             place.storage.post(&place.run, &message(text)).await.unwrap();
         }
-        // Of another type: it is dropped, and the run goes on.
+        // A message of another type is dropped, and the run continues.
         let wrong = Message { value: json!(7), ..message("") };
         place.storage.post(&place.run, &wrong).await.unwrap();
     };
@@ -397,9 +397,9 @@ async fn a_run_that_is_at_work_hears_what_is_said_before_its_next_step() {
     assert_eq!(said, [true, true, false]);
 }
 
-/// Whatever write the process dies at, what was said is heard once.
+/// Each message is processed once, no matter at which write the process dies.
 #[tokio::test(start_paused = true)]
-async fn what_was_said_is_neither_lost_nor_heard_twice_when_the_process_dies() {
+async fn a_crash_neither_loses_nor_repeats_a_message() {
     let mut crashes = 0;
     for writes in 1..30 {
         let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
@@ -423,7 +423,8 @@ async fn what_was_said_is_neither_lost_nor_heard_twice_when_the_process_dies() {
                 engine.resume(&run, Answers::default(), events, &stop).await.unwrap()
             }
         };
-        // Where it is heard depends on where the process died, how often does not.
+        // The step that processes the message depends on where the process died; the number of times does
+        // not.
         let (heard, done): (Vec<String>, Vec<String>) =
             notes(&end.state).into_iter().partition(|it| it == "faster");
         assert_eq!(heard.len(), 1, "after {writes} writes");
@@ -433,7 +434,7 @@ async fn what_was_said_is_neither_lost_nor_heard_twice_when_the_process_dies() {
 }
 
 #[tokio::test]
-async fn what_is_said_to_a_run_at_rest_is_heard_before_what_it_stands_before() {
+async fn a_stopped_run_processes_messages_before_its_next_step() {
     let place = Place::with_pauses(diamond().inbox("notes"), before(&["left", "sum"]));
     place.start().await;
     place.storage.post(&place.run, &message("wait")).await.unwrap();

@@ -76,7 +76,7 @@ fn run_id() -> RunId {
     RunId::parse("r").unwrap()
 }
 
-/// Notes which node ran, so that the order of updates can be seen in the state.
+/// Notes which node ran, so that the state shows the order of updates.
 fn noting(task: &Task) -> Command {
     let note = match &task.input {
         Input::State => task.node.to_string(),
@@ -85,7 +85,7 @@ fn noting(task: &Task) -> Command {
     Update::default().write(channel("notes"), note).into()
 }
 
-/// A driver in memory: what it would have saved, and what it still has to do.
+/// A driver in memory: the data it would save, and its remaining actions.
 struct Hand {
     machine: Machine,
     open: VecDeque<Task>,
@@ -133,7 +133,7 @@ impl Hand {
         self.tell(Event::Finished { task: task.id, command, attempt: attempt(task.attempt) });
     }
 
-    /// Runs to rest; `pick` chooses which open task ends next.
+    /// Runs until the run stops; `pick` chooses which open task ends next.
     fn run(
         mut self,
         mut pick: impl FnMut(usize) -> usize,
@@ -188,7 +188,7 @@ fn updates_apply_in_task_order_not_in_finish_order() {
 }
 
 #[test]
-fn dispatches_run_in_the_order_they_were_sent_and_after_nodes_reached_by_edges() {
+fn dispatches_run_in_order_after_nodes_reached_by_edges() {
     let graph = compiled(
         GraphBuilder::new::<Team>("map")
             .node("plan", Decided)
@@ -206,7 +206,7 @@ fn dispatches_run_in_the_order_they_were_sent_and_after_nodes_reached_by_edges()
 }
 
 #[test]
-fn a_used_up_bound_leads_where_it_says_and_a_reset_buys_new_visits() {
+fn a_used_up_bound_is_routed_and_a_reset_allows_new_visits() {
     let lead = Policies { resets: vec![name("code")], ..bounded(2, "fail") };
     let graph = compiled(
         GraphBuilder::new::<Team>("retry")
@@ -253,7 +253,7 @@ fn flaky() -> CompiledGraph {
 }
 
 #[test]
-fn transient_failures_are_tried_again_and_what_stays_is_caught_by_its_kind() {
+fn transient_failures_are_retried_then_caught_by_kind() {
     let failing = |kind: ErrorKind, transient: bool, until: u32| {
         Hand::start(&flaky()).run(
             |_| 0,
@@ -272,13 +272,13 @@ fn transient_failures_are_tried_again_and_what_stays_is_caught_by_its_kind() {
     assert_eq!(notes(&failing(ErrorKind::Timeout, true, 3).0), ["late 1 no luck"]);
     assert_eq!(notes(&failing(ErrorKind::Panic, false, 1).0), ["help 1 no luck"]);
 
-    // What only the operator can mend rests the run, so that it can go on later.
+    // A failure that only the operator can fix stops the run, so that it can continue later.
     let (state, rest) = failing(ErrorKind::Credentials, false, 1);
     assert_eq!((notes(&state).len(), rest.0), (0, Status::Failed));
 }
 
 #[test]
-fn a_failed_task_rests_the_run_after_its_siblings_and_only_it_runs_again() {
+fn a_failed_task_stops_the_run_after_its_siblings() {
     let graph = diamond();
     let mut hand = Hand::start(&graph);
     let plan = hand.open.pop_front().unwrap();
@@ -308,7 +308,7 @@ fn a_failed_task_rests_the_run_after_its_siblings_and_only_it_runs_again() {
 }
 
 #[test]
-fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
+fn a_question_suspends_the_run_until_its_answer() {
     let graph = compiled(GraphBuilder::new::<Team>("ask").node("review", Decided).entry("review"));
     let mut hand = Hand::start(&graph);
     let task = hand.open.pop_front().unwrap();
@@ -334,7 +334,7 @@ fn a_question_rests_the_run_and_only_its_own_answer_goes_on() {
     assert_eq!(hand.rest, Some((Status::Done, None)));
 }
 
-/// What a run that stopped in the middle of a step is told by a graph that it was not saved by.
+/// Returns the error of a graph that did not save this run, which stopped in the middle of a step.
 fn restored_by(hand: &Hand, graph: CompiledGraph) -> String {
     let position = hand.saved.position.clone();
     let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
@@ -344,7 +344,7 @@ fn restored_by(hand: &Hand, graph: CompiledGraph) -> String {
 }
 
 #[test]
-fn what_was_decided_for_nodes_that_are_gone_is_refused_before_anything_runs() {
+fn saved_decisions_for_removed_nodes_are_refused() {
     let graph = |last: &str| {
         compiled(
             GraphBuilder::new::<Team>("changed")
@@ -365,7 +365,7 @@ fn what_was_decided_for_nodes_that_are_gone_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_node_that_has_arrived_at_a_join_that_is_gone_is_refused() {
+fn an_arrival_at_a_removed_join_is_refused() {
     let graph = |joins: &str| {
         compiled(
             GraphBuilder::new::<Team>("changed")
@@ -379,7 +379,7 @@ fn a_node_that_has_arrived_at_a_join_that_is_gone_is_refused() {
                 .join(["a", "slow"], joins),
         )
     };
-    // In the open step the arrival is in a record, after it in the position.
+    // In the open step the arrival is in a record, later in the position.
     let mut hand = Hand::start(&graph("sse"));
     for _ in 0..2 {
         let task = hand.open.pop_front().unwrap();
@@ -390,7 +390,7 @@ fn a_node_that_has_arrived_at_a_join_that_is_gone_is_refused() {
 }
 
 #[test]
-fn a_limit_is_routed_once_and_else_rests_the_run() {
+fn a_limit_is_routed_once_or_stops_the_run() {
     let counting = |limits: Limits| {
         compiled(
             GraphBuilder::new::<Team>("count")
@@ -417,7 +417,7 @@ fn a_limit_is_routed_once_and_else_rests_the_run() {
 }
 
 #[test]
-fn a_limit_takes_back_one_visit_of_a_node_however_often_it_was_sent_to() {
+fn a_limit_takes_back_one_visit_per_dropped_node() {
     let limits =
         Limits { steps: 3, exhausted: Some(Target::Node(name("flush"))), ..Limits::default() };
     let graph = compiled(
@@ -442,12 +442,12 @@ fn a_limit_takes_back_one_visit_of_a_node_however_often_it_was_sent_to() {
             Ok(noting(task))
         },
     );
-    // The second round of work was due when the limit was reached.
+    // The second round of `work` was due when the limit was reached.
     assert_eq!(visits.into_inner()[&name("work")], 1);
 }
 
 #[test]
-fn what_a_reducer_refuses_is_the_failure_of_its_node_and_can_be_caught() {
+fn a_reducer_refusal_fails_the_node_and_can_be_caught() {
     #[derive(Serialize, Deserialize, JsonSchema)]
     struct Book {
         #[serde(default)]
@@ -472,7 +472,7 @@ fn what_a_reducer_refuses_is_the_failure_of_its_node_and_can_be_caught() {
             |task| {
                 let update = Update::default();
                 Ok(match task.node.as_str() {
-                    // Twice, as no single write of a sum is too large.
+                    // Two writes, because no single write of a sum is too large.
                     "write" => update
                         .write(channel(field), value.clone())
                         .write(channel(field), value.clone())
@@ -487,7 +487,7 @@ fn what_a_reducer_refuses_is_the_failure_of_its_node_and_can_be_caught() {
 }
 
 #[test]
-fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
+fn a_route_reads_only_the_writes_of_its_own_task() {
     #[derive(Deserialize, JsonSchema)]
     struct Ready {
         ready: Option<bool>,
@@ -518,7 +518,7 @@ fn a_route_sees_the_writes_of_its_own_task_and_not_those_of_siblings() {
 }
 
 #[test]
-fn a_node_that_is_named_twice_as_the_start_runs_once() {
+fn an_entry_node_named_twice_runs_once() {
     let graph = compiled(
         GraphBuilder::new::<Team>("twice").node("start", Decided).entry("start").entry("start"),
     );
@@ -527,7 +527,7 @@ fn a_node_that_is_named_twice_as_the_start_runs_once() {
 }
 
 #[test]
-fn what_waits_is_dropped_with_the_rest_when_a_limit_is_reached() {
+fn a_limit_drops_waiting_joins_as_well() {
     let limits =
         Limits { steps: 1, exhausted: Some(Target::Node(name("flush"))), ..Limits::default() };
     let graph = compiled(
@@ -549,7 +549,7 @@ fn what_waits_is_dropped_with_the_rest_when_a_limit_is_reached() {
 }
 
 #[test]
-fn a_node_that_was_dispatched_three_times_arrives_at_a_join_once() {
+fn several_dispatches_of_a_node_arrive_at_a_join_once() {
     let graph = compiled(
         GraphBuilder::new::<Team>("rounds")
             .node_with(
@@ -581,9 +581,9 @@ fn a_node_that_was_dispatched_three_times_arrives_at_a_join_once() {
 }
 
 #[test]
-fn a_join_that_nothing_can_complete_any_more_fails_the_run() {
-    // What a node chooses in Rust is its own affair; any other way that leads past the join is
-    // refused by `compile`.
+fn a_join_that_can_never_complete_fails_the_run() {
+    // The engine cannot check what a node chooses in Rust. `compile` refuses any other path that bypasses the
+    // join.
     let graph = compiled(
         GraphBuilder::new::<Team>("starved")
             .node("qc", Decided)
@@ -606,7 +606,7 @@ fn a_join_that_nothing_can_complete_any_more_fails_the_run() {
 }
 
 #[test]
-fn a_write_that_does_not_fit_is_the_failure_of_its_node() {
+fn an_invalid_write_fails_its_node() {
     let graph = compiled(GraphBuilder::new::<Team>("bad").node("bad", Decided).entry("bad"));
     let (_, (status, reason)) = Hand::start(&graph)
         .run(|_| 0, |_| Ok(Update::default().write(channel("round"), "three").into()));
@@ -616,7 +616,7 @@ fn a_write_that_does_not_fit_is_the_failure_of_its_node() {
 }
 
 #[test]
-fn what_a_limit_keeps_from_running_was_no_visit_whatever_was_dispatched() {
+fn tasks_dropped_by_a_limit_do_not_count_as_visits() {
     let exhausted = Some(Target::Node(name("flush")));
     let graph = compiled(
         GraphBuilder::new::<Team>("spread")
@@ -655,7 +655,7 @@ fn only_edges_arrive_at_a_join() {
     assert_eq!((status, reason.as_deref()), (Status::Failed, Some(expected)));
 }
 
-/// A route that declares less than it takes.
+/// A route that declares fewer targets than it chooses.
 #[derive(Debug)]
 struct Sly {
     spread: Spread,
@@ -682,7 +682,7 @@ impl Route for Sly {
 }
 
 #[test]
-fn a_route_takes_no_more_than_it_declares() {
+fn a_route_cannot_choose_undeclared_targets() {
     let (a, b) = (|| Hop::To(Target::Node(name("a"))), || Hop::To(Target::Node(name("b"))));
     let item = || Hop::Dispatch(Dispatch { node: name("a"), input: json!(1) });
     let ends = |spread, takes: &[Hop]| {
@@ -721,7 +721,7 @@ fn a_route_takes_no_more_than_it_declares() {
 }
 
 proptest! {
-    /// A loop with fan-out, retries and joins ends in one state, whatever the order of results.
+    /// A loop with fan-out, retries and joins ends in one state, independent of the order of results.
     #[test]
     fn the_order_of_results_makes_no_difference(choices in prop::collection::vec(any::<usize>(), 64)) {
         let retry = Backoff { attempts_max: 3, ..Backoff::default() };

@@ -55,7 +55,7 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// Itself with nulls in place of what tasks wrote, noted down and dispatched, and with empty changes.
+    /// Returns a copy with nulls in place of updates, memos and dispatched inputs, and with empty changes.
     #[must_use]
     pub fn without_values(mut self) -> Self {
         let null = Arc::new(Value::Null);

@@ -26,7 +26,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message that is said now. Keys are removed from it: it is saved before a run takes it in.
+    /// Makes a message that is sent now. Keys are removed here, because the message is saved before a run
+    /// processes it.
     pub fn new(channel: ChannelName, mut value: Value, mut by: Option<String>) -> Self {
         redact_value(&mut value);
         by.as_mut().map(redact_text);
@@ -34,7 +35,7 @@ impl Message {
         Self { id, channel, value, by, at }
     }
 
-    /// Checks that the run can keep it. Every storage does so before it takes a message.
+    /// Checks that the run can keep it. Every storage does so before it accepts a message.
     ///
     /// # Errors
     ///

@@ -44,13 +44,14 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Whether it still has the run: its lease lasts, or its process is certain to be there.
+    /// Returns whether the owner still has the run: its lease has not expired, or its process certainly
+    /// exists.
     pub fn has_it(&self, now: Timestamp) -> bool {
         self.until > now || self.owner.is_there()
     }
 }
 
-/// The wish to hold a run.
+/// A request for the lease of a run.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The process that requests the lease.
@@ -106,11 +107,11 @@ impl Owner {
         began(self.pid) != self.began
     }
 
-    /// Whether it is certain that the owner is there.
+    /// Returns whether the owner certainly exists.
     ///
-    /// Its run is then not free, even if the lease looks over: a clock that was set ahead ends no process. As with
-    /// [`is_gone`](Self::is_gone), that can be told only of owners on this machine. A process that was stopped
-    /// may never continue, so the end of its lease decides.
+    /// Its run is then not free, even if the lease looks expired: setting a clock ahead ends no process. As
+    /// with [`is_gone`](Self::is_gone), this is possible only for owners on this machine. A stopped process
+    /// may never continue, so for it the end of its lease decides.
     pub fn is_there(&self) -> bool {
         let here = &*SELF;
         let is_near = self.place.is_some() && self.place == here.place && self.host == here.host;
@@ -172,12 +173,12 @@ fn began(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Whether a process was stopped by a signal or a debugger.
+/// Returns whether a signal or a debugger has stopped a process.
 fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| fields.trim_start().starts_with(['T', 't']))
 }
 
-/// What the system tells of a process, from its state on.
+/// Returns the system's status line of a process, from the state field on.
 fn stat(pid: u32) -> Option<String> {
     // The second field is a name and may hold anything: <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

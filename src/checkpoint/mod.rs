@@ -50,7 +50,7 @@ pub const FORMAT_VERSION: u32 = 3;
 /// The oldest format that is upgraded to the current one when its database is opened.
 pub const FORMAT_OLDEST: u32 = 2;
 
-/// How many entries are read at once where they are kept without their values, which may be large.
+/// The number of entries to read at once when they are kept without their values, which may be large.
 pub(crate) const ENTRIES_AT_ONCE: usize = 64;
 
 /// A storage for runs.
@@ -152,8 +152,8 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns what [`journal`](Self::journal) does, [without values](Logged::without_values). A storage
-    /// that need not read them for that takes less memory.
+    /// Returns the same as [`journal`](Self::journal), [without values](Logged::without_values). A storage
+    /// that can skip the values needs less memory.
     async fn outline(
         &self,
         run: &RunId,

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_called_by_its_key_until_another_one_of_the_run_has_it() {
+    fn a_question_is_named_by_its_key_until_the_key_is_reused() {
         let new = Position::default();
         assert_eq!(names(&new, &[asks(0, "help")]), ["help"]);
         assert_eq!(names(&new, &[asks(0, "help"), answered(0, "help")]), [""; 0]);

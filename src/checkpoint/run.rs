@@ -75,7 +75,7 @@ pub struct RunSummary {
     pub holder: Option<Holder>,
 }
 
-/// A run in a list, or [`CheckpointError::Damaged`] with its id if the listed data is not what was
+/// A run in a list, or [`CheckpointError::Damaged`] with its id if the listed data is not the data that was
 /// written.
 pub type Listed = Result<RunSummary, CheckpointError>;
 

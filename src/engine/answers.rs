@@ -1,4 +1,4 @@
-//! Answers to questions: which question each is for, and whether it may be given.
+//! Answers to questions: matches each to its question and checks it.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,26 +16,26 @@ use crate::{
 pub struct Answers {
     /// By the name of the question. Null is an answer.
     pub by_name: BTreeMap<String, Value>,
-    /// Who gives them; saved with them.
+    /// The person who answers; saved with the answers.
     pub by: Option<String>,
 }
 
-/// Why a question takes no answer any more.
+/// Why a question no longer accepts an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// Somebody has answered it.
+    /// It has an answer.
     Answered {
-        /// Who, if they said so.
+        /// The person who answered, if given.
         by: Option<String>,
         /// When, in RFC 3339.
         at: String,
     },
-    /// Its time is over.
+    /// Its deadline has passed.
     Late {
-        /// When it was over.
+        /// The deadline.
         since: Timestamp,
     },
-    /// The run has gone on without an answer.
+    /// The run continued without an answer.
     Dropped {
         /// When, in RFC 3339.
         at: String,
@@ -43,7 +43,7 @@ pub enum Closed {
 }
 
 impl Closed {
-    /// What became of the last question of a run that had that name and is not open.
+    /// Returns the outcome of the last question with this name that is not open.
     pub fn of(name: &str, asked: &[AskedQuestion]) -> Option<Self> {
         let is_it = |it: &&AskedQuestion| it.full_name() == name || it.question.key == name;
         asked.iter().rev().filter(is_it).find_map(|it| match it.became.clone() {
@@ -76,7 +76,7 @@ impl fmt::Display for Closed {
 }
 
 impl Engine {
-    /// Finds the question of each answer and checks it, before anything is changed.
+    /// Finds the question of each answer and checks the answer, before anything is changed.
     pub(super) async fn matched(
         &self,
         run: &RunId,
@@ -87,7 +87,7 @@ impl Engine {
         if by_name.is_empty() {
             return Ok(Vec::new());
         }
-        // People answer rarely, so the whole journal may be read: it knows what was asked before.
+        // Answers are rare, so reading the whole journal is acceptable: it contains the earlier questions.
         let asked = asked_questions(&self.checkpointer.journal_without_values(run).await?);
         let mut found = Vec::new();
         for (name, answer) in by_name {
@@ -115,7 +115,7 @@ impl Engine {
     }
 }
 
-/// Why there is no open question of that name.
+/// Returns the error for a name without an open question.
 fn refused(name: String, open: &[OpenQuestion], asked: &[AskedQuestion]) -> RunError {
     if let Some(closed) = Closed::of(&name, asked) {
         return RunError::Closed { name, closed };

@@ -1,4 +1,4 @@
-//! Which limit of a run, or of a node, is reached, and which of them still count.
+//! Which limit of a run or node is reached, and which limits still apply.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     id::NodeName,
 };
 
-/// What a run has used so far.
+/// The usage of a run so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Used {
     pub(super) steps: u64,
@@ -18,15 +18,15 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// What its committed steps have used.
+    /// Returns the usage of the committed steps.
     pub(super) fn by(position: &Position) -> Self {
         let Position { step, spent, worked_ms, .. } = position;
         Self { steps: step.0, spent: *spent, worked_ms: *worked_ms }
     }
 }
 
-/// Sends a run where it goes when a limit is reached: once, and from then on these limits are used
-/// up. Whoever gives it others gives it more to use, and these count.
+/// Marks a limit as reached, which routes the run to `limits.exhausted`. This happens once: afterwards the
+/// current limits are used up. A limit with another value, such as a higher one on resume, applies again.
 pub(crate) fn use_up(limits: &Limits, position: &mut Position, error: String) {
     position.limit = Some(error);
     position.used_up = Some(of(limits));
@@ -38,7 +38,7 @@ fn of(limits: &Limits) -> UsedUp {
     UsedUp { steps: *steps, tokens: *tokens, usd: *usd, time_ms: time.map(ms) }
 }
 
-/// The first limit that counts and is reached, in words.
+/// Describes the first limit that applies and is reached.
 pub(super) fn reached(limits: &Limits, used_up: Option<UsedUp>, used: &Used) -> Option<String> {
     let steps_count = used_up.is_none_or(|it| it.steps != limits.steps);
     if used.steps >= limits.steps && steps_count {
@@ -53,7 +53,7 @@ pub(super) fn reached(limits: &Limits, used_up: Option<UsedUp>, used: &Used) -> 
     time.map(|time| format!("the limit of {time:?} is reached: {worked:?} were worked"))
 }
 
-/// The first limit of what models take that counts and is reached, in words.
+/// Describes the first limit on model usage that applies and is reached.
 pub(super) fn spent_up(limits: &Limits, used_up: Option<UsedUp>, spent: &Spent) -> Option<String> {
     let now = of(limits);
     let counts =
@@ -75,7 +75,7 @@ pub(super) fn spent_up(limits: &Limits, used_up: Option<UsedUp>, spent: &Spent) 
     None
 }
 
-/// What is left of the time of a run that has a limit of time which counts.
+/// Returns the remaining time of a run with a time limit that applies.
 pub(super) fn time_left(
     limits: &Limits,
     used_up: Option<UsedUp>,
@@ -86,7 +86,7 @@ pub(super) fn time_left(
     Some(time.saturating_sub(Duration::from_millis(worked_ms)))
 }
 
-/// The first limit of its own that a node has reached, in words.
+/// Describes the first node limit that a node has reached.
 pub(super) fn reached_by_node(
     name: &NodeName,
     policies: &Policies,

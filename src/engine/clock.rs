@@ -1,10 +1,10 @@
-//! What time it is.
+//! The source of the current time.
 
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
 
-/// What time it is: by the clock of the system, or by another one, for tests.
+/// A source of the current time: the system clock, or another one for tests.
 ///
 /// ```
 /// use graphrun::engine::Clock;
@@ -17,12 +17,12 @@ use jiff::Timestamp;
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// A clock that shows what a function says.
+    /// Creates a clock that returns the result of a function.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// What time it is.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

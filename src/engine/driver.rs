@@ -1,13 +1,13 @@
-//! The loop of a run: do what the rules say, tell them what happened; again.
+//! The loop of a run: it performs the actions of the rules and feeds the results back as events.
 
+mod messages;
+mod model_budget;
 mod people;
-mod purse;
 mod queue;
 mod rest;
 mod tasks;
 mod time;
 mod turn;
-mod word;
 
 use std::collections::BTreeMap;
 
@@ -17,28 +17,28 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::rest::accept_at_rest;
-use self::{purse::Purse, queue::Queue, tasks::Tasks};
+pub(super) use self::rest::accept_stopped;
+use self::{model_budget::ModelBudget, queue::Queue, tasks::Tasks};
 use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::redact_event,
     lease::Lease,
     log::{Log, Watched, event_of, event_of_heard},
     superstep::{self, Action, Machine},
-    task::{self, Surroundings},
+    task::{self, AttemptContext},
 };
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, Standing, TaskRecord},
     event::{Event, EventSink, Status},
     fault::{self, Point},
-    graph::{RouteView, Word},
+    graph::{AttemptMessage, RouteView},
     id::{RunId, TaskId},
 };
 
-/// The number of words that may wait for the driver before nodes wait for it.
-const WORDS_CAPACITY: usize = 256;
+/// The number of node messages that may wait for the driver before nodes have to wait.
+const MESSAGES_CAPACITY: usize = 256;
 
-/// How many tasks that ended at the same time are saved at once.
+/// The largest number of simultaneously finished tasks that one transaction saves.
 const TOGETHER_MAX: usize = 64;
 
 /// Drives one run in this process.
@@ -48,50 +48,50 @@ pub(super) struct Driver<'a> {
     machine: Machine,
     lease: Lease,
     log: Log,
-    /// What is true and not saved yet; nothing follows from it before it is.
+    /// The entry that is not saved yet. Nothing may follow from it before it is durable.
     entry: Entry,
     stop: &'a Stop,
     tasks: Tasks,
-    /// Drops them all.
+    /// Drops all running tasks.
     dropped: CancellationToken,
-    /// Cuts them off when a limit of the run is reached.
+    /// Aborts the running tasks when a limit of the run is reached.
     cut: CancellationToken,
-    /// When that is, by running tasks; nothing if it has no end.
+    /// When the time of the run ends, per running task; absent if the time is unlimited.
     ends: BTreeMap<TaskId, Instant>,
-    /// What they spend on models.
-    purse: Purse,
+    /// The model usage of the running tasks.
+    model_budget: ModelBudget,
     queue: Queue,
-    words: Words,
-    /// The nodes that wait until what they have noted down is saved.
+    messages: MessageChannel,
+    /// The nodes that wait until their memo is saved.
     noted: Vec<oneshot::Sender<()>>,
-    /// When the time of running tasks is over, once a stop was asked for.
+    /// When the grace period of running tasks ends, once a drain was requested.
     deadline: Option<Instant>,
-    /// When the time of the next open question is over.
+    /// The deadline of the next open question.
     alarm: Option<Instant>,
 }
 
-/// Everything that can wake the driver.
+/// Every input that can wake the driver.
 enum Signal {
-    /// Something happened to a task.
+    /// An event of a task.
     Task(Box<superstep::Event>),
-    /// A node said something.
-    Word(Word),
-    /// Somebody asked the run to stop.
+    /// A message from a node.
+    Message(AttemptMessage),
+    /// A drain was requested.
     Drain,
-    /// The time that running tasks had is over.
+    /// The grace period of running tasks is over.
     Now,
-    /// The time of an open question is over.
+    /// The deadline of an open question has passed.
     Late,
     /// The time of the run is over.
     OutOfTime,
-    /// Somebody else has the run.
+    /// Another process owns the run.
     Lost,
 }
 
-/// What nodes say, on its way to the driver.
-type Words = (mpsc::Sender<Word>, mpsc::Receiver<Word>);
+/// The channel for messages from nodes to the driver.
+type MessageChannel = (mpsc::Sender<AttemptMessage>, mpsc::Receiver<AttemptMessage>);
 
-/// How a run rests, and why.
+/// The status with which a run stops, and the reason.
 type Rest = (Status, Option<String>);
 
 impl<'a> Driver<'a> {
@@ -113,8 +113,8 @@ impl<'a> Driver<'a> {
         Ok(Self::new(engine, machine, lease, log, stop))
     }
 
-    /// Goes on with a saved run.
-    pub(super) async fn go_on(
+    /// Continues a saved run.
+    pub(super) async fn resume(
         engine: &'a Engine,
         machine: Machine,
         lease: Lease,
@@ -148,21 +148,21 @@ impl<'a> Driver<'a> {
             cut: dropped.child_token(),
             dropped,
             ends: BTreeMap::new(),
-            purse: Purse::default(),
+            model_budget: ModelBudget::default(),
             queue: Queue::default(),
-            words: mpsc::channel(WORDS_CAPACITY),
+            messages: mpsc::channel(MESSAGES_CAPACITY),
             noted: Vec::new(),
             deadline: None,
             alarm: None,
         }
     }
 
-    /// Does what the rules say until the run comes to rest.
+    /// Performs the actions of the rules until the run stops.
     pub(super) async fn drive(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
         match self.go_to_rest(first).await {
             Ok((status, reason)) => self.finish(status, reason).await,
             Err(RunError::Checkpoint(full @ CheckpointError::Full { .. })) => {
-                Err(self.rest_for_want_of_room(full).await)
+                Err(self.stop_on_full_disk(full).await)
             }
             Err(error) => Err(error),
         }
@@ -178,8 +178,8 @@ impl<'a> Driver<'a> {
             }
             rest = match self.next_signal().await {
                 Signal::Task(event) => self.take_all(*event).await?,
-                Signal::Word(word) => {
-                    self.hear(word).await?;
+                Signal::Message(message) => {
+                    self.handle_message(message).await?;
                     self.save().await?;
                     None
                 }
@@ -198,7 +198,7 @@ impl<'a> Driver<'a> {
         Ok(rest.unwrap_or_else(interrupted))
     }
 
-    /// Drops the running tasks, and keeps what the others have done.
+    /// Aborts the running tasks and keeps the results of the finished ones.
     async fn stop_at_once(&mut self) -> Result<Option<Rest>, RunError> {
         let mut rest = None;
         self.dropped.cancel();
@@ -208,13 +208,13 @@ impl<'a> Driver<'a> {
         Ok(rest.or_else(|| Some(interrupted())))
     }
 
-    /// Drops the running tasks; what they have done since is lost.
+    /// Aborts the running tasks and discards their unsaved results.
     async fn drop_tasks(&mut self) {
         self.dropped.cancel();
         while self.tasks.next().await.is_some() {}
     }
 
-    /// Drops the running tasks: what they do is for nobody any more.
+    /// Aborts the running tasks after the lease was lost: their results can no longer be saved.
     async fn lost(&mut self) -> RunError {
         self.drop_tasks().await;
         let action = format!("go on with run `{}`", self.run);
@@ -222,7 +222,7 @@ impl<'a> Driver<'a> {
         CheckpointError::Overtaken { action, source }.into()
     }
 
-    /// Performs actions in their order; what follows from a result waits until that is durable.
+    /// Performs actions in their order. Actions that depend on a result wait until it is durable.
     async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<Rest>, RunError> {
         let rest = self.note(actions).await?;
         if rest.is_none() {
@@ -231,7 +231,7 @@ impl<'a> Driver<'a> {
         Ok(rest.or_else(|| self.interrupted_if_idle()))
     }
 
-    /// Puts results into the entry to be saved next, and tasks into the queue.
+    /// Adds results to the next entry, and tasks to the queue.
     async fn note(&mut self, actions: Vec<Action>) -> Result<Option<Rest>, RunError> {
         let mut rest = None;
         for action in actions {
@@ -258,7 +258,7 @@ impl<'a> Driver<'a> {
         Ok(rest)
     }
 
-    /// Takes in what happened to a task, and to those that ended meanwhile, and saves it at once.
+    /// Applies the event of a task, and those of tasks that ended meanwhile, and saves them at once.
     async fn take_all(&mut self, first: superstep::Event) -> Result<Option<Rest>, RunError> {
         let mut rest = self.take(first).await?;
         for _ in 1..TOGETHER_MAX {
@@ -273,13 +273,13 @@ impl<'a> Driver<'a> {
 
     async fn take(&mut self, mut event: superstep::Event) -> Result<Option<Rest>, RunError> {
         redact_event(&mut event);
-        // What a node said before it ended comes before its end.
-        while let Ok(word) = self.words.1.try_recv() {
-            self.hear(word).await?;
+        // Messages that a node sent before it ended are processed before its end.
+        while let Ok(message) = self.messages.1.try_recv() {
+            self.handle_message(message).await?;
         }
         if !matches!(event, superstep::Event::Woke { .. }) {
             self.ends.remove(&event.task());
-            self.purse.ended(event.task());
+            self.model_budget.ended(event.task());
             self.queue.ended(self.machine.node_of(event.task()));
         }
         self.listen().await?;
@@ -289,8 +289,8 @@ impl<'a> Driver<'a> {
 
     async fn start_queued(&mut self) {
         while self.queue.running() < self.engine.limits.concurrency.max(1) {
-            // The signal of a stop comes by and by; from now on nothing starts.
-            if self.stop.drain.is_cancelled() || self.purse.is_closed() {
+            // The stop signal may arrive later through `select!`; from here on, no task starts.
+            if self.stop.drain.is_cancelled() || self.model_budget.is_closed() {
                 break;
             }
             let Some(task) = self.queue.next(self.machine.graph()) else { break };
@@ -301,7 +301,7 @@ impl<'a> Driver<'a> {
             let spec = graph.node(&task.node).cloned();
             let spec = spec.expect("the rules run only nodes of the graph");
             self.log
-                .tell(Event::TaskStarted {
+                .publish_early(Event::TaskStarted {
                     task: task.id,
                     node: task.node.clone(),
                     attempt: task.attempt,
@@ -310,17 +310,17 @@ impl<'a> Driver<'a> {
                 })
                 .await;
             let cut = self.cut.child_token();
-            self.purse.began(task.id, cut.clone());
-            let (work, watch) = task::attempt(self.surroundings(cut), *task, spec);
+            self.model_budget.began(task.id, cut.clone());
+            let (work, watch) = task::attempt(self.attempt_context(cut), *task, spec);
             self.tasks.begin(work, watch);
             self.queue.began();
         }
     }
 
-    fn surroundings(&self, cut: CancellationToken) -> Surroundings {
-        Surroundings {
+    fn attempt_context(&self, cut: CancellationToken) -> AttemptContext {
+        AttemptContext {
             run: self.run.clone(),
-            words: self.words.0.clone(),
+            messages: self.messages.0.clone(),
             now: self.stop.now.clone(),
             cut,
             dropped: self.dropped.clone(),
@@ -339,21 +339,21 @@ impl<'a> Driver<'a> {
                 () = until(self.deadline), if self.deadline.is_some() => Signal::Now,
                 () = until(end), if end.is_some() => Signal::OutOfTime,
                 () = until(self.alarm), if self.alarm.is_some() => Signal::Late,
-                Some(word) = self.words.1.recv() => Signal::Word(word),
+                Some(message) = self.messages.1.recv() => Signal::Message(message),
                 Some(event) = self.tasks.next() => Signal::Task(Box::new(event)),
             }
         })
         .await
     }
 
-    /// When a stop was asked for and nothing runs any more, the run is interrupted.
+    /// Returns `Interrupted` when a stop was requested and no task runs.
     fn interrupted_if_idle(&self) -> Option<Rest> {
         (self.deadline.is_some() && self.queue.running() == 0).then(interrupted)
     }
 
     async fn record(&mut self, record: TaskRecord) -> Result<(), RunError> {
         if self.entry.commit.is_some() {
-            // It is of the step after.
+            // The event belongs to the next step.
             self.save().await?;
         }
         if matches!(record.outcome, Outcome::Asked { .. }) {
@@ -374,7 +374,7 @@ impl<'a> Driver<'a> {
         for (index, activation) in (0..).zip(&position.frontier) {
             let spec = self.machine.graph().node(&activation.node);
             let skipped = spec.and_then(|it| it.when.as_ref()).is_some_and(|when| {
-                // Where the whole step is skipped the machine is further, but its state is the same.
+                // If the whole step is skipped, the machine is already ahead, but its state is the same.
                 let (state, visits) = (self.machine.state(), &position.visits);
                 let view = RouteView { state, visits, input: &activation.input };
                 matches!(superstep::holds(when.as_ref(), &view), Ok(false))
@@ -391,11 +391,11 @@ impl<'a> Driver<'a> {
             }
         }
         self.entry.commit = Some(commit);
-        self.purse.reopen();
+        self.model_budget.reopen();
         Ok(())
     }
 
-    /// Makes durable what is not yet, then tells it.
+    /// Saves the pending entry, then publishes its events.
     async fn save(&mut self) -> Result<(), RunError> {
         if self.entry.is_empty() {
             return Ok(());
@@ -405,7 +405,7 @@ impl<'a> Driver<'a> {
         let entry = std::mem::take(&mut self.entry);
         fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
         for waiting in self.noted.drain(..) {
-            // A node that was dropped meanwhile waits for nothing.
+            // A node that was dropped meanwhile no longer waits.
             _ = waiting.send(());
         }
         self.log.publish().await?;

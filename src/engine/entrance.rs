@@ -1,8 +1,8 @@
-//! The entrance of a run: removes keys from everything that comes in from outside.
+//! The entrance of a run: removes API keys from everything that comes from outside.
 //!
-//! What a run saves, tells and asks models follows from its input, from what its nodes return and report, and from what
-//! people write. So keys are removed here, before the rules see a value: the state in memory, the journal, the events
-//! and a resumed run then agree.
+//! Everything that a run saves, publishes and sends to models comes from its input, from the results and
+//! reports of its nodes, and from people's messages. Keys are removed here, before the rules see a value. The
+//! state in memory, the journal, the events and a resumed run then agree.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ pub(super) fn redact_update(update: &mut Update) {
     }
 }
 
-/// Removes keys from the values that a migration gives to fields.
+/// Removes keys from the field values of a migration.
 pub(super) fn redact_mapping(mapping: &mut Mapping) {
     for value in mapping.set.values_mut() {
         redact_value(value);
     }
 }
 
-/// Removes keys from what happened to a task.
+/// Removes keys from an event of a task.
 pub(super) fn redact_event(event: &mut Event) {
     match event {
         Event::Finished { command, .. } => redact_command(command),
@@ -48,7 +48,7 @@ pub(super) fn redact_event(event: &mut Event) {
     }
 }
 
-/// Removes keys from what a node reports.
+/// Removes keys from a report of a node.
 pub(super) fn redact_report(report: &mut Report) {
     match report {
         Report::ModelCalled { model, .. } => redact_text(model),

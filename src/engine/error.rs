@@ -1,4 +1,4 @@
-//! Why a run could not be started or gone on with.
+//! Errors of starting, resuming and changing a run.
 
 use thiserror::Error;
 
@@ -10,16 +10,16 @@ use crate::{
     state::{NotFields, StateError},
 };
 
-/// A run could not be started or resumed, or not be saved.
+/// A run could not be started, resumed or saved.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The input does not fit the state.
     #[error("the input does not fit the state")]
     Input(#[source] StateError),
-    /// The input is no struct of channels.
+    /// The input does not serialise as a struct of channels.
     #[error("the input is no struct of channels")]
     Fields(#[source] NotFields),
-    /// What was saved does not fit the graph any more.
+    /// The saved run no longer fits the graph.
     #[error("run `{run}` was saved by a workflow that differs from this one")]
     Changed {
         /// The run.
@@ -28,7 +28,7 @@ pub enum RunError {
         #[source]
         source: superstep::RestoreError,
     },
-    /// The workflow has changed in a way that breaks the run as it stands. Nothing was done.
+    /// The workflow changed in a way that breaks the run at its current position. The run was not changed.
     #[error(
         "the workflow of run `{run}` has changed since it was started, and the run cannot go on with it"
     )]
@@ -37,16 +37,15 @@ pub enum RunError {
         run: RunId,
         /// Every difference; those that break the run come first.
         differences: Vec<Difference>,
-        /// What a [migration](super::Engine::migrate) would have to be told, as far as that can be guessed.
+        /// The arguments that a [migration](super::Engine::migrate) needs, as far as they can be guessed.
         remedies: Vec<Remedy>,
     },
-    /// The run has parts without a counterpart in the workflow that it is to be carried over to.
-    /// Nothing was done.
+    /// Parts of the run have no counterpart in the target workflow of the migration. The run was not changed.
     #[error("run `{run}` has parts that the workflow has no place for")]
     NoPlace {
         /// The run.
         run: RunId,
-        /// Each of them, and everything else that has changed.
+        /// Each of these parts, and every other change.
         differences: Vec<Difference>,
     },
     /// An answer does not fit its question; the question stays open.
@@ -57,7 +56,7 @@ pub enum RunError {
         /// Every place where it does not fit.
         problems: Vec<String>,
     },
-    /// An answer is for a question that is not open.
+    /// An answer names a question that is not open.
     #[error("no open question has the key `{key}`")]
     UnknownQuestion {
         /// The key.
@@ -65,27 +64,27 @@ pub enum RunError {
         /// The keys of the open questions.
         open: Vec<String>,
     },
-    /// An answer is for a question that takes none any more; nothing was changed.
+    /// An answer names a question that no longer accepts one. The run was not changed.
     #[error("the question `{name}` takes no answer any more: {closed}")]
     Closed {
         /// The name of the question.
         name: String,
-        /// Why.
+        /// The reason.
         closed: Closed,
     },
     /// The run cannot be changed in this way.
     #[error(transparent)]
     Revise(#[from] ReviseError),
-    /// The run has reached its end already.
+    /// The run has already ended.
     #[error("the run is {} already", .0.as_str())]
     NothingToDo(Status),
-    /// The run did not fail, so that there is nothing to try again.
+    /// The run did not fail, so there is nothing to retry.
     #[error("the run is {}, and only what failed is tried again", .0.as_str())]
     NotFailed(Status),
-    /// No task of the run failed that could be tried again.
+    /// The run has no failed task that could be retried.
     #[error("{}", nothing_failed(node.as_ref(), failed))]
     NothingFailed {
-        /// The node that was to be tried again, if only one was.
+        /// The node to retry, if only one was requested.
         node: Option<NodeName>,
         /// The nodes that failed.
         failed: Vec<NodeName>,

@@ -1,4 +1,4 @@
-//! Keeping a run in the hands of this process, whatever its nodes do.
+//! Keeps the lease of a run while its nodes work.
 
 use std::{
     sync::{
@@ -18,20 +18,20 @@ use crate::{
     id::RunId,
 };
 
-/// How often a lease is renewed while it lasts.
+/// How many times a lease is renewed during its duration.
 const BEATS_PER_LEASE: u32 = 3;
 
-/// The lease of a run. A thread of its own renews it, so that a node that blocks the runtime does
-/// not look like a dead process.
+/// The lease of a run. A separate thread renews it, so that a node that blocks the runtime does not make the
+/// process look dead.
 ///
-/// Dropped before the run came to rest, it gives the run back, as soon as that thread comes to it.
+/// When dropped before the run stopped, it releases the run, as soon as that thread reacts.
 #[derive(Debug)]
 pub(super) struct Lease {
     storage: Arc<dyn Checkpointer>,
     hold: Hold,
     shared: Arc<Shared>,
     beat: Option<Thread>,
-    /// Shows other runs of this process that this one is still there.
+    /// Shows other runs of this process that the owner is alive.
     _presence: Presence,
 }
 
@@ -42,12 +42,12 @@ struct Shared {
 }
 
 const KEEP: u8 = 0;
-/// The run came to rest, and the storage took it back then.
+/// The run stopped, and the storage released the lease in the same transaction.
 const FORGET: u8 = 1;
 const GIVE_BACK: u8 = 2;
 
 impl Lease {
-    /// Accepts a new run.
+    /// Creates a new run and takes its lease.
     pub(super) async fn create(
         storage: &Arc<dyn Checkpointer>,
         info: &RunInfo,
@@ -60,7 +60,7 @@ impl Lease {
         Ok(Self::keep(storage, hold, ttl, presence))
     }
 
-    /// Takes a run that nobody has, or whose owner is known to be gone.
+    /// Takes a run that has no owner, or whose owner is known to be dead.
     pub(super) async fn acquire(
         storage: &Arc<dyn Checkpointer>,
         run: &RunId,
@@ -70,7 +70,7 @@ impl Lease {
         let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
         let hold = match storage.acquire(run, &claim).await {
             Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_gone() => {
-                // Of several who see that, one replaces this very lease.
+                // Of several processes that see the dead owner, only one replaces exactly this lease.
                 let claim = Claim { over: Some(holder.fence), ..claim };
                 storage.acquire(run, &claim).await?
             }
@@ -93,18 +93,19 @@ impl Lease {
             ttl,
             shared: Arc::clone(&shared),
         };
-        // Without a thread the lease lasts as long as it does; the fence protects the run.
-        let beat = thread::Builder::new().name("lease".to_owned()).spawn(move || beat.go_on());
+        // If the thread cannot start, the lease expires after its duration; the fencing token protects the
+        // run.
+        let beat = thread::Builder::new().name("lease".to_owned()).spawn(move || beat.run());
         let beat = beat.map(|it| it.thread().clone()).ok();
         Self { storage, hold, shared, beat, _presence: presence }
     }
 
-    /// The right to write.
+    /// Returns the right to write.
     pub(super) fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// Waits until the run is in the hands of somebody else.
+    /// Waits until another process owns the run.
     ///
     /// # Cancel safety
     ///
@@ -113,13 +114,13 @@ impl Lease {
         self.shared.lost.cancelled().await;
     }
 
-    /// Goes on with what was made of the run; if that was refused, gives the run back first. A
-    /// process that ends with the refusal would not wait for the thread that does so otherwise.
+    /// Returns the lease with the result; on an error it releases the run first. A process that ends with
+    /// this error would not wait until the lease thread releases the run.
     pub(super) async fn or_give_back<T, E>(self, made: Result<T, E>) -> Result<(Self, T), E> {
         match made {
             Ok(made) => Ok((self, made)),
             Err(refused) => {
-                // What fails here mends itself when the lease ends.
+                // If this fails, the lease expires and the run is free again.
                 drop(self.storage.release(&self.hold).await);
                 self.forget();
                 Err(refused)
@@ -127,7 +128,7 @@ impl Lease {
         }
     }
 
-    /// Leaves it to the storage, which took the run back when it came to rest.
+    /// Ends the lease without a release: the storage released it when the run stopped.
     pub(super) fn forget(self) {
         self.shared.wish.store(FORGET, Ordering::Release);
     }
@@ -151,7 +152,7 @@ struct Beat {
 }
 
 impl Beat {
-    fn go_on(self) {
+    fn run(self) {
         let pause = self.ttl / BEATS_PER_LEASE;
         let mut renewed = Instant::now();
         let mut next = renewed + pause;
@@ -160,7 +161,7 @@ impl Beat {
             match self.shared.wish.load(Ordering::Acquire) {
                 KEEP => (),
                 GIVE_BACK => {
-                    // What fails here mends itself when the lease ends.
+                    // If this fails, the lease expires and the run is free again.
                     drop(wait_for(self.storage.release(&self.hold)));
                     return;
                 }
@@ -179,7 +180,7 @@ impl Beat {
                     self.shared.lost.cancel();
                     return;
                 }
-                // The storage may be there again in time.
+                // The storage may become reachable again in time.
                 Some(Err(_)) | None if renewed.elapsed() < self.ttl => (),
                 Some(Err(_)) | None => {
                     self.shared.lost.cancel();
@@ -191,7 +192,7 @@ impl Beat {
     }
 }
 
-/// Waits on a runtime of this thread, which nothing else can keep busy.
+/// Blocks on a runtime of this thread, which no other work can delay.
 fn wait_for<T>(work: impl Future<Output = T>) -> Option<T> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
     Some(runtime.block_on(work))

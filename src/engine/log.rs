@@ -1,6 +1,6 @@
-//! The events of a run: numbered as they happen, told in that order, saved with what they are about.
+//! The events of a run: numbered in order, published in that order, saved with the entry they belong to.
 
-use super::{Clock, superstep::Heard};
+use super::{Clock, superstep::ProcessedMessage};
 use crate::{
     checkpoint::{CheckpointError, Message, Outcome, TaskRecord},
     event::{EVENT_VERSION, Event, EventSink, Stamped},
@@ -8,20 +8,19 @@ use crate::{
     id::RunId,
 };
 
-/// Numbers the events of a run, and keeps those that are not saved yet.
+/// Numbers the events of a run and keeps those that are not saved yet.
 #[derive(Debug)]
 pub(super) struct Log {
     run: RunId,
     seq: u64,
     unsaved: Vec<Stamped>,
-    /// How many of the unsaved ones, from the first, are told already.
-    told: usize,
+    /// How many of the unsaved events, from the first, are already published.
+    published: usize,
     sink: EventSink,
     clock: Clock,
 }
 
-/// A run that goes on, as watchers see it: who they are, the number of its last event, and what has
-/// changed in its workflow.
+/// The event side of a run: its watchers, the number of its last event, and the changes of its workflow.
 pub(super) struct Watched {
     pub(super) events: EventSink,
     pub(super) last_seq: u64,
@@ -30,10 +29,10 @@ pub(super) struct Watched {
 
 impl Log {
     pub(super) fn new(run: RunId, (sink, last_seq): (EventSink, u64), clock: Clock) -> Self {
-        Self { run, seq: last_seq, unsaved: Vec::new(), told: 0, sink, clock }
+        Self { run, seq: last_seq, unsaved: Vec::new(), published: 0, sink, clock }
     }
 
-    /// Adds an event that becomes true when it is saved.
+    /// Adds an event that is published once it is saved.
     pub(super) fn add(&mut self, event: Event) {
         self.seq += 1;
         let ts = self.clock.now().to_string();
@@ -41,47 +40,47 @@ impl Log {
         self.unsaved.push(Stamped { v, seq, ts, run, event });
     }
 
-    /// Tells what need not be durable first: that something began or was said. It waits only for
-    /// those before it that do.
-    pub(super) async fn tell(&mut self, event: Event) {
+    /// Publishes an event that need not be durable first, such as the start of a task or a report. It waits
+    /// only for earlier events that must be durable.
+    pub(super) async fn publish_early(&mut self, event: Event) {
         self.add(event);
-        if self.told + 1 == self.unsaved.len() {
-            self.sink.send(&self.unsaved[self.told]).await;
-            self.told += 1;
+        if self.published + 1 == self.unsaved.len() {
+            self.sink.send(&self.unsaved[self.published]).await;
+            self.published += 1;
         }
     }
 
-    /// The events to be saved next.
+    /// Returns the events to save next.
     pub(super) fn unsaved(&self) -> Vec<Stamped> {
         self.unsaved.clone()
     }
 
-    /// Forgets what was not told yet: what it is about was not saved, and has not happened.
-    pub(super) fn forget_untold(&mut self) {
-        let forgotten = self.unsaved.len() - self.told;
-        self.seq -= forgotten as u64;
-        self.unsaved.truncate(self.told);
+    /// Discards the unpublished events: their entry was not saved, so they did not happen.
+    pub(super) fn discard_unpublished(&mut self) {
+        let discarded = self.unsaved.len() - self.published;
+        self.seq -= discarded as u64;
+        self.unsaved.truncate(self.published);
     }
 
-    /// Tells the events that are saved now, less those that were told before.
+    /// Publishes the events that are saved now, except those already published.
     pub(super) async fn publish(&mut self) -> Result<(), CheckpointError> {
-        for stamped in &self.unsaved[self.told..] {
+        for stamped in &self.unsaved[self.published..] {
             fault::hit(Point::EventPublish).map_err(CheckpointError::injected)?;
             self.sink.send(stamped).await;
         }
         self.unsaved.clear();
-        self.told = 0;
+        self.published = 0;
         Ok(())
     }
 }
 
-/// What a message says to watchers.
-pub(super) fn event_of_heard(heard: &Heard) -> Event {
+/// Returns the event for a message from the inbox.
+pub(super) fn event_of_heard(heard: &ProcessedMessage) -> Event {
     let Message { channel, by, .. } = &heard.message;
     Event::Said { to: channel.to_string(), by: by.clone(), problem: heard.problem.clone() }
 }
 
-/// What a record says to watchers.
+/// Returns the event for a task record.
 pub(super) fn event_of(record: &TaskRecord) -> Event {
     let TaskRecord { task, node, attempt, ms, spent, outcome } = record;
     let (task, node, attempt, ms, spent) = (*task, node.clone(), *attempt, *ms, *spent);

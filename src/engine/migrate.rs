@@ -1,4 +1,4 @@
-//! Carrying a saved run over to another workflow, on purpose.
+//! Migrates a saved run to a changed workflow.
 
 use std::collections::BTreeMap;
 
@@ -25,26 +25,26 @@ use crate::{
     id::{ChannelName, NodeName, RunId},
 };
 
-/// What a migration makes of a run.
+/// The result of a migration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Migrated {
-    /// Where the run stands then.
+    /// The position of the migrated run.
     pub position: Position,
-    /// What has changed with it; nothing of that breaks the run.
+    /// The changes of the workflow, none of which breaks the run.
     pub differences: Vec<Difference>,
-    /// What the tasks of the open step had done; that is kept.
+    /// The kept results of tasks of the open step.
     pub records: Vec<TaskRecord>,
-    /// The questions that are open then.
+    /// The open questions after the migration.
     pub questions: Vec<OpenQuestion>,
 }
 
 impl Engine {
-    /// Carries a saved run over to the graph of this engine, which has changed in a way that breaks the
-    /// run as it stands: by other names where the mapping says so, and with everything that stands in
-    /// its checkpoint. The run is changed in place, by a step of its own that holds what was and what is,
-    /// and stays at rest; [`Engine::resume`] goes on with it.
+    /// Migrates a saved run to the graph of this engine, which changed in a way that breaks the run at its
+    /// current position. The mapping renames nodes and fields; everything else in the checkpoint is kept. The
+    /// run changes in place, by a separate step whose entry holds the old and the new names, and stays
+    /// stopped; [`Engine::resume`] continues it.
     ///
-    /// `origin` is what the program that goes on with it needs then; without one, that stays as it is.
+    /// `origin` is stored for the program that resumes the run; without one, the stored origin is kept.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -95,8 +95,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Fails, and changes nothing, when somebody has the run, it is at its end, or it has parts without
-    /// a counterpart of which the mapping says nothing: [`RunError::NoPlace`] lists them all.
+    /// Fails, and changes nothing, when another process owns the run, the run has ended, or it has parts
+    /// without a counterpart that the mapping does not mention: [`RunError::NoPlace`] lists them all.
     pub async fn migrate(
         &self,
         run: &RunId,
@@ -128,7 +128,7 @@ impl Engine {
         let graph = Some(Box::new(Outline::of(&self.graph)));
         let is = Basis { workflow, origin, graph };
         let (before, last_seq) = (saved.values.clone(), saved.last_seq);
-        let stood = Stood::of(&saved, mapping);
+        let stood = PriorStatus::of(&saved, mapping);
         let (migrated, state) = self.carried(saved, &said, mapping)?;
 
         let position = migrated.position.clone();
@@ -147,7 +147,7 @@ impl Engine {
         Ok(migrated)
     }
 
-    /// What [`Engine::migrate`] would make of a run. Nothing is changed, and the run need not be free.
+    /// Returns the result [`Engine::migrate`] would have. It changes nothing and needs no lease.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Engine {
         let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
         let compared = Compared { old, new, graph, saved: &saved, said };
         if saved.summary.info.graph.is_none() {
-            // Without an outline nobody can tell what is missing; so nothing may be.
+            // Without an outline, missing parts cannot be detected, so nothing may be missing.
             fit_by(mapping, graph, &saved.position)
                 .map_err(|source| RunError::Changed { run: run.clone(), source })?;
         }
@@ -204,7 +204,7 @@ impl Engine {
         Ok((Migrated { position, differences, records, questions }, state))
     }
 
-    /// The values of a run by the names of the graph. What is new begins as it says.
+    /// Returns the values of a run by the names of the graph. New fields get their defaults.
     pub(super) fn values_by(
         &self,
         mapping: &Mapping,
@@ -226,7 +226,7 @@ impl Engine {
     }
 }
 
-/// Checks that every node that is to run has a counterpart, or was dropped.
+/// Checks that every node of the frontier has a counterpart or was dropped.
 fn fit_by(
     mapping: &Mapping,
     graph: &CompiledGraph,
@@ -237,7 +237,7 @@ fn fit_by(
     missing.map_or(Ok(()), |it| Err(RestoreError::Node(it)))
 }
 
-/// Nothing of a run would be left to run.
+/// The difference reported when the migrated run would have an empty frontier.
 fn nothing_left(position: &Position) -> Difference {
     Difference {
         what: "nothing of the run would be left to run".to_owned(),
@@ -266,14 +266,14 @@ fn migrated_to(workflow: &str, position: &Position, mapping: &Mapping) -> Event 
     }
 }
 
-/// How a run stood.
-struct Stood {
+/// The status of a run before its migration, with the reason, and whether it had open questions.
+struct PriorStatus {
     status: Status,
     reason: Option<String>,
     had_asked: bool,
 }
 
-impl Stood {
+impl PriorStatus {
     fn of(saved: &SavedRun, mapping: &Mapping) -> Self {
         let status = saved.summary.status;
         let named = |reason: String, (old, new): (&NodeName, &NodeName)| {
@@ -285,7 +285,7 @@ impl Stood {
         Self { status, reason, had_asked }
     }
 
-    /// How it stands after a migration: as before, by the names of now.
+    /// Returns the status after the migration: the same as before, with the new names.
     fn after(self, migrated: &Migrated) -> Standing {
         let Self { status, reason, had_asked } = self;
         let keys: Vec<&str> =
@@ -301,7 +301,7 @@ impl Stood {
             (Status::Paused, _) if !had_asked => reason,
             (Status::Limit | Status::Interrupted, _) => reason,
             _ => {
-                // What it waited for, or failed with, was left behind; or its process died.
+                // The question or failure was dropped by the migration, or the process had died.
                 let reason = Some("it was carried over to another workflow".to_owned());
                 return Standing { status: Status::Interrupted, reason };
             }

@@ -1,6 +1,6 @@
 //! Runs a compiled graph: the rules of a super-step, and the loop that follows them.
 //!
-//! Start with [`superstep`], where everything is decided, then read `driver`, which does it.
+//! Start with [`superstep`], which makes all decisions; then read `driver`, which carries them out.
 
 mod answers;
 mod budget;
@@ -34,7 +34,7 @@ pub use self::{
     superstep::ReviseError,
 };
 use self::{
-    driver::{Driver, accept_at_rest},
+    driver::{Driver, accept_stopped},
     superstep::{Action, Machine, Pauses, Terms},
 };
 pub use crate::checkpoint::OpenQuestion;
@@ -46,13 +46,13 @@ use crate::{
     state::{State, Update},
 };
 
-/// How long running tasks may go on after a stop was asked for.
+/// How long running tasks may continue after a drain was requested.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How long a run stays in the hands of a process that is silent.
+/// How long a lease lasts without renewal.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// Runs one graph, saving every result in one place.
+/// Runs one graph and saves every result in one checkpointer.
 #[derive(Clone, Debug)]
 pub struct Engine {
     graph: CompiledGraph,
@@ -64,18 +64,18 @@ pub struct Engine {
     clock: Clock,
 }
 
-/// How a run came to rest.
+/// The outcome of driving a run until it stopped.
 #[derive(Clone, Debug)]
 pub struct RunEnd {
     /// Done, failed, paused, limit or interrupted.
     pub status: Status,
-    /// Why, if not done.
+    /// The reason, unless the run is done.
     pub reason: Option<String>,
-    /// Where it stands.
+    /// The position at which the run stopped.
     pub position: Position,
-    /// Its state.
+    /// The state of the run.
     pub state: State,
-    /// What it waits for.
+    /// The questions that are still open.
     pub questions: Vec<OpenQuestion>,
 }
 
@@ -87,7 +87,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Starts no further node; running ones have ten seconds to finish, and what they did is saved.
+    /// Starts no further node. Running nodes have ten seconds to finish; their results are saved.
     pub fn drain(&self) {
         self.drain.cancel();
     }
@@ -100,7 +100,7 @@ impl Stop {
 }
 
 impl Engine {
-    /// An engine with the limits of the graph.
+    /// Creates an engine with the limits of the graph.
     pub fn new(graph: CompiledGraph, checkpointer: Arc<dyn Checkpointer>) -> Self {
         let limits = graph.graph().limits.clone();
         let (grace, lease, clock) = (GRACE, LEASE, Clock::default());
@@ -108,53 +108,52 @@ impl Engine {
         Self { graph, checkpointer, limits, pauses, grace, lease, clock }
     }
 
-    /// Puts other limits in the place of the graph's.
+    /// Replaces the limits of the graph.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets breakpoints: the run rests there as paused, and [`Engine::resume`] goes on.
+    /// Sets breakpoints: the run stops there as paused, and [`Engine::resume`] continues it.
     #[must_use]
     pub fn with_pauses(mut self, pauses: Pauses) -> Self {
         self.pauses = pauses;
         self
     }
 
-    /// Sets how long running tasks may go on after [`Stop::drain`].
+    /// Sets how long running tasks may continue after [`Stop::drain`].
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Sets how long a run stays in the hands of a process that is silent, 15 seconds unless said.
+    /// Sets how long a lease lasts without renewal; 15 seconds by default.
     ///
-    /// The process renews its lease three times in that time. A run of a process that is known to
-    /// be gone can be taken at once.
+    /// The process renews its lease three times in that time. If the owner is known to be dead, another
+    /// process can take the run at once.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Puts another clock in the place of the system's.
+    /// Replaces the system clock.
     ///
-    /// Events and the ends of waits are dated by it.
+    /// Events and the ends of waits get their times from it.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The limits of its runs.
+    /// Returns the limits of its runs.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Starts a run with the fields of a struct as its input, and drives it unwatched until it
-    /// comes to rest.
+    /// Starts a run with the fields of a struct as its input, and drives it without watchers until it stops.
     ///
     /// # Errors
     ///
@@ -165,16 +164,16 @@ impl Engine {
         self.start(info, input, EventSink::default(), &Stop::default()).await
     }
 
-    /// Starts a run and drives it until it comes to rest.
+    /// Starts a run and drives it until it stops.
     ///
     /// # Errors
     ///
-    /// Fails when the input does not fit the state or the run cannot be saved. A node that fails
-    /// is not an error here: the run rests as failed.
+    /// Fails when the input does not fit the state or the run cannot be saved. A failing node is not an error
+    /// here: the run stops as failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves a run that can be resumed, as if the process had died.
+    /// Dropping the future leaves a run that can be resumed, like after a crash of the process.
     pub async fn start(
         &self,
         info: RunInfo,
@@ -190,7 +189,7 @@ impl Engine {
         let info = RunInfo { graph, ..info };
         if let [Action::Rest { status, reason }] = actions.as_slice() {
             let rest = (*status, reason.clone());
-            return accept_at_rest(self, machine, events, (&info, first), rest).await;
+            return accept_stopped(self, machine, events, (&info, first), rest).await;
         }
         let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
         driver.drive(actions).await

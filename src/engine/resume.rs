@@ -1,4 +1,4 @@
-//! Going on with a saved run: from where it stands, or with what failed in it.
+//! Continues a saved run from its position, or retries its failed tasks.
 
 use super::{
     Answers, Engine, RunEnd, RunError, Stop, check_retry,
@@ -15,23 +15,23 @@ use crate::{
     id::{NodeName, RunId},
 };
 
-/// A saved run that can go on.
+/// A saved run that is ready to continue.
 struct Prepared {
     machine: Machine,
     actions: Vec<Action>,
     last_seq: u64,
-    /// What has changed in its workflow, in words.
+    /// The changes of its workflow, as text.
     changes: Vec<String>,
 }
 
 impl Engine {
-    /// Goes on with a saved run. Finished tasks are not run again. A question whose time is over
-    /// fails its node as `timeout`, now.
+    /// Continues a saved run. Finished tasks do not run again. A question whose deadline has passed fails its
+    /// node as `timeout` at once.
     ///
     /// # Errors
     ///
-    /// Fails when there is no such run, it is at its end, another process has it in its hands, an
-    /// answer fits no open question, or the run cannot be loaded or saved.
+    /// Fails when there is no such run, it has ended, another process owns it, an answer matches no open
+    /// question, or the run cannot be loaded or saved.
     ///
     /// # Cancel safety
     ///
@@ -46,14 +46,14 @@ impl Engine {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
         let prepared = self.prepare_to_resume(run, answers.into()).await;
         let (lease, prepared) = lease.or_give_back(prepared).await?;
-        self.go_on(lease, prepared, events, stop).await
+        self.drive_prepared(lease, prepared, events, stop).await
     }
 
     async fn prepare_to_resume(&self, run: &RunId, answers: Answers) -> Result<Prepared, RunError> {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
         let saved = self.checkpointer.load(run).await?;
         let last_seq = saved.last_seq;
-        // A process may have died between the last step and the word that it was the last.
+        // A process may have died after the last step, before the final status was saved.
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
             self.matched(run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
@@ -66,14 +66,14 @@ impl Engine {
         let answered = self.matched(run, &open, answers).await?;
         let late = machine.expired(self.clock.now()).into_iter();
         for event in answered.into_iter().chain(late.map(|task| Event::Expired { task })) {
-            // The rest that the machine asked for was for want of this.
+            // The machine wanted to stop because these answers were missing.
             actions.retain(|it| !matches!(it, Action::Rest { .. }));
             actions.extend(machine.apply(event));
         }
         Ok(Prepared { machine, actions, last_seq, changes })
     }
 
-    async fn go_on(
+    async fn drive_prepared(
         &self,
         lease: Lease,
         prepared: Prepared,
@@ -82,22 +82,22 @@ impl Engine {
     ) -> Result<RunEnd, RunError> {
         let Prepared { machine, actions, last_seq, changes } = prepared;
         let watched = Watched { events, last_seq, changes };
-        let driver = Driver::go_on(self, machine, lease, watched, stop).await?;
+        let driver = Driver::resume(self, machine, lease, watched, stop).await?;
         driver.drive(actions).await
     }
 
-    /// Whether a saved run can go on with the graph as it is.
+    /// Checks whether a saved run can continue with the current graph.
     ///
     /// # Errors
     ///
-    /// Fails with [`RunError::Broken`] where it cannot, and when the run cannot be loaded.
+    /// Fails with [`RunError::Broken`] if it cannot, and when the run cannot be loaded.
     pub async fn check_changes(&self, run: &RunId) -> Result<(), RunError> {
         let saved = self.checkpointer.load(run).await?;
         let said = self.said(&saved).await?;
         self.changes_since(&saved, &said).map(drop)
     }
 
-    /// Tries again what failed in a failed run: all of it, or one node only. What finished is kept.
+    /// Retries the failed tasks of a failed run: all of them, or those of one node. Finished tasks are kept.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Engine {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
         let prepared = self.prepare_to_retry(run, node).await;
         let (lease, prepared) = lease.or_give_back(prepared).await?;
-        self.go_on(lease, prepared, events, stop).await
+        self.drive_prepared(lease, prepared, events, stop).await
     }
 
     async fn prepare_to_retry(
@@ -147,7 +147,7 @@ impl Engine {
         Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
     }
 
-    /// What was said to a run and not taken in yet, as far as it or the graph has lists for that.
+    /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.
     pub(super) async fn said(&self, saved: &SavedRun) -> Result<Vec<Posted>, RunError> {
         let old = saved.summary.info.graph.as_deref();
         if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.may_be_spoken_to()) {
@@ -156,7 +156,7 @@ impl Engine {
         Ok(self.checkpointer.inbox(&saved.summary.info.id, saved.position.heard).await?)
     }
 
-    /// What has changed in the graph since the run was started, in words.
+    /// Describes the changes of the graph since the run was started.
     fn changes_since(&self, saved: &SavedRun, said: &[Posted]) -> Result<Vec<String>, RunError> {
         let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
         let new = &Outline::of(&self.graph);

@@ -1,4 +1,4 @@
-//! What failed in a run, and may be tried again.
+//! Which failures of a run can be retried.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::{
     id::{NodeName, TaskId},
 };
 
-/// Whether there is anything in a run to [try again](super::Engine::retry).
+/// Checks whether a run has anything to [retry](super::Engine::retry).
 ///
 /// # Errors
 ///
-/// Says why not.
+/// Fails with the reason why not.
 pub fn check_retry(saved: &SavedRun, node: Option<&NodeName>) -> Result<(), RunError> {
     if saved.summary.status != Status::Failed {
         return Err(RunError::NotFailed(saved.summary.status));
@@ -24,7 +24,7 @@ pub fn check_retry(saved: &SavedRun, node: Option<&NodeName>) -> Result<(), RunE
     if is_among { Ok(()) } else { Err(RunError::NothingFailed { node: node.cloned(), failed }) }
 }
 
-/// The failures with which the tasks of an open step rest, in task order.
+/// Returns the failures of the tasks of an open step, in task order.
 pub fn failures(records: &[TaskRecord]) -> Vec<(NodeName, Failure)> {
     let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
     let failed = last.into_values().filter_map(|it| match &it.outcome {

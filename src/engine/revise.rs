@@ -1,4 +1,4 @@
-//! Runs that somebody changes: an update of the state, and a new run from an old checkpoint.
+//! Changes that people make to runs: a state update, and a fork from an old checkpoint.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,20 +27,20 @@ use crate::{
 };
 
 impl Engine {
-    /// Updates the state of a run at rest as if `node` had written it: through the reducers of the
-    /// channels and checked by the schema; the routes of the node decide what comes next.
+    /// Updates the state of a stopped run like an update by `node`. The update goes through the reducers and
+    /// the schema; the routes of the node decide what runs next.
     ///
-    /// Where the node is among those that are to run next, its task is taken for finished; where
-    /// the run is at its end, it goes on where the node leads. Without a node the state changes and
-    /// nothing else. What tasks of the open step have finished is kept, and what they asked
-    /// is asked anew. The update is a step of its own; the run is not driven on.
+    /// If the node is in the frontier, its task counts as finished. If the run has ended, it continues at the
+    /// targets of the node. Without a node, only the state changes. Results of finished tasks of the open
+    /// step are kept, and open questions are asked again. The update is a separate step; the run is not
+    /// driven.
     ///
-    /// Gives the position after it.
+    /// Returns the position after the update.
     ///
     /// # Errors
     ///
-    /// Fails, and changes nothing, when somebody has the run, the update does not fit, or the node
-    /// is not to run next.
+    /// Fails, and changes nothing, when another process owns the run, the update does not fit, or the node is
+    /// not in the frontier.
     #[doc(alias = "update_state")]
     pub async fn update(
         &self,
@@ -84,16 +84,15 @@ impl Engine {
         Ok(position)
     }
 
-    /// Makes a new run of a checkpoint of another one, with other values in some channels; the
-    /// other run stays as it is. The new one is at rest; [`Engine::resume`] goes on with it.
+    /// Creates a new run from a checkpoint of another one, with other values in some channels. The other run
+    /// does not change. The new run is stopped; [`Engine::resume`] continues it.
     ///
-    /// Its steps count from zero, and so does what it takes; how often nodes have run is kept, so
-    /// that loops stay bounded. A checkpoint from before a migration of the run is carried over as the
-    /// run was.
+    /// Its steps and its usage start at zero. The visit counts of nodes are kept, so that loops stay bounded.
+    /// If the run was migrated after the checkpoint, the same migration is applied to the checkpoint.
     ///
     /// # Errors
     ///
-    /// Fails, and makes nothing, when the run was at its end there, a value does not fit its
+    /// Fails, and creates nothing, when the run had ended at that checkpoint, a value does not fit its
     /// channel, or the checkpoint does not fit the graph.
     pub async fn fork(
         &self,
@@ -141,8 +140,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The state with which a fork begins: that of the checkpoint, with what is new in the workflow
-    /// and what somebody has changed.
+    /// Returns the initial state of a fork: the checkpoint's state plus new fields of the workflow and the
+    /// changed values.
     fn forked_state(
         &self,
         run: &RunId,
@@ -168,7 +167,7 @@ impl Engine {
             }
         }
         let state = schema.restore(values).map_err(|error| {
-            // What is wrong with a value that was given is the fault of whoever gave it.
+            // An error in a given value is reported as an error of the caller.
             if changed.contains_key(error.channel()) {
                 RunError::from(ReviseError::State(error))
             } else {
@@ -179,8 +178,8 @@ impl Engine {
         Ok(state)
     }
 
-    /// A checkpoint of a run by the names that the run goes by now, and the graph those are of: where
-    /// it was migrated since, that is done to the checkpoint as well.
+    /// Returns a checkpoint with the current names of the run, and the graph with these names. Later
+    /// migrations of the run are applied to the checkpoint as well.
     async fn as_of_now(
         &self,
         summary: RunSummary,
@@ -218,7 +217,7 @@ impl Engine {
         Ok((position, values, Some(Box::new(new))))
     }
 
-    /// The step that an update makes of a saved run.
+    /// Returns the step that an update adds to a saved run.
     fn revise(
         &self,
         saved: SavedRun,
@@ -236,8 +235,7 @@ impl Engine {
     }
 }
 
-/// The position of a run that begins where another one stood. Nobody has asked in it yet, or said
-/// anything to it.
+/// Returns the position of a new run that starts from this one, without questions and messages.
 fn from_zero(position: Position) -> Position {
     Position {
         step: Step(0),
@@ -254,7 +252,7 @@ fn from_zero(position: Position) -> Position {
     }
 }
 
-/// The entry of a step that somebody made, after which the run rests.
+/// Returns the entry of a step made by a person, after which the run is stopped.
 fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &str) -> Entry {
     let Revised { record, position, state } = revised;
     let standing = if !position.frontier.is_empty() {
@@ -271,7 +269,7 @@ fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &st
     }
 }
 
-/// What makes these values the state.
+/// Returns the changes that lead from the old values to this state.
 pub(super) fn changes(before: &BTreeMap<ChannelName, Value>, state: &State) -> Vec<Change> {
     let now: BTreeMap<&str, &Value> = state.iter().collect();
     let names: BTreeSet<&str> =

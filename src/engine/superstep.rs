@@ -1,8 +1,8 @@
-//! The rules of a run, without I/O, clock or chance: events in, actions out.
+//! The rules of a run, without I/O, clock or randomness: events in, actions out.
 //!
-//! A [`Machine`] holds where a run stands. Whoever drives it performs the actions in their
-//! order, each durable before the next, and tells it what happened; the order in which results
-//! of one step come in makes no difference.
+//! A [`Machine`] holds the position of a run. Its driver performs the actions in their order, makes each
+//! durable before the next, and feeds the resulting events back. The order in which the results of one step
+//! arrive makes no difference.
 
 mod carry;
 mod fit;
@@ -26,7 +26,7 @@ use serde_json::Value;
 
 pub(super) use self::carry::carry;
 use self::frontier::next_frontier;
-pub use self::hear::Heard;
+pub use self::hear::ProcessedMessage;
 pub use self::pause::{Pauses, Terms};
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 pub use self::revise::{ReviseError, Revised};
@@ -43,14 +43,14 @@ use crate::{
     state::{State, StateError, Update},
 };
 
-/// What the attempts at a task took together.
+/// The usage of a task, summed over its attempts.
 #[derive(Clone, Copy, Debug, Default)]
-struct Took {
+struct TaskUsage {
     ms: u64,
     spent: Spent,
 }
 
-/// A run, as its rules see it.
+/// The state machine of one run.
 #[derive(Clone, Debug)]
 pub struct Machine {
     graph: CompiledGraph,
@@ -60,40 +60,41 @@ pub struct Machine {
     state: Arc<State>,
     visits: Arc<BTreeMap<NodeName, u32>>,
     tasks: Vec<TaskState>,
-    /// The tasks whose records are not final.
+    /// The number of tasks whose records are not final.
     open: usize,
-    /// The tasks that run or sleep, or were cut off. Counted, because a step may have ten thousand.
+    /// The number of tasks that run, sleep or were aborted. It is counted, because a step may have ten
+    /// thousand tasks.
     busy: usize,
-    /// The size of what the tasks of this step have written and dispatched.
+    /// The size in bytes of the updates and dispatches of this step.
     written: u64,
 }
 
-/// How a task of the current step stands.
+/// The state of one task of the current step.
 #[derive(Clone, Debug, Default)]
 struct TaskState {
     phase: Phase,
     attempt: u32,
-    took: Took,
+    took: TaskUsage,
     answers: BTreeMap<String, Value>,
-    /// The results of parts of its work that it has noted down.
+    /// The memos of the task: saved results of parts of its work.
     memos: BTreeMap<String, Value>,
-    /// The keys under which it has asked.
+    /// The keys of the questions it has asked.
     asked: Vec<String>,
     record: Option<Box<TaskRecord>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 enum Phase {
-    /// A driver has it, or should.
+    /// The driver runs it, or will.
     #[default]
     Running,
     /// It waits for its next attempt.
     Sleeping { wake: Timestamp, wait_ms: u64 },
     /// It waits for a person.
     Waiting(Box<Question>),
-    /// It was cut off, since a limit of the run is reached.
+    /// It was aborted because a limit of the run is reached.
     CutOff,
-    /// It failed, and nothing caught it.
+    /// It failed, and no route caught the failure.
     Failed(String),
     /// Its record is final.
     Settled,
@@ -110,7 +111,7 @@ impl TaskState {
         self.phase == Phase::Running && self.answers.is_empty()
     }
 
-    /// When the time of its question is over, if it waits for an answer and that has a time.
+    /// Returns the deadline of the open question, if the task has one with a deadline.
     fn deadline(&self) -> Option<Timestamp> {
         match &self.phase {
             Phase::Waiting(question) => question.deadline,
@@ -119,7 +120,7 @@ impl TaskState {
     }
 }
 
-impl Took {
+impl TaskUsage {
     fn add(&mut self, attempt: &Attempt) {
         self.ms += attempt.ms;
         self.spent.add(&attempt.spent);
@@ -127,7 +128,7 @@ impl Took {
 }
 
 impl Machine {
-    /// Starts a run: gives the commit that accepts it, and what is to be done then.
+    /// Starts a run. Returns the commit that accepts it and the first actions.
     ///
     /// # Errors
     ///
@@ -139,8 +140,8 @@ impl Machine {
         input: Update,
     ) -> Result<(Self, Commit, Vec<Action>), StateError> {
         let state = graph.schema().begin(input)?;
-        // Defaults are saved with the input: a run keeps what it began with, whatever the schema
-        // says later.
+        // Defaults are saved with the input: a later change of the schema does not affect a run that has
+        // started.
         let changes = state.as_changes().collect();
         let mut position = Position::default();
         for node in &graph.graph().entry {
@@ -150,7 +151,7 @@ impl Machine {
             position.frontier.push(activation);
         }
         position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
-        // A node that is named twice is reached once, as by two edges.
+        // A node that is named twice is activated once, like one with two incoming edges.
         position.frontier.dedup_by(|a, b| a.node == b.node);
         let commit = Commit { position: position.clone(), changes };
         let mut machine = Self::at(graph, terms.into(), run, Checkpoint { position, state });
@@ -158,10 +159,10 @@ impl Machine {
         Ok((machine, commit, actions))
     }
 
-    /// Takes in what happened and gives what is to be done.
+    /// Applies an event and returns the next actions.
     ///
-    /// An event about a task that is settled or not of this step changes nothing, so that one
-    /// that is told twice does no harm.
+    /// An event about a task that is settled, or not of this step, changes nothing. So delivering an event
+    /// twice does no harm.
     pub fn apply(&mut self, event: Event) -> Vec<Action> {
         let Some(index) = self.index(event.task()) else { return Vec::new() };
         let expected = match (&event, &self.tasks[index].phase) {
@@ -210,17 +211,17 @@ impl Machine {
         }
     }
 
-    /// The run.
+    /// Returns the id of the run.
     pub fn run(&self) -> &RunId {
         &self.run
     }
 
-    /// Where the run stands.
+    /// Returns the position of the run.
     pub fn position(&self) -> &Position {
         &self.position
     }
 
-    /// What models took so far, also for tasks of the step that is not committed yet.
+    /// Returns the model usage so far, including tasks of the step that is not committed yet.
     pub fn spent(&self) -> Spent {
         self.used().spent
     }
@@ -234,22 +235,22 @@ impl Machine {
         used
     }
 
-    /// The state of the run.
+    /// Returns the state of the run.
     pub fn state(&self) -> &Arc<State> {
         &self.state
     }
 
-    /// The graph it runs.
+    /// Returns the graph of the run.
     pub fn graph(&self) -> &CompiledGraph {
         &self.graph
     }
 
-    /// The node of a task of the current step.
+    /// Returns the node of a task of the current step.
     pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
         self.index(task).map(|index| &self.position.frontier[index].node)
     }
 
-    /// The questions that wait for an answer, each with a key of its own.
+    /// Returns the questions that wait for an answer, each with its own key.
     pub fn open_questions(&self) -> Vec<OpenQuestion> {
         let asked = self.tasks.iter().enumerate().filter_map(|(index, it)| match &it.phase {
             Phase::Waiting(question) => Some((index, question)),
@@ -271,12 +272,12 @@ impl Machine {
             .collect()
     }
 
-    /// When the time of an open question is over next.
+    /// Returns the next deadline of an open question.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.tasks.iter().filter_map(TaskState::deadline).min()
     }
 
-    /// The tasks whose questions nobody has answered in time.
+    /// Returns the tasks whose deadline has passed without an answer.
     pub fn expired(&self, now: Timestamp) -> Vec<TaskId> {
         let is_over = |it: &usize| self.tasks[*it].deadline().is_some_and(|it| it <= now);
         (0..self.tasks.len()).filter(is_over).map(|it| self.id(it)).collect()
@@ -295,7 +296,7 @@ impl Machine {
         TaskId { step: self.position.step.next(), index }
     }
 
-    /// What a task of the step was called when it began, if that was before a migration.
+    /// Returns the original names of a task of the step if it began before a migration.
     fn began(&self, index: usize) -> Option<&Began> {
         self.position.began.get(&u32::try_from(index).ok()?)
     }
@@ -329,7 +330,7 @@ impl Machine {
         self.busy = self.busy + usize::from(is_busy) - usize::from(before.is_busy());
     }
 
-    /// Runs the frontier, or rests if it is empty or a limit stands before it.
+    /// Runs the frontier, or stops the run if the frontier is empty or a limit is reached.
     fn begin_step(&mut self) -> Vec<Action> {
         if self.tasks.is_empty() {
             let failure = self.position.failure.clone();
@@ -340,12 +341,13 @@ impl Machine {
         if let Some(reason) = budget::reached(&self.terms.limits, used_up, &self.used()) {
             return vec![Action::Rest { status: Status::Limit, reason: Some(reason) }];
         }
-        // The step cannot end before its last task has begun, for until then that one is busy.
+        // Each task counts as busy until it has begun, so the step cannot end before its last task has begun.
         (0..self.tasks.len()).flat_map(|it| self.begin(it)).collect()
     }
 
-    /// After a task came to rest: commits the step, rests the run, or waits for the others.
-    fn go_on(&mut self) -> Vec<Action> {
+    /// Continues after a task settled or suspended: commits the step, stops the run, or waits for the other
+    /// tasks.
+    fn advance(&mut self) -> Vec<Action> {
         if self.open == 0 {
             return self.commit();
         }
@@ -355,7 +357,7 @@ impl Machine {
         vec![self.rest_open()]
     }
 
-    /// Rests with what failed, or waits for people.
+    /// Stops a run whose step is still open: a task failed, or a person has to answer.
     fn rest_open(&self) -> Action {
         let failed = self.tasks.iter().find_map(|it| match &it.phase {
             Phase::Failed(reason) => Some(reason.clone()),
@@ -387,7 +389,7 @@ impl Machine {
             Outcome::Finished { update, .. } => Some(update),
             _ => None,
         });
-        // Nobody looks at the old state any more, so lists grow in place.
+        // This is the last reference to the old state, so lists grow in place.
         let schema = self.graph.schema().clone();
         let state = std::mem::replace(&mut self.state, Arc::new(schema.empty()));
         let (state, changes) = match schema.apply(Arc::unwrap_or_clone(state), updates) {

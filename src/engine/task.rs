@@ -1,7 +1,7 @@
-//! One attempt at a task: the node, which may do anything, and the watch over it.
+//! One attempt at a task: the node, which is arbitrary code, and its supervision.
 //!
-//! A node runs in a task of the runtime of its own, so that one that blocks its thread keeps no
-//! other waiting, and one that panics, even while it is dropped, unwinds nobody else.
+//! Each node runs in its own Tokio task. A node that blocks its thread delays no other node, and a panic,
+//! even one during drop, unwinds only that task.
 
 use std::time::Duration;
 
@@ -18,33 +18,36 @@ use super::{
 };
 use crate::{
     fault::{self, Point},
-    graph::{Command, ErrorKind, Failure, Memos, NodeContext, NodeError, NodeSpec, Reporter, Word},
+    graph::{
+        AttemptMessage, Command, ErrorKind, Failure, Memos, NodeContext, NodeError, NodeSpec,
+        Reporter,
+    },
     id::{RunId, TaskId},
     state::panic_text,
 };
 
-/// How long a node that was given up may take to let go. One that blocks its thread does not hear
-/// of it; it is left behind, and its result is nobody's.
-const LET_GO: Duration = Duration::from_secs(1);
+/// How long an aborted node may take to drop. A node that blocks its thread does not react to the abort; it
+/// is detached and its result discarded.
+const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a node returned, and when.
+/// The result of a node, and when it returned.
 pub(super) type Returned = (Result<Command, NodeError>, Instant);
 
-/// What an attempt of a run is given.
+/// The context that a run gives to each attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Surroundings {
+pub(super) struct AttemptContext {
     pub(super) run: RunId,
-    pub(super) words: mpsc::Sender<Word>,
-    /// Tells nodes that the run is to stop at once.
+    pub(super) messages: mpsc::Sender<AttemptMessage>,
+    /// Asks nodes to stop at once.
     pub(super) now: CancellationToken,
-    /// Cuts off the attempt, since a limit of the run is reached.
+    /// Aborts the attempt because a limit of the run is reached.
     pub(super) cut: CancellationToken,
-    /// Ends every watch; what was not finished by then has not been done.
+    /// Ends all supervision; unfinished attempts leave no result.
     pub(super) dropped: CancellationToken,
     pub(super) clock: Clock,
 }
 
-/// The watch over one attempt: its timeouts, and what it took.
+/// Supervises one attempt: its timeouts and its usage.
 #[derive(Debug)]
 pub(super) struct Watch {
     task: TaskId,
@@ -59,14 +62,14 @@ pub(super) struct Watch {
     clock: Clock,
 }
 
-/// Makes an attempt: the work, which is to run in a task of its own, and the watch over it.
+/// Creates an attempt: the work, which needs its own Tokio task, and its supervision.
 pub(super) fn attempt(
-    surroundings: Surroundings,
+    attempt_context: AttemptContext,
     task: Task,
     spec: NodeSpec,
 ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
-    let Surroundings { run, words, now, cut, dropped, clock } = surroundings;
-    let reporter = Reporter::new(task.id, task.attempt, words);
+    let AttemptContext { run, messages, now, cut, dropped, clock } = attempt_context;
+    let reporter = Reporter::new(task.id, task.attempt, messages);
     let cancel = now.child_token();
     let watch = Watch {
         task: task.id,
@@ -96,7 +99,7 @@ pub(super) fn attempt(
         memos: Memos::new(task.memos),
         reporter,
     };
-    // Within a future of ours, so that a node that panics before it makes its own is caught, too.
+    // The call is inside a future, so that a panic before the node returns its future is caught, too.
     let work = async move {
         let result = run_node(&spec, ctx).await;
         (result, Instant::now())
@@ -105,15 +108,15 @@ pub(super) fn attempt(
 }
 
 impl Watch {
-    /// Waits for the end of the work and says what happened; nothing if it was dropped.
+    /// Waits for the end of the work and returns its event, or `None` if the attempt was dropped.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it drops the work at its current await point. Nothing is recorded, so a resumed
-    /// run starts the task again.
+    /// When dropped, it drops the work at its current await point. Nothing is recorded, so a resumed run
+    /// starts the task again.
     pub(super) async fn over(self, mut work: AbortOnDropHandle<Returned>) -> Option<Event> {
         let (result, ended) = tokio::select! {
-            // What is finished has been done, even if it comes with the word that nobody waits.
+            // A finished result counts even if the abort arrives at the same time.
             biased;
             ended = &mut work => match ended {
                 Ok(returned) => returned,
@@ -144,12 +147,12 @@ impl Watch {
         })
     }
 
-    /// Whether a timeout may end it.
+    /// Returns whether a timeout may end the attempt.
     pub(super) fn keeps_time(&self) -> bool {
         self.total.is_some() || self.idle.is_some()
     }
 
-    /// The attempt, which ended then.
+    /// Returns the record of the attempt that ended at this time.
     fn took(&self, ended: Instant) -> Attempt {
         let ms = ended.saturating_duration_since(self.started).as_millis();
         let ms = u64::try_from(ms).unwrap_or(u64::MAX);
@@ -157,7 +160,7 @@ impl Watch {
         Attempt { number: self.number, ms, spent, ended: self.clock.now() }
     }
 
-    /// Waits until a timeout is over, and says which.
+    /// Waits until a timeout expires and returns its description.
     async fn timed_out(&self) -> String {
         let total = async {
             match self.total {
@@ -184,25 +187,25 @@ impl Watch {
         }
     }
 
-    /// Drops the work. Gives back the failure if it panics over that.
+    /// Aborts the work. Returns a failure if the node panics during drop.
     async fn give_up(&self, mut work: AbortOnDropHandle<Returned>) -> Option<Failure> {
         self.cancel.cancel();
         work.abort();
-        match timeout(LET_GO, &mut work).await {
+        match timeout(DROP_TIMEOUT, &mut work).await {
             Ok(Err(error)) => panicked(error),
             Ok(Ok(_)) | Err(_) => None,
         }
     }
 }
 
-/// The failure of a node that panicked; nothing if it was only dropped.
+/// Returns the failure of a node that panicked, or `None` if it was only aborted.
 fn panicked(error: JoinError) -> Option<Failure> {
     let panic = error.try_into_panic().ok()?;
     let message = format!("the node panicked: {}", panic_text(panic.as_ref()));
     Some(Failure::new(ErrorKind::Panic, message))
 }
 
-/// Runs the node between two points at which tests may end everything.
+/// Runs the node between two failpoints at which tests may end the process.
 async fn run_node(spec: &NodeSpec, ctx: NodeContext) -> Result<Command, NodeError> {
     let injected = |it: fault::Injected| NodeError::transient(it.to_string());
     fault::hit(Point::TaskBeforeRun).map_err(injected)?;

@@ -1,4 +1,4 @@
-//! What a node can read and do while it runs.
+//! The context of a node: everything that it can read and do while it runs.
 
 use std::{
     collections::BTreeMap,
@@ -76,7 +76,7 @@ pub struct Began {
     pub node: NodeName,
 }
 
-/// What a node can read and do while it runs.
+/// The context of a node: everything that it can read and do while it runs.
 #[derive(Clone, Debug)]
 pub struct NodeContext {
     /// The run.
@@ -105,39 +105,39 @@ pub struct NodeContext {
     pub answers: BTreeMap<String, Value>,
     /// The results of parts that this task has saved; see [`NodeContext::memo`].
     pub memos: Memos,
-    /// Reports to watchers what the node does.
+    /// Reports the node's actions to watchers.
     pub reporter: Reporter,
 }
 
-/// Reports to watchers what a node does, and counts the usage of its models.
+/// Reports a node's actions to watchers, and counts its model usage.
 #[derive(Clone, Debug, Default)]
 pub struct Reporter {
     spent: Arc<Mutex<Spent>>,
-    attempt: Option<Speaker>,
+    attempt: Option<AttemptSender>,
     heard: Arc<Mutex<Option<Instant>>>,
 }
 
 /// An attempt at a task, with its connection to the driver of its run.
 #[derive(Clone, Debug)]
-struct Speaker {
+struct AttemptSender {
     task: TaskId,
     number: u32,
     started: Instant,
-    to: mpsc::Sender<Word>,
+    to: mpsc::Sender<AttemptMessage>,
 }
 
 /// A message of an attempt to the driver.
 #[derive(Debug)]
-pub(crate) struct Word {
+pub(crate) struct AttemptMessage {
     pub(crate) task: TaskId,
     /// The number of the attempt.
     pub(crate) attempt: u32,
-    pub(crate) said: Said,
+    pub(crate) content: MessageContent,
 }
 
 /// The content of a message of an attempt.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum MessageContent {
     /// An event for watchers.
     Report(Report),
     /// A result to save.
@@ -214,16 +214,19 @@ impl NodeContext {
     }
 }
 
-impl Speaker {
-    async fn say(&self, said: Said) -> Result<(), mpsc::error::SendError<Word>> {
-        self.to.send(Word { task: self.task, attempt: self.number, said }).await
+impl AttemptSender {
+    async fn send(
+        &self,
+        content: MessageContent,
+    ) -> Result<(), mpsc::error::SendError<AttemptMessage>> {
+        self.to.send(AttemptMessage { task: self.task, attempt: self.number, content }).await
     }
 }
 
 impl Reporter {
     /// Makes a reporter for the attempt with this number, which begins now.
-    pub(crate) fn new(task: TaskId, number: u32, to: mpsc::Sender<Word>) -> Self {
-        let attempt = Some(Speaker { task, number, started: Instant::now(), to });
+    pub(crate) fn new(task: TaskId, number: u32, to: mpsc::Sender<AttemptMessage>) -> Self {
+        let attempt = Some(AttemptSender { task, number, started: Instant::now(), to });
         Self { attempt, ..Self::default() }
     }
 
@@ -235,7 +238,7 @@ impl Reporter {
         }
         if let Some(attempt) = &self.attempt {
             // The driver may be gone; the report is then dropped.
-            drop(attempt.say(Said::Report(report)).await);
+            drop(attempt.send(MessageContent::Report(report)).await);
         }
     }
 
@@ -246,7 +249,7 @@ impl Reporter {
         let (saved, is_saved) = oneshot::channel();
         let ms = u64::try_from(attempt.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let memo = Memo { name: name.to_owned(), value, ms, spent: self.spent(), saved };
-        drop(attempt.say(Said::Memo(memo)).await);
+        drop(attempt.send(MessageContent::Memo(memo)).await);
         let lost = |_| NodeError::transient(format!("the run has ended before `{name}` was saved"));
         is_saved.await.map_err(lost)
     }
@@ -255,7 +258,7 @@ impl Reporter {
         self.beat();
         let Some(attempt) = &self.attempt else { return };
         let (may, is_told) = oneshot::channel();
-        drop(attempt.say(Said::Spending(may)).await);
+        drop(attempt.send(MessageContent::Spending(may)).await);
         if is_told.await.is_err() {
             // The driver refused and will abort this attempt; wait for that.
             std::future::pending::<()>().await;

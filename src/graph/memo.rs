@@ -104,8 +104,8 @@ impl NodeContext {
         known.map(|it| T::deserialize(it).map_err(NodeError::from)).transpose()
     }
 
-    /// Saves a result under a name; once this returns it is durable. One that is beyond a limit is the failure
-    /// of the node.
+    /// Saves a result under a name; once this returns, the result is durable. A result beyond a limit is a
+    /// failure of the node.
     pub(crate) async fn save_memo<T: Serialize>(
         &self,
         name: &str,

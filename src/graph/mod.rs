@@ -33,6 +33,6 @@ pub use self::{
     sight::{Sight, Sights},
 };
 pub(crate) use self::{
-    context::{Said, Word},
+    context::{AttemptMessage, MessageContent},
     memo::Memo,
 };

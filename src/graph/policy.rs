@@ -30,8 +30,8 @@ pub struct Policies {
     pub clears: Vec<ChannelName>,
     /// The routes for failures; the first matching one is used.
     pub catch: Vec<Catch>,
-    /// The name of the event that is published when the run reaches this node: a verb in the past
-    /// tense, such as `escalated` in "qa escalated to architect".
+    /// The name of the event that is published when the run reaches this node: a verb in the past tense, such
+    /// as `escalated` in "qa escalated to architect".
     pub emits: Option<String>,
     /// The nodes that run before it, once the run has reached it.
     pub defer: Option<Defer>,

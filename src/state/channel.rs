@@ -1,4 +1,4 @@
-//! One channel: its type, the check of what is written to it, and how it reads a model's answer.
+//! One channel: its type, the check of its writes, and how it reads a model's answer.
 
 use std::{fmt, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{id::ChannelName, redact::redact_value};
 
-/// The most problems of one value that are named: a list may have one at every item.
+/// The maximum number of reported problems of one value: a list may have one at every item.
 const PROBLEMS_MAX: usize = 20;
 
 /// The longest text of a problem.
@@ -39,7 +39,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// Fails when the schema itself is not one.
+    /// Fails when the schema itself is invalid.
     pub fn new(name: ChannelName, schema: Value, reducer: Reducer) -> Result<Self, String> {
         let validator = validator_for(&schema).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -54,16 +54,16 @@ impl Channel {
         })
     }
 
-    /// Gives the channel a value to start with.
+    /// Sets the default value.
     #[must_use]
     pub fn with_default(mut self, mut default: Value) -> Self {
-        // It is saved with every run.
+        // The default is saved with every run.
         redact_value(&mut default);
         self.default = Some(Arc::new(default));
         self
     }
 
-    /// Says how a model's answer is read into this channel.
+    /// Sets how a model's answer is read into this channel.
     #[must_use]
     pub fn with_reader(mut self, reader: ReadAnswer) -> Self {
         self.reader = Some(reader);
@@ -71,50 +71,50 @@ impl Channel {
         self
     }
 
-    /// Keeps the channel out of the result of a run, and of its input.
+    /// Excludes the channel from the input and the result of a run.
     #[must_use]
     pub fn private(mut self) -> Self {
         self.is_private = true;
         self
     }
 
-    /// The same channel under another name.
+    /// Returns the same channel under another name.
     #[must_use]
     pub(crate) fn renamed(self, name: ChannelName) -> Self {
         Self { name, ..self }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &ChannelName {
         &self.name
     }
 
-    /// The type, as expressions see it.
+    /// Returns the type, as expressions see it.
     pub fn ty(&self) -> &Type {
         &self.ty
     }
 
-    /// The JSON Schema, with every definition it refers to.
+    /// Returns the JSON Schema, with every definition it refers to.
     pub fn schema(&self) -> &Value {
         &self.schema
     }
 
-    /// How writes are folded.
+    /// Returns the reducer.
     pub fn reducer(&self) -> &Reducer {
         &self.reducer
     }
 
-    /// The value before the first write.
+    /// Returns the value before the first write.
     pub fn default(&self) -> Option<&Arc<Value>> {
         self.default.as_ref()
     }
 
-    /// How a model's answer is read, if not as it stands.
+    /// Returns how a model's answer is read, or `None` if it is used unchanged.
     pub fn reader(&self) -> Option<ReadAnswer> {
         self.reader
     }
 
-    /// Whether it is for the nodes alone: no input, and no part of the result.
+    /// Returns whether only nodes use it: it is neither input nor part of the result.
     pub fn is_private(&self) -> bool {
         self.is_private
     }
@@ -129,7 +129,7 @@ impl Channel {
         self.check_saved(written)
     }
 
-    /// Checks a write that was saved, under limits that may have been others.
+    /// Checks a saved write; the limits may have changed since, so they are not checked.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Channel {
             Reducer::Append | Reducer::Union if !self.is_whole_list(written) => {
                 self.validate(&Value::Array(vec![written.clone()]))
             }
-            // What these are written is a part of the value; the whole is checked once folded.
+            // Writes to these are parts of the value; the whole value is checked after folding.
             Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => Ok(()),
             Reducer::Replace
             | Reducer::Append
@@ -151,7 +151,7 @@ impl Channel {
         }
     }
 
-    /// Checks a value that replaces what the channel holds: its type, its size and its depth.
+    /// Checks a value that replaces the content of the channel: its type, its size and its depth.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl Channel {
         self.validate(value)
     }
 
-    /// Checks the size and the depth of a new value, and that its whole numbers have all of their digits.
+    /// Checks the size and the depth of a new value, and that its whole numbers have kept all digits.
     fn check_limits(&self, value: &Value) -> Result<(), Vec<String>> {
         measure(value).map_err(|reached| vec![format!("it is {reached}")])?;
         let item = match self.ty.required() {
@@ -199,9 +199,9 @@ impl Channel {
         Err(problems)
     }
 
-    /// Whether a write to a list is all of its items rather than one of them.
+    /// Returns whether a write to a list contains all of its items rather than one item.
     ///
-    /// An array is all items, unless the items are arrays themselves and it fits as one.
+    /// An array contains all items, unless the items are arrays themselves and the array fits as one item.
     pub(super) fn is_whole_list(&self, written: &Value) -> bool {
         let Value::Array(items) = written else { return false };
         match self.ty.required() {
@@ -213,7 +213,7 @@ impl Channel {
     }
 }
 
-/// A problem quotes the value, which may be large.
+/// Shortens a problem: it quotes the value, which may be large.
 fn shortened(mut problem: String) -> String {
     if let Some((end, _)) = problem.char_indices().nth(PROBLEM_CHARS_MAX) {
         problem.truncate(end);

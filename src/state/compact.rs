@@ -1,5 +1,5 @@
-//! Values without spare room: records as they are read otherwise keep room for fields that never come, which is most of
-//! the memory of a long list of small records.
+//! Values without spare capacity. Records read in the usual way keep capacity for fields that never come,
+//! which is most of the memory of a long list of small records.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The schema of a state out of a Rust type.
+//! Derives the schema of a state from a Rust type.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::{data_limit::DataLimit, id::ChannelName};
 impl Schema {
     /// Makes a schema of a struct: a channel for each field.
     ///
-    /// A field of type `Option<T>` is a channel of `T` that is not written at first; one with a
-    /// serde default starts with it. `#[schemars(extend("x-merge" = "append"))]` names its
-    /// reducer; `{"best": "path.to.number"}` is the one that takes an argument. A field with
-    /// `"x-private" = true` is [private](Channel::private).
+    /// A field of type `Option<T>` is a channel of `T` that is unwritten at first; a field with a serde
+    /// default starts with it. `#[schemars(extend("x-merge" = "append"))]` sets its reducer; only
+    /// `{"best": "path.to.number"}` takes an argument. A field with `"x-private" = true` is
+    /// [private](Channel::private).
     ///
     /// # Errors
     ///
-    /// Fails when the type is no struct or names an unknown reducer.
+    /// Fails when the type is not a struct or names an unknown reducer.
     pub fn of<T: JsonSchema>() -> Result<Self, SchemaError> {
         Self::of_with_reducers::<T>(&[])
     }
 
-    /// As [`Schema::of`], where `x-merge` may also name reducers of the caller's own.
+    /// Does the same as [`Schema::of`], but `x-merge` may also name custom reducers.
     ///
     /// # Errors
     ///
-    /// Fails when the type is no struct or names an unknown reducer.
+    /// Fails when the type is not a struct or names an unknown reducer.
     pub fn of_with_reducers<T: JsonSchema>(
         reducers: &[Arc<dyn Fold>],
     ) -> Result<Self, SchemaError> {
@@ -35,11 +35,11 @@ impl Schema {
         Self::of_json_schema(generator.into_root_schema_for::<T>().as_value(), reducers)
     }
 
-    /// As [`Schema::of_with_reducers`], for the JSON Schema of an object.
+    /// Does the same as [`Schema::of_with_reducers`] for the JSON Schema of an object.
     ///
     /// # Errors
     ///
-    /// Fails when the schema is none of an object with properties, or names an unknown reducer.
+    /// Fails when the schema does not describe an object with properties, or names an unknown reducer.
     pub fn of_json_schema(root: &Value, reducers: &[Arc<dyn Fold>]) -> Result<Self, SchemaError> {
         let custom = |name: &str| reducers.iter().find(|it| it.name() == name).cloned();
         let Some(Value::Object(properties)) = root.get("properties") else {
@@ -59,7 +59,7 @@ impl Schema {
             let default = property.get("default").filter(|it| !it.is_null()).cloned();
             let is_private = property.get("x-private") == Some(&Value::Bool(true));
             let schema = standing_alone(without_null(property.clone()), root);
-            // Each field has its own copy of the definitions that it refers to.
+            // Each field has a separate copy of the definitions that it refers to.
             nodes += schema_size(&schema)?;
             DataLimit::SchemaNodes.check(nodes)?;
             let channel = Channel::new(name.clone(), schema, reducer)
@@ -91,7 +91,7 @@ fn reducer_of(named: &Value, custom: impl Fn(&str) -> Option<Arc<dyn Fold>>) -> 
     })
 }
 
-/// The schema of `T` out of that of `Option<T>`.
+/// Returns the schema of `T` from that of `Option<T>`.
 fn without_null(mut schema: Value) -> Value {
     let Value::Object(object) = &mut schema else { return schema };
     let is_null = |it: &Value| it.get("type").and_then(Value::as_str) == Some("null");
@@ -120,7 +120,7 @@ fn without_null(mut schema: Value) -> Value {
 
 /// Adds the definitions that a schema cut out of its root refers to.
 fn standing_alone(mut schema: Value, root: &Value) -> Value {
-    // The second is what older drafts called them.
+    // Older drafts use the second name.
     for key in ["$defs", "definitions"] {
         let (Value::Object(object), Some(Value::Object(all))) = (&mut schema, root.get(key)) else {
             continue;

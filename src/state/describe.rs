@@ -1,14 +1,14 @@
-//! The JSON Schema of a whole state: the way back from channels to what a Rust type gives.
+//! The JSON Schema of a whole state: the inverse of deriving channels from a Rust type.
 
 use serde_json::{Map, Value, json};
 
 use super::{Channel, Reducer, Schema};
 
 impl Schema {
-    /// The JSON Schema of a state of these channels.
+    /// Returns the JSON Schema of a state of these channels.
     ///
-    /// No field is required: each is absent until something writes it. `x-merge` names the reducer
-    /// of a field, as in the schema of a Rust type.
+    /// No field is required: each is absent until it is written. `x-merge` names the reducer of a field, as
+    /// in the schema of a Rust type.
     ///
     /// ```
     /// use graphrun::team::TeamState;
@@ -36,7 +36,7 @@ impl Schema {
     }
 }
 
-/// The schema of a channel, whose own definitions move to those of the whole.
+/// Returns the schema of a channel, and moves its definitions to those of the whole schema.
 fn property(channel: &Channel, definitions: &mut Map<String, Value>) -> Value {
     let mut schema = channel.schema().clone();
     if let Value::Object(object) = &mut schema
@@ -44,7 +44,7 @@ fn property(channel: &Channel, definitions: &mut Map<String, Value>) -> Value {
     {
         let taken =
             |(name, it): (&String, &Value)| definitions.get(name).is_some_and(|one| one != it);
-        // Two fields from different sources may call different things by one name.
+        // Two fields from different sources may use one name for different definitions.
         let prefix =
             if own.iter().any(taken) { format!("{}.", channel.name()) } else { String::new() };
         rename(&mut schema, &prefix);
@@ -73,7 +73,7 @@ fn property(channel: &Channel, definitions: &mut Map<String, Value>) -> Value {
     schema
 }
 
-/// Lets every reference name a definition behind a prefix.
+/// Adds a prefix to the definition name in every reference.
 fn rename(schema: &mut Value, prefix: &str) {
     match schema {
         Value::Object(object) => {

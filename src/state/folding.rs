@@ -1,4 +1,4 @@
-//! Folding the updates of a step into a state, in a way that can be taken back.
+//! Folds the updates of a step into a state, with undo.
 
 use std::{collections::BTreeMap, slice, sync::Arc};
 
@@ -11,19 +11,19 @@ use super::{
 };
 use crate::data_limit::DataLimit;
 
-/// What the updates of a step did so far, by the index of the channel.
+/// The effect of the updates so far, by the index of the channel.
 #[derive(Debug, Default)]
 pub(super) struct Folding(BTreeMap<usize, Touched>);
 
 #[derive(Debug)]
 struct Touched {
-    /// How to take it back.
+    /// The data to undo the effect.
     before: Before,
-    /// Whether a value was written, after the last clearing if there was one.
+    /// Whether a value was written after the last clear, if any.
     written: bool,
 }
 
-/// What a channel held before the step.
+/// The content of a channel before the step.
 #[derive(Debug)]
 enum Before {
     /// A list of this length, to which items were appended in place.
@@ -33,17 +33,17 @@ enum Before {
 }
 
 impl Folding {
-    /// Whether a task of this step wrote the channel.
+    /// Returns whether a task of this step wrote the channel.
     pub(super) fn is_written(&self, at: usize) -> bool {
         self.0.get(&at).is_some_and(|it| it.written)
     }
 
-    /// Puts a channel back to where it was before its first write.
+    /// Restores the content of a channel from before its first write.
     pub(super) fn clear(&mut self, at: usize, channel: &Channel, slot: &mut Option<Arc<Value>>) {
         let value = std::mem::replace(slot, channel.default().cloned());
         let before = match self.0.remove(&at).map(|it| it.before) {
             Some(Before::Value(before)) => before,
-            // Items were appended in this step; the list as it was is a part of the one there is.
+            // Items were appended in this step; the old list is a prefix of the current one.
             Some(Before::Length(length)) => value.map(|it| Arc::new(first(&it, length))),
             None => value,
         };
@@ -80,7 +80,7 @@ impl Folding {
         Ok(())
     }
 
-    /// Adds items to a list in its place. Says no where it is not only added to.
+    /// Appends items to a list in place. Returns false if the write does more than append.
     fn grow(
         &mut self,
         at: usize,
@@ -97,7 +97,7 @@ impl Folding {
             None | Some(Value::Null) => &[],
             Some(_) => return false,
         };
-        // What was there before the step stays as it was.
+        // Items from before the step must not change.
         let fixed = match self.0.get(&at).map(|it| &it.before) {
             Some(Before::Length(length)) => *length,
             Some(Before::Value(_)) => 0,
@@ -128,7 +128,7 @@ impl Folding {
         true
     }
 
-    /// Puts back what there was before the step.
+    /// Restores the state from before the step.
     pub(super) fn undo(self, state: &mut State) {
         for (at, touched) in self.0 {
             match touched.before {
@@ -142,7 +142,8 @@ impl Folding {
         }
     }
 
-    /// The size of each channel after all updates are folded. Only the new items of a grown list are measured.
+    /// Returns the size of each channel after all updates are folded. Only the new items of a grown list are
+    /// measured.
     ///
     /// Fails when a value or the state is beyond a limit. A state that was beyond it before may shrink.
     pub(super) fn sizes(&self, schema: &Schema, state: &State) -> Result<Vec<u64>, StateError> {
@@ -175,7 +176,7 @@ impl Folding {
         Ok(sizes)
     }
 
-    /// What changed, once all updates are folded.
+    /// Returns the changes, once all updates are folded.
     pub(super) fn changes(
         &self,
         schema: &Schema,
@@ -206,7 +207,7 @@ impl Folding {
     }
 }
 
-/// Checks a value whose writes fit, or could not be checked, and which may not fit as a whole.
+/// Checks a whole value: even if all writes fit, or could not be checked, the result may not fit.
 fn check_whole(channel: &Channel, value: &Value) -> Result<(), StateError> {
     match channel.reducer() {
         Reducer::Sum | Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => channel
@@ -251,7 +252,7 @@ mod tests {
         prop_oneof![any_item(), proptest::collection::vec(any_item(), 0..4).prop_map(Value::Array),]
     }
 
-    /// The list after a change, said the simple way.
+    /// Returns the list after a change, by a simple reference implementation.
     fn after(before: Option<Value>, kind: &ChangeKind) -> Option<Value> {
         match kind {
             ChangeKind::Cleared => None,
@@ -266,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_that_grow_in_place_are_what_their_reducer_makes_of_them(
+        fn growing_a_list_in_place_equals_its_reducer(
             reducer in prop_oneof![Just("union"), Just("messages"), Just("append")],
             steps in proptest::collection::vec(proptest::collection::vec(any_write(), 0..4), 1..6),
         ) {
@@ -287,7 +288,7 @@ mod tests {
                     told = after(told, &change.kind);
                 }
                 prop_assert_eq!(&told, &expected);
-                // A step that is refused after all this leaves nothing of it.
+                // A refused step must leave the state unchanged.
                 let refused = [updates, vec![Update::default().write(name(), json!(7)); 2]].concat();
                 let unknown = Update::default().write(ChannelName::parse("none").unwrap(), 1);
                 let refused = schema.apply(before.clone(), refused.iter().chain([&unknown]));
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_new_is_appended_and_one_that_is_known_is_replaced() {
+    fn new_messages_are_appended_and_known_ones_replaced() {
         let schema = schema("messages");
         let say =
             |id: &str, text: &str| Update::default().write(name(), json!({"id": id, "text": text}));

@@ -10,14 +10,14 @@ use super::schema_size;
 
 /// The largest compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// How often the match of a pattern that looks around may go back.
+/// The maximum number of backtracking steps in the match of a pattern with look-around.
 const BACKTRACKS_MAX: usize = 100_000;
 
-/// A validator that also checks `format`, which JSON Schema by itself only notes.
+/// Returns a validator that also checks `format`, which JSON Schema alone treats as an annotation.
 ///
 /// # Errors
 ///
-/// Fails when the schema is none, or is larger than a schema may be.
+/// Fails when the schema is invalid, or larger than the limit.
 pub(crate) fn validator_for(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     static OPTIONS: LazyLock<ValidationOptions<'static>> = LazyLock::new(|| {
         let patterns = PatternOptions::fancy_regex()
@@ -34,15 +34,15 @@ pub(crate) fn validator_for(schema: &Value) -> Result<Validator, ValidationError
     OPTIONS.build(schema)
 }
 
-/// Whether a text is a day of the calendar, such as `2026-01-31`.
+/// Returns whether a text is a calendar day, such as `2026-01-31`.
 pub(crate) fn is_date(text: &str) -> bool {
-    // The parser takes more forms, such as `20260131`, whose order as texts is not that of days.
+    // The parser accepts more forms, such as `20260131`, which do not sort like days.
     text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// Whether a text is a span of time of a known length, such as `PT90M` or `1h 30m`.
+/// Returns whether a text is a duration of fixed length, such as `PT90M` or `1h 30m`.
 ///
-/// Months and years are refused: how long they are depends on when they begin.
+/// Months and years are refused: their length depends on their start.
 pub(crate) fn is_duration(text: &str) -> bool {
     let span: Result<Span, _> = text.parse();
     span.is_ok_and(|it| it.to_duration(SpanRelativeTo::days_are_24_hours()).is_ok())
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_has_a_length_that_does_not_depend_on_its_beginning() {
+    fn a_duration_has_a_fixed_length() {
         let validator = validator_for(&json!({"format": "duration"})).unwrap();
         for (text, expected) in [
             ("PT90M", true),

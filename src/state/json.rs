@@ -1,7 +1,7 @@
-//! JSON from outside: read within the limits, and without loss.
+//! Reads JSON from outside, within the limits and without loss.
 //!
-//! The text is scanned once before a value is made of it, so that neither the stack nor memory depends on the text that a stranger
-//! wrote. `serde_json` then finds everything that is wrong with its form.
+//! The text is scanned once before it is parsed to a value, so that untrusted text determines neither the
+//! depth of the stack nor the use of memory. `serde_json` then reports every syntax error.
 
 use std::str::Utf8Error;
 
@@ -34,7 +34,7 @@ pub(crate) enum JsonError {
 }
 
 impl JsonError {
-    /// Whether the text is JSON of a form that is refused.
+    /// Returns whether the text is valid JSON beyond a limit.
     pub(crate) fn is_limit(&self) -> bool {
         match self {
             Self::Limit(_) | Self::Number(_) => true,
@@ -47,7 +47,8 @@ impl JsonError {
 ///
 /// # Errors
 ///
-/// Fails when the text is not JSON, is deeper or larger than a value may be, or has a whole number that would lose digits.
+/// Fails when the text is not JSON, is deeper or larger than a value may be, or has a whole number that would
+/// lose digits.
 pub(crate) fn read_json(text: &str) -> Result<Value, JsonError> {
     scan(text, DataLimit::ValueDepth.value(), DataLimit::ValueMemory)?;
     Ok(serde_json::from_str::<Compact>(text)?.into_value())
@@ -105,7 +106,7 @@ fn scan(text: &str, depth_max: u64, size: DataLimit) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// The place of the quote that ends a string, or the end of the text.
+/// Returns the index of the quote that ends a string, or the end of the text.
 fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     while let Some(&byte) = bytes.get(at) {
         match byte {
@@ -122,7 +123,7 @@ fn end_of_number(bytes: &[u8], at: usize) -> usize {
     bytes[at..].iter().position(|it| !is_part(it)).map_or(bytes.len(), |length| at + length)
 }
 
-/// A whole number beyond 64 bits would become a float, and lose its last digits.
+/// Refuses a whole number beyond 64 bits: it would become a float and lose its last digits.
 fn check_number(number: &str) -> Result<(), JsonError> {
     let digits = number.strip_prefix('-').unwrap_or(number);
     let is_whole = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());

@@ -1,9 +1,9 @@
-//! Reads what a model wrote: generous about form, strict about meaning.
+//! Reads a model's answer: tolerant about form, strict about meaning.
 //!
-//! A model writes `"ARCHITECTURAL "`, `"20"`, or one object where a list is due. Such forms have
-//! one meaning only, so they are taken, each with a warning. What is missing or has no meaning is a
-//! problem, and all problems of an answer are told at once, with their places, so that one repair
-//! can mend them all. Start at [`ReadLeniently`].
+//! A model writes `"ARCHITECTURAL "`, `"20"`, or one object in place of a list. Such forms have only one
+//! meaning, so they are accepted, each with a warning. A missing or meaningless value is a problem. All
+//! problems of an answer are reported together with their places, so that one repair can fix them all. Start
+//! at [`ReadLeniently`].
 
 mod basic;
 mod fields;
@@ -41,16 +41,16 @@ pub use self::fields::Fields;
 /// assert_eq!(error.problems, ["label: a text is required"]);
 /// ```
 pub trait ReadLeniently: Sized {
-    /// Reads one value and notes what it finds on `reader`.
+    /// Reads one value and reports warnings and problems to `reader`.
     ///
-    /// It always gives a value, so that it can go on to the next mistake. A value with problems
-    /// never leaves [`read_leniently`](Self::read_leniently).
+    /// It always returns a value, so that reading continues to the next mistake. A value with problems never
+    /// leaves [`read_leniently`](Self::read_leniently).
     fn read(answer: Value, reader: &mut Reader) -> Self;
 
     /// Reads a model's answer.
     ///
     /// # Errors
-    /// Every problem of the answer, each with its place.
+    /// Returns every problem of the answer, each with its place.
     fn read_leniently(answer: Value) -> Result<Reading<Self>, ReadError> {
         let mut reader = Reader::default();
         let value = Self::read(answer, &mut reader);
@@ -62,13 +62,13 @@ pub trait ReadLeniently: Sized {
     }
 }
 
-/// A value as read, and what had to be bent to read it.
+/// A value read from an answer, with the deviations of its form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading<T> {
     /// The value.
     pub value: T,
-    /// One line for each thing that was not as asked for but had one meaning: `tests_passed: the
-    /// text "20" was read as a number`.
+    /// One line for each deviation that had only one meaning: `tests_passed: the text "20" was read as a
+    /// number`.
     pub warnings: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ pub trait Choice: DeserializeOwned {
     const WORDS: &'static [&'static str];
 }
 
-/// Collects the warnings and problems of one answer, and knows the place it is at.
+/// Collects the warnings and problems of one answer, with their places.
 #[derive(Debug, Default)]
 pub struct Reader {
     path: String,
@@ -95,17 +95,17 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Notes that something was not as asked for, but could be read.
+    /// Adds a warning: a value did not have the requested form, but could be read.
     pub fn warn(&mut self, what: &str) {
         self.warnings.push(self.placed(what));
     }
 
-    /// Notes that something cannot be accepted.
+    /// Adds a problem: a value cannot be accepted.
     pub fn refuse(&mut self, what: &str) {
         self.problems.push(self.placed(what));
     }
 
-    /// Reads an object field by field; what `read` leaves untouched is ignored with a warning.
+    /// Reads an object field by field; fields that `read` does not use are ignored with a warning.
     pub fn object<T>(&mut self, answer: Value, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
         let noted = (self.warnings.len(), self.problems.len());
         let (values, refusal) = match answer {
@@ -116,7 +116,7 @@ impl Reader {
         let value = read(&mut fields);
         let unknown: Vec<String> = fields.rest();
         if let Some(refusal) = refusal {
-            // The fields of something that is no object are not worth a complaint each.
+            // If the value is not an object, one problem is enough; problems of its fields are dropped.
             self.warnings.truncate(noted.0);
             self.problems.truncate(noted.1);
             self.refuse(&refusal);
@@ -126,7 +126,7 @@ impl Reader {
         value
     }
 
-    /// Does something at a place further in, such as `files` or `[0]`.
+    /// Runs `act` at a nested place, such as `files` or `[0]`.
     pub fn inside<T>(&mut self, segment: &str, act: impl FnOnce(&mut Self) -> T) -> T {
         let outside = self.path.len();
         if outside > 0 && !segment.starts_with('[') {
@@ -155,8 +155,8 @@ impl Reader {
     }
 }
 
-/// The one word that a text means, whatever its case, blanks, dashes or full stop; also behind a
-/// label of one word, as in `Verdict: approved`. A longer label could say anything, such as the
+/// Returns the one word that a text means, independent of case, blanks, dashes and a final full stop; also
+/// after a label of one word, as in `Verdict: approved`. A longer label could mean anything, such as the
 /// opposite.
 fn unique_word(text: &str, words: &[&'static str]) -> Option<&'static str> {
     let only = |text: &str| {
@@ -190,7 +190,7 @@ fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| kind(value).to_owned(), quoted)
 }
 
-/// The text in quotes, cut to a length that fits a line of a log.
+/// Returns the text in quotes, shortened to fit a line of a log.
 fn quoted(text: &str) -> String {
     const CHARACTERS_MAX: usize = 60;
     let mut start: String = text.chars().take(CHARACTERS_MAX).collect();
@@ -200,7 +200,7 @@ fn quoted(text: &str) -> String {
     format!("{start:?}")
 }
 
-/// Reads an answer as `T` and gives it back in its normal form.
+/// Reads an answer as `T` and returns its normal form.
 ///
 /// # Errors
 ///

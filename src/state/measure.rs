@@ -1,43 +1,43 @@
 //! The size and the depth of values, and their limits.
 //!
-//! A value is measured before it is saved. A value that passed can always be read back: readers of JSON stop at 128 levels, and the
-//! highest depth that a process can allow is far below.
+//! A value is measured before it is saved. A value that passed can always be read back: readers of JSON stop
+//! at 128 levels, and the highest depth that a process can allow is far below.
 
 use serde_json::Value;
 
 use super::Type;
 use crate::data_limit::{DataLimit, DataLimitReached};
 
-/// What a part of a value counts: the size of a [`Value`].
+/// The memory in bytes counted for a part of a value: the size of a [`Value`].
 pub(crate) const PART_MEMORY: u64 = 72;
 
-/// What a record counts besides its fields: its table, with room for more of them.
+/// The memory counted for a record without its fields: its table, with room for more fields.
 pub(crate) const RECORD_MEMORY: u64 = 192;
 
-/// What a field of a record counts besides its name and its value.
+/// The memory counted for a field of a record without its name and its value.
 pub(crate) const FIELD_MEMORY: u64 = 32;
 
-/// What a text of so many bytes counts. It stands in the value, in its JSON, in the packed entry, and in what the database
-/// writes; a short one also needs an allocation.
+/// Returns the memory counted for a text of this length. The text exists in the value, in its JSON, in the
+/// packed entry, and in the write of the database; a short text also needs an allocation.
 pub(crate) fn text_memory(length: u64) -> u64 {
     const ALLOCATION: u64 = 32;
     const COPIES: u64 = 4;
     PART_MEMORY + ALLOCATION + COPIES * length
 }
 
-/// The first whole number after which a float cannot hold all of them.
+/// The first whole number above which floats skip whole numbers.
 const FLOAT_INT_END: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the memory that a value takes while it is saved, as [`DataLimit::ValueMemory`] counts it.
 ///
 /// # Errors
 ///
-/// Fails when the value is larger or deeper than one value may be in this process.
+/// Fails when the value is larger or deeper than this process allows.
 pub(crate) fn measure(value: &Value) -> Result<u64, DataLimitReached> {
     measure_in(value, DataLimit::ValueDepth.value())
 }
 
-/// Returns the size of what a channel holds: a list to which values of the allowed depth were written is one deeper.
+/// Returns the size of the content of a channel. A list of values with the allowed depth is one level deeper.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub(crate) fn measure_folded(value: &Value) -> Result<u64, DataLimitReached> {
     measure_in(value, DataLimit::ValueDepth.value() + 1)
 }
 
-/// Returns the size of a value that was saved, whose limits may have been others.
+/// Returns the size of a saved value, without limits: they may have changed since.
 pub(crate) fn size_of_saved(value: &Value) -> u64 {
     size(value, u64::MAX).unwrap_or(u64::MAX)
 }
@@ -60,7 +60,8 @@ fn measure_in(value: &Value, depth_max: u64) -> Result<u64, DataLimitReached> {
     Ok(size)
 }
 
-/// The size of a value with at most so many levels. The recursion ends with them, so the stack has a bound.
+/// Returns the size of a value with at most this many levels. The bound also limits the stack of the
+/// recursion.
 fn size(value: &Value, levels: u64) -> Option<u64> {
     Some(match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => PART_MEMORY,
@@ -80,7 +81,7 @@ fn size(value: &Value, levels: u64) -> Option<u64> {
     })
 }
 
-/// The bytes of a text as JSON, with its quotes and escapes.
+/// Returns the number of bytes of a text as JSON, with its quotes and escapes.
 fn text_size(text: &str) -> u64 {
     let escapes = |it: u8| match it {
         b'"' | b'\\' | 0x08 | b'\t' | b'\n' | 0x0c | b'\r' => 1,
@@ -90,8 +91,8 @@ fn text_size(text: &str) -> u64 {
     text.len() as u64 + 2 + text.bytes().map(escapes).sum::<u64>()
 }
 
-/// Returns the place and the text of the first number that was a whole one of more digits than were kept: it is of a type
-/// of whole numbers, and was read as a float that stands for several of them.
+/// Returns the place and the text of the first whole number that lost digits: its type is a whole number, and
+/// it was read as a float that stands for several of them.
 pub(crate) fn rounded_int(ty: &Type, value: &Value) -> Option<(String, String)> {
     match (ty.required(), value) {
         (Type::Int, Value::Number(number)) if number.is_f64() => {
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// A list in a list, so many deep.
+    /// Returns lists nested to this depth.
     fn nested(depth: u64) -> Value {
         (1..depth).fold(json!([]), |inner, _| json!([inner]))
     }
@@ -147,7 +148,7 @@ mod tests {
         let zeros = |count| Value::from(vec![0; usize::try_from(count).unwrap()]);
         assert_eq!(measure(&zeros(count)), Ok((count + 1) * PART_MEMORY));
         assert_eq!(measure(&zeros(count + 1)).unwrap_err().limit, DataLimit::ValueMemory);
-        // It is written, packed and saved, so it takes several times its length.
+        // The text is written, packed and saved, so it takes several times its length.
         let text = |length| Value::from("x".repeat(usize::try_from(length).unwrap()));
         assert!(measure(&text(max / 5)).is_ok());
         assert_eq!(measure(&text(max / 4)).unwrap_err().limit, DataLimit::ValueMemory);

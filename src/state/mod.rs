@@ -1,5 +1,5 @@
-//! Typed state: a value per channel, the schema that says what may be in it, and the reducers
-//! that fold the writes of a step into the next state.
+//! Typed state: a value per channel, the schema of the channels, and the reducers that fold the updates of a
+//! step into the next state.
 //!
 //! Start with [`Schema`]: only it makes a new [`State`].
 

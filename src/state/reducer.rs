@@ -7,15 +7,15 @@ use thiserror::Error;
 
 use super::contained::contained;
 
-/// How a write and the value before it make the value after it.
+/// A rule that combines a write with the value before it.
 #[derive(Clone, Debug, Default)]
 pub enum Reducer {
-    /// The write is the value; two writers in one step are a conflict.
+    /// The write replaces the value; two writers in one step are a conflict.
     #[default]
     Replace,
-    /// The written items come after those there are.
+    /// The written items are appended.
     Append,
-    /// As append, less the items that are there already.
+    /// Like append, without items that are already in the list.
     Union,
     /// The sum of numbers.
     Sum,
@@ -30,47 +30,47 @@ pub enum Reducer {
         /// Field names from the value down, such as `test_result`, `passed_count`.
         by: Vec<String>,
     },
-    /// A list of messages: one with a known `id` replaces its earlier version, in its place.
+    /// A list of messages: a message with a known `id` replaces its earlier version, at the same index.
     Messages,
     /// A function registered by a library user.
     Custom(Arc<dyn Fold>),
 }
 
-/// A reducer of a library user's own.
+/// A custom reducer of a library user.
 pub trait Fold: fmt::Debug + Send + Sync {
-    /// The name it goes by in a workflow.
+    /// Returns its name in a workflow.
     fn name(&self) -> &str;
 
-    /// Makes the new value.
+    /// Returns the new value.
     ///
     /// # Errors
     ///
-    /// Says why the two do not go together.
+    /// Returns the reason why the two cannot be combined.
     fn fold(&self, current: Option<Value>, written: Value) -> Result<Value, String>;
 }
 
-/// A write and the value before it do not go together.
+/// A write cannot be combined with the value before it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReduceError {
-    /// The reducer works on another kind of value.
+    /// The reducer does not support this kind of value.
     #[error("`{reducer}` needs {needed}, got {got}")]
     Kind {
         /// The reducer.
         reducer: String,
-        /// What it works on.
+        /// The supported kind of value.
         needed: &'static str,
-        /// What it was given, shortened.
+        /// The given value, shortened.
         got: String,
     },
-    /// A sum left the range of a 64-bit whole number.
+    /// A sum exceeds the range of a 64-bit whole number.
     #[error("the sum of {0} and {1} is too large")]
     Overflow(i64, i64),
-    /// A registered reducer refused.
+    /// A registered reducer returned an error.
     #[error("`{reducer}` refused: {reason}")]
     Custom {
         /// The reducer.
         reducer: String,
-        /// What it said.
+        /// The error.
         reason: String,
     },
     /// A registered reducer panicked.
@@ -78,18 +78,18 @@ pub enum ReduceError {
     Panicked {
         /// The reducer.
         reducer: String,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }
 
 impl Reducer {
-    /// Whether two tasks of one step may write the same channel.
+    /// Returns whether two tasks of one step may write the same channel.
     pub fn takes_several_writers(&self) -> bool {
         !matches!(self, Self::Replace)
     }
 
-    /// Whether a write of the right type may still not go together with the value before it.
+    /// Returns whether a write of the right type may still be refused because of the value before it.
     pub fn may_refuse(&self) -> bool {
         !matches!(self, Self::Replace | Self::Append | Self::Best { .. })
     }
@@ -98,7 +98,7 @@ impl Reducer {
     ///
     /// # Errors
     ///
-    /// Fails when the two do not go together.
+    /// Fails when the two cannot be combined.
     pub(super) fn fold(
         &self,
         current: Option<Value>,
@@ -144,7 +144,7 @@ impl Reducer {
         Ok(Value::Array(items))
     }
 
-    /// Adds items to a list, each in its place.
+    /// Adds items to a list by the rule of the reducer.
     pub(super) fn add(&self, list: &mut Vec<Value>, items: &[Value]) {
         reserve(list, items.len());
         for item in items {
@@ -196,7 +196,8 @@ impl Reducer {
     }
 }
 
-/// Makes room for more items: for no others where they are many, since a list that doubles its room takes twice the memory.
+/// Reserves room for more items. For many items it reserves exactly that room, since doubling would take
+/// twice the memory.
 pub(crate) fn reserve(list: &mut Vec<Value>, more: usize) {
     if more > list.len() / 4 {
         list.reserve_exact(more);
@@ -220,7 +221,7 @@ impl fmt::Display for Reducer {
     }
 }
 
-/// The place of the message with the same `id`.
+/// Returns the index of the message with the same `id`.
 pub(super) fn place_of(message: &Value, messages: &[Value]) -> Option<usize> {
     let id = message.get("id")?;
     messages.iter().position(|it| it.get("id") == Some(id))
@@ -243,7 +244,7 @@ fn merged(mut into: Map<String, Value>, written: Map<String, Value>) -> Map<Stri
     into
 }
 
-/// The number at a path; a value without one ranks below every value with one.
+/// Returns the number at a path; a value without one ranks below every value with one.
 fn rank(value: &Value, by: &[String]) -> f64 {
     let found = by.iter().try_fold(value, |it, key| it.get(key));
     found.and_then(Value::as_f64).unwrap_or(f64::NEG_INFINITY)

@@ -1,8 +1,7 @@
-//! Small values that fit a JSON Schema: whole ones, and what a value lacks.
+//! Small values that fit a JSON Schema: whole values, and the missing parts of a value.
 //!
-//! They stand for what nobody has said, in tests and when outcomes are tried. What is made is
-//! checked against the schema, so a keyword that is not known here ends in an error that says so,
-//! never in a value that does not fit.
+//! Tests use them for unspecified values, and so does the trial of outcomes. The result is checked against
+//! the schema, so an unsupported keyword ends in an error that names it, never in a value that does not fit.
 
 mod scalar;
 
@@ -12,15 +11,15 @@ use serde_json::{Map, Value};
 
 use self::scalar::{count, number, text, whole_number};
 
-/// How deep a schema is followed; one that needs more refers to itself.
+/// The maximum depth of a schema; a deeper one refers to itself.
 const DEPTH_MAX: usize = 24;
-/// The longest text or list that is made.
+/// The maximum length of a generated text or list.
 const LENGTH_MAX: usize = 4_096;
-/// How many parts of a value are made or tried.
+/// The maximum number of parts that are generated or tried.
 const PARTS_MAX: usize = 100_000;
 
-/// The smallest value this knows to fit a schema: empty texts and lists, zero, the first value of
-/// an enum, only the fields that must be there.
+/// Returns the smallest value that this module can find for a schema: empty texts and lists, zero, the first
+/// value of an enum, only the required fields.
 ///
 /// ```
 /// use graphrun::state::smallest;
@@ -32,21 +31,21 @@ const PARTS_MAX: usize = 100_000;
 ///
 /// # Errors
 ///
-/// Says what of the schema it could not meet.
+/// Describes the part of the schema that it could not satisfy.
 pub fn smallest(schema: &Value) -> Result<Value, String> {
     let value = Sampling::of(schema).make(schema, 0)?;
     fits(schema, &value)?;
     Ok(value)
 }
 
-/// Adds to a value what its schema asks for and it lacks, at any depth.
+/// Adds the missing required parts to a value, at any depth.
 ///
-/// `may_guess` is told the path of every field that is about to be added; where it says no, the
-/// path is listed instead. The result is not checked: what the value itself says may not fit.
+/// `may_guess` gets the path of every field that is about to be added. If it returns false, the path is
+/// listed instead. The result is not checked: the given parts of the value may not fit.
 ///
 /// # Errors
 ///
-/// Says what of the schema it could not meet.
+/// Describes the part of the schema that it could not satisfy.
 pub fn complete(
     schema: &Value,
     value: Value,
@@ -55,10 +54,10 @@ pub fn complete(
     Sampling::of(schema).complete(schema, value, &mut Vec::new(), may_guess)
 }
 
-/// A schema whose references lead into a root.
+/// A schema whose references point into a root.
 struct Sampling<'a> {
     root: &'a Value,
-    /// How many parts of a value may still be made or tried.
+    /// The number of parts that may still be generated or tried.
     parts_left: Cell<usize>,
 }
 
@@ -106,7 +105,7 @@ impl<'a> Sampling<'a> {
         }
     }
 
-    /// Null where it is allowed, else the first option that can be met.
+    /// Returns null where it is allowed, else a value for the first satisfiable option.
     fn make_first(&self, options: &'a [Value], depth: usize) -> Result<Value, String> {
         if options.iter().any(is_null) {
             return Ok(Value::Null);
@@ -235,7 +234,7 @@ impl<'a> Sampling<'a> {
         Ok(fields)
     }
 
-    /// The schema behind references.
+    /// Returns the schema behind references.
     fn target(&self, mut schema: &'a Value) -> Result<&'a Value, String> {
         for _ in 0..DEPTH_MAX {
             let Some(reference) = schema.get("$ref").and_then(Value::as_str) else {
@@ -248,7 +247,7 @@ impl<'a> Sampling<'a> {
     }
 }
 
-/// Checks what was made against the schema itself.
+/// Checks the generated value against the schema itself.
 fn fits(schema: &Value, value: &Value) -> Result<(), String> {
     let validator = super::validator_for(schema).map_err(|error| error.to_string())?;
     match validator.iter_errors(value).next() {
@@ -257,7 +256,7 @@ fn fits(schema: &Value, value: &Value) -> Result<(), String> {
     }
 }
 
-/// The fields that must be there, each with its schema.
+/// Returns the required fields, each with its schema.
 fn required(object: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
     let names = object.get("required").and_then(Value::as_array).into_iter().flatten();
     let properties = object.get("properties");
@@ -270,7 +269,7 @@ fn is_null(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("null")
 }
 
-/// The type of a schema; null where it is one of several.
+/// Returns the type of a schema; null if that is one of several.
 fn type_of(object: &Map<String, Value>) -> Option<&str> {
     match object.get("type")? {
         Value::String(name) => Some(name),
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_completed_at_every_depth_but_where_guessing_is_refused() {
+    fn a_value_is_completed_unless_guessing_is_refused() {
         let schema = json!({
             "type": "object", "required": ["verdict", "note", "items"],
             "properties": {

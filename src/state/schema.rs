@@ -1,4 +1,4 @@
-//! The channels of a state, and the only way from one state to the next.
+//! The channels of a state, and the only transition from one state to the next.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,35 +30,35 @@ struct Channels {
 /// A type or a set of channels cannot be the schema of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SchemaError {
-    /// The type is no struct with named fields.
+    /// The type is not a struct with named fields.
     #[error("a state is a struct with named fields, `{0}` is none")]
     NotAStruct(String),
-    /// A field has no usable name.
+    /// A field name cannot be a channel name.
     #[error("a field cannot be a channel")]
     Name(#[from] NameError),
-    /// Two channels have one name.
+    /// Two channels have the same name.
     #[error("two channels are called `{0}`")]
     Twice(ChannelName),
-    /// A field has a schema that is none.
+    /// A field has an invalid schema.
     #[error("the schema of `{channel}` is not usable: {reason}")]
     Schema {
         /// The field.
         channel: ChannelName,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The schemas of all fields, each with the definitions it refers to, are too large.
     #[error("the schema of the state is {0}")]
     Large(#[from] DataLimitReached),
-    /// `x-merge` names no reducer.
+    /// `x-merge` names an unknown reducer.
     #[error("`{channel}` names the unknown reducer {reducer}")]
     Reducer {
         /// The field.
         channel: ChannelName,
-        /// What `x-merge` says.
+        /// The value of `x-merge`.
         reducer: String,
     },
-    /// A reader was given for a field that is not there.
+    /// A reader was given for an unknown field.
     #[error("there is no channel `{0}`")]
     Unknown(String),
 }
@@ -66,7 +66,7 @@ pub enum SchemaError {
 /// An update does not fit the state.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
-    /// There is no such channel.
+    /// The channel does not exist.
     #[error("there is no channel `{0}`")]
     Unknown(ChannelName),
     /// A value is not of the channel's type.
@@ -77,29 +77,29 @@ pub enum StateError {
         /// Every place where it does not fit.
         problems: Vec<String>,
     },
-    /// With this write the value of the channel, or the state, would be beyond a limit.
+    /// The write would take the value of the channel, or the state, beyond a limit.
     #[error("the state does not take this write to `{channel}`")]
     Limit {
-        /// The channel. Where the state as a whole is too large, the largest that was written.
+        /// The channel. If the state as a whole is too large, the largest written one.
         channel: ChannelName,
         /// The limit.
         source: DataLimitReached,
     },
-    /// Two tasks of one step wrote a channel that keeps one value.
+    /// Two tasks of one step wrote a channel without a reducer.
     #[error("two tasks of one step wrote `{0}`, which has no reducer to settle it")]
     Conflict(ChannelName),
-    /// A write and the value before it do not go together.
+    /// A write cannot be combined with the value before it.
     #[error("could not fold a write to `{channel}`")]
     Reduce {
         /// The channel.
         channel: ChannelName,
-        /// Why.
+        /// The reason.
         source: ReduceError,
     },
 }
 
 impl StateError {
-    /// The channel it is about.
+    /// Returns the channel of the error.
     pub fn channel(&self) -> &ChannelName {
         match self {
             Self::Unknown(channel) | Self::Conflict(channel) => channel,
@@ -114,9 +114,9 @@ impl StateError {
 #[derive(Debug, Error)]
 #[error("the updates of a step do not go together")]
 pub struct Refused {
-    /// The state as it was before.
+    /// The state before the step.
     pub state: State,
-    /// Why.
+    /// The reason.
     #[source]
     pub error: StateError,
 }
@@ -126,7 +126,7 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// Fails when two channels have one name.
+    /// Fails when two channels have the same name.
     pub fn new(channels: impl IntoIterator<Item = Channel>) -> Result<Self, SchemaError> {
         let list: Vec<Channel> = channels.into_iter().collect();
         let mut index = BTreeMap::new();
@@ -138,7 +138,7 @@ impl Schema {
         Ok(Self(Arc::new(Channels { list, index })))
     }
 
-    /// Says how a model's answer is read into a channel.
+    /// Sets how a model's answer is read into a channel.
     ///
     /// # Errors
     ///
@@ -150,12 +150,12 @@ impl Schema {
         Ok(Self(Arc::new(channels)))
     }
 
-    /// The channels in the order they were declared.
+    /// Returns the channels in the order they were declared.
     pub fn channels(&self) -> &[Channel] {
         &self.0.list
     }
 
-    /// The channel of that name.
+    /// Returns the channel with that name.
     pub fn channel(&self, name: &str) -> Option<&Channel> {
         self.index(name).map(|at| &self.0.list[at])
     }
@@ -164,7 +164,7 @@ impl Schema {
         self.0.index.get(name).copied()
     }
 
-    /// The state before the first write.
+    /// Returns the state before the first write.
     pub fn empty(&self) -> State {
         let values: Vec<_> = self.channels().iter().map(|it| it.default().cloned()).collect();
         let size = |it: &Option<Arc<Value>>| it.as_deref().map_or(0, size_of_saved);
@@ -172,7 +172,7 @@ impl Schema {
         State { schema: self.clone(), values, sizes }
     }
 
-    /// The state of a run that begins with this input.
+    /// Returns the state of a run that starts with this input.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl Schema {
     pub fn begin(&self, input: Update) -> Result<State, StateError> {
         self.check(&input)?;
         let empty = self.empty();
-        // A list that is appended to nothing is that list, and needs no copy.
+        // Appending a list to nothing gives the list itself, so no copy is needed.
         let is_plain = |(name, value): &(ChannelName, Arc<Value>)| {
             let Some(channel) = self.channel(name.as_str()) else { return false };
             let before = empty.get(name.as_str()).and_then(Value::as_array);
@@ -204,11 +204,11 @@ impl Schema {
         Ok(state)
     }
 
-    /// The state that was saved as these values. Their limits may have been others, and are not checked.
+    /// Restores a state from saved values. Limits are not checked, because they may have changed since.
     ///
     /// # Errors
     ///
-    /// Fails when a value is for a channel that is not there, or does not fit it.
+    /// Fails when a value belongs to an unknown channel, or does not fit it.
     pub fn restore(
         &self,
         saved: impl IntoIterator<Item = (ChannelName, Value)>,
@@ -235,7 +235,7 @@ impl Schema {
         self.check_by(update, Channel::check)
     }
 
-    /// Checks an update that was recorded, under limits that may have been others.
+    /// Checks a recorded update. Limits are not checked, because they may have changed since.
     ///
     /// # Errors
     ///
@@ -263,12 +263,12 @@ impl Schema {
 
     /// Folds the updates of a step, in the order of its tasks, into the next state.
     ///
-    /// Takes the state it starts from, so that a list nobody else looks at grows in place.
+    /// Takes the old state by value, so that an unshared list grows in place.
     ///
     /// # Errors
     ///
-    /// Gives the state back as it was when two tasks wrote a channel without a reducer, a write
-    /// cannot be folded, or the next state would be beyond a limit.
+    /// Returns the old state with the error when two tasks wrote a channel without a reducer, a write cannot
+    /// be folded, or the next state would be beyond a limit.
     pub fn apply<'a>(
         &self,
         mut state: State,
@@ -291,8 +291,8 @@ impl Schema {
         }
     }
 
-    /// Checks that the state has room for those writes of an update that replace a value or extend a list.
-    /// They need not be folded for that.
+    /// Checks that the state has room for the writes of an update that replace a value or extend a list,
+    /// without folding them.
     ///
     /// # Errors
     ///
@@ -324,7 +324,7 @@ impl Schema {
             .map_err(|source| StateError::Limit { channel: name.clone(), source })
     }
 
-    /// Checks values that a person puts in place of the values of channels.
+    /// Checks values with which a person replaces the values of channels.
     ///
     /// # Errors
     ///

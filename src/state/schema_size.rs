@@ -1,9 +1,9 @@
-//! How large a JSON Schema is once its references are followed.
+//! The size of a JSON Schema after its references are followed.
 //!
-//! A few definitions that each refer to the next one twice describe a tree of billions of nodes. What
-//! walks a schema follows references, so the size is computed before anything else looks at a schema.
-//! It is computed without walking that tree: a definition is measured once, and a reference adds what
-//! was measured. A definition that leads back to itself counts once, as its tree has no end.
+//! A few definitions that each refer to the next one twice describe a tree of billions of nodes. Validators
+//! follow references, so the size is computed before any other use of a schema. The computation does not walk
+//! that tree: a definition is measured once, and each reference adds its measured size. A recursive
+//! definition counts once, as its tree is infinite.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use serde_json::Value;
 
 use crate::data_limit::{DataLimit, DataLimitReached};
 
-/// How many references may lead to one another: what compiles a schema goes as deep.
+/// The longest chain of references; the compilation of a schema recurses as deep.
 const REFERENCES_MAX: usize = 200;
-/// How many ranges of a class of characters are compiled to one state, about.
+/// The approximate number of ranges of a character class that are compiled to one state.
 const RANGES_PER_STATE: u64 = 8;
-/// How many bytes of a text count as one node.
+/// The number of bytes of text that count as one node.
 const TEXT_BYTES: usize = 64;
 
-/// The nodes of a schema after its references are followed.
+/// Returns the number of nodes of a schema after its references are followed.
 ///
 /// A text and a pattern count as nodes in proportion to their size.
 ///
@@ -44,17 +44,17 @@ type Anchors<'a> = BTreeMap<&'a str, &'a Value>;
 struct Measuring<'a> {
     root: &'a Value,
     anchors: Anchors<'a>,
-    /// The references that are being followed, the outermost first: that is the schema itself.
+    /// The references that are being followed, the outermost first: the schema itself.
     open: Vec<&'a str>,
-    /// What each further reference to a measured definition adds.
+    /// The size that each further reference to a measured definition adds.
     definitions: BTreeMap<&'a str, u64>,
 }
 
-/// What a part of a schema was measured as.
+/// The measured size of a part of a schema.
 #[derive(Clone, Copy)]
 struct Size {
     nodes: u64,
-    /// The outermost open reference that the part leads back to, by its place in `open`.
+    /// The outermost open reference that the part refers back to, as an index into `open`.
     back_to: usize,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Measuring<'a> {
         self.open.push(target);
         let size = self.measure(definition);
         self.open.pop();
-        // One that leads to an open reference is part of that one's endless tree.
+        // A definition that refers back to an open reference is part of its infinite tree.
         let is_part = size.back_to < own;
         self.definitions.insert(target, if is_part { 1 } else { size.nodes });
         Size { back_to: if is_part { size.back_to } else { usize::MAX }, ..size }
@@ -134,10 +134,10 @@ fn text_size(text: &str) -> u64 {
     1 + (text.len() / TEXT_BYTES) as u64
 }
 
-/// How much a pattern is compiled to, about: `(a{1000}){1000}` is a million states.
+/// Returns the approximate size of a compiled pattern: `(a{1000}){1000}` has a million states.
 pub(crate) fn pattern_size(pattern: &str) -> u64 {
     let parsed = Parser::new().parse(pattern);
-    // What looks around is no part of this syntax, and compiled by another engine.
+    // Look-around is not part of this syntax; another engine compiles such patterns.
     parsed.map_or_else(|_| pattern.len() as u64, |it| states(&it)).max(text_size(pattern))
 }
 
@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// Definitions of which each is made by a function of its number.
+    /// Returns definitions, each made by a function of its number.
     fn definitions(count: usize, definition: impl Fn(usize) -> Value) -> Value {
         let all: Map<String, Value> =
             (0..count).map(|at| (format!("d{at}"), definition(at))).collect();
@@ -181,7 +181,7 @@ mod tests {
     fn what_would_grow_without_bounds_is_refused() {
         let tower = |at| json!({"properties": {"a": next(at), "b": next(at)}});
         let all_of = |at| json!({"allOf": [next(at), next(at)]});
-        // Each definition of this tower leads back to itself, too.
+        // Each definition of this tower also refers back to itself.
         let endless =
             |at| json!({"anyOf": [{"$ref": format!("#/$defs/d{at}")}, next(at), next(at)]});
         let anchors = |at| {
@@ -209,7 +209,7 @@ mod tests {
     fn what_people_write_is_measured_and_taken() {
         let tree = json!({"$ref": "#/$defs/T", "$defs": {"T": {"properties": {
             "left": {"$ref": "#/$defs/T"}, "right": {"$ref": "#/$defs/T"}}}}});
-        // Twenty kinds of nodes, each of which may hold any other.
+        // Twenty kinds of nodes, each of which may contain any other.
         let refers = |to: usize| json!({"$ref": format!("#/$defs/d{to}")});
         let any = |_| json!({"anyOf": (0..20).map(refers).collect::<Vec<_>>()});
         for (name, schema, max) in [

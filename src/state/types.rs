@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use super::schema_size;
 
-/// How deep a type is followed; a recursive type is [`Type::Any`] below that.
+/// The maximum depth of a type; below it, a recursive type is [`Type::Any`].
 const DEPTH_MAX: usize = 16;
-/// How many parts a type may have for each node of its schema, and in any case.
+/// The maximum number of parts of a type for each node of its schema, and the number that is always allowed.
 const PARTS_PER_NODE: u64 = 8;
 const PARTS_MIN: u64 = 64;
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Nothing is known of it.
+    /// No information.
     Any,
     /// True or false.
     Bool,
@@ -60,20 +60,20 @@ pub struct Field {
 }
 
 impl Type {
-    /// The type that a JSON Schema describes.
+    /// Returns the type that a JSON Schema describes.
     ///
-    /// What this notation cannot say (patterns, bounds, unions of records) is left to the check
-    /// of values against the schema itself.
+    /// Details without an equivalent here (patterns, bounds, unions of records) are checked only against the
+    /// schema itself.
     pub fn of_schema(schema: &Value) -> Self {
         Reading::of(schema, false).read(schema, 0)
     }
 
-    /// The same where whoever reads a value fills in what it leaves out and what has a default.
+    /// Returns the same for a reader that fills in omitted fields with their defaults.
     pub(crate) fn of_filled(schema: &Value) -> Self {
         Reading::of(schema, true).read(schema, 0)
     }
 
-    /// This type without the allowance for null.
+    /// Returns this type without the allowance for null.
     pub fn required(&self) -> &Self {
         match self {
             Self::Optional(inner) => inner.required(),
@@ -81,7 +81,7 @@ impl Type {
         }
     }
 
-    /// The type of a field of this record.
+    /// Returns the type of a field of this record.
     pub fn field(&self, name: &str) -> Option<&Self> {
         match self.required() {
             Self::Record(record) => {
@@ -92,7 +92,7 @@ impl Type {
         }
     }
 
-    /// This type, allowing for null.
+    /// Returns this type with an allowance for null.
     #[must_use]
     pub fn optional(self) -> Self {
         match self {
@@ -130,16 +130,16 @@ impl fmt::Display for Type {
 /// Reads schemas that refer to definitions of one root.
 struct Reading<'a> {
     root: &'a Value,
-    /// Whether what is left out is filled in with its default.
+    /// Whether omitted fields are filled in with their defaults.
     fills: bool,
-    /// How many parts of the type may still be made.
+    /// The number of parts of the type that may still be made.
     parts_left: Cell<u64>,
 }
 
 impl<'a> Reading<'a> {
     fn of(root: &'a Value, fills: bool) -> Self {
-        // A type that contains itself several times doubles with each level; one that does not
-        // has fewer parts than its schema has nodes.
+        // A type that contains itself several times doubles with each level; any other type has fewer parts
+        // than its schema has nodes.
         let parts = schema_size(root).map_or(0, |it| PARTS_PER_NODE * it + PARTS_MIN);
         Self { root, fills, parts_left: Cell::new(parts) }
     }
@@ -235,7 +235,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The texts of several enums, as schemars writes an enum whose variants are documented.
+/// Returns the texts of several enums. schemars writes an enum with documented variants this way.
 fn all_enums(types: &[Type]) -> Option<Vec<String>> {
     let mut values = Vec::new();
     for ty in types {

@@ -9,10 +9,10 @@ use thiserror::Error;
 use super::measure::size_of_saved;
 use crate::id::{ChannelName, NameError};
 
-/// What a task wants to change. Nobody sees it before the step is committed.
+/// The writes of a task. Other tasks see them only after the step is committed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// The channels to empty, or to put back to their defaults, before anything is written.
+    /// The channels to clear, or to reset to their defaults, before the writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clears: Vec<ChannelName>,
     /// The values to write, in order. They are shared with the state, since they may be large.
@@ -23,23 +23,23 @@ pub struct Update {
 /// A value is not a struct of channels.
 #[derive(Debug, Error)]
 pub enum NotFields {
-    /// It is no struct.
+    /// The value is not a struct.
     #[error("expected a struct of channels, got `{0}`")]
     Kind(Value),
-    /// A field cannot be the name of a channel.
+    /// A field name cannot be a channel name.
     #[error("a field cannot be a channel")]
     Name(#[from] NameError),
-    /// It cannot be written as JSON.
+    /// The value cannot be serialised as JSON.
     #[error("the struct cannot be written as JSON")]
     Json(#[from] serde_json::Error),
 }
 
 impl Update {
-    /// A write for each field of a struct that is not null: a null field is one left alone.
+    /// Makes a write for each field of a struct that is not null; a null field is not written.
     ///
     /// # Errors
     ///
-    /// Fails when the value is no struct whose fields can be channels.
+    /// Fails when the value is not a struct whose fields can be channels.
     pub fn of<W: Serialize>(fields: &W) -> Result<Self, NotFields> {
         let fields = match serde_json::to_value(fields)? {
             Value::Object(fields) => fields,
@@ -61,14 +61,14 @@ impl Update {
         self.write_shared(channel, Arc::new(value.into()))
     }
 
-    /// Adds a write of a value that others hold too.
+    /// Adds a write of a shared value.
     #[must_use]
     pub fn write_shared(mut self, channel: ChannelName, value: Arc<Value>) -> Self {
         self.writes.push((channel, value));
         self
     }
 
-    /// What of it concerns some of the channels.
+    /// Returns the part of the update for some of the channels.
     #[must_use]
     pub fn limited_to(&self, includes: impl Fn(&ChannelName) -> bool) -> Self {
         Self {
@@ -77,34 +77,34 @@ impl Update {
         }
     }
 
-    /// The size of its values.
+    /// Returns the size of its values.
     pub(crate) fn size(&self) -> u64 {
         self.writes.iter().map(|(_, value)| size_of_saved(value)).sum()
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.clears.is_empty() && self.writes.is_empty()
     }
 }
 
-/// What a committed step changed in one channel. This, and not the state, is what is saved.
+/// The change of one channel in a committed step. Storages save changes, not whole states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// The channel.
     pub channel: ChannelName,
-    /// What became of it.
+    /// The kind of change.
     pub kind: ChangeKind,
 }
 
-/// What became of a channel.
+/// The kind of change of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It holds this value now.
+    /// The channel has this value now.
     Set(Arc<Value>),
-    /// These items came after those it held.
+    /// These items were appended.
     Appended(Vec<Value>),
-    /// It holds nothing now.
+    /// The channel is empty now.
     Cleared,
 }

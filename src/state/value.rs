@@ -15,11 +15,11 @@ pub struct State {
     pub(super) schema: Schema,
     /// By the index of the channel in the schema.
     pub(super) values: Vec<Option<Arc<Value>>>,
-    /// The size of each of them, so that a step does not measure the whole state.
+    /// The size of each value, so that a step does not measure the whole state.
     pub(super) sizes: Vec<u64>,
 }
 
-/// The state cannot be seen as a type.
+/// The state cannot be read as this type.
 #[derive(Debug, Error)]
 #[error("the state is not a `{wanted}`")]
 pub struct ViewError {
@@ -28,24 +28,24 @@ pub struct ViewError {
 }
 
 impl State {
-    /// The value of a channel, or `None` before the first write.
+    /// Returns the value of a channel, or `None` before the first write.
     pub fn get(&self, channel: &str) -> Option<&Value> {
         let index = self.schema.index(channel)?;
         self.values[index].as_deref()
     }
 
-    /// The value of a channel, which is shared and not copied.
+    /// Returns the value of a channel, shared and not copied.
     pub(crate) fn get_shared(&self, channel: &str) -> Option<Arc<Value>> {
         self.values[self.schema.index(channel)?].clone()
     }
 
-    /// The channels that hold a value, in the order of the schema.
+    /// Returns the channels that hold a value, in the order of the schema.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         let names = self.schema.channels().iter().map(|it| it.name().as_str());
         names.zip(&self.values).filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
 
-    /// What would make this state out of one that holds nothing.
+    /// Returns the changes that make this state from an empty one.
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
         let held = self.schema.channels().iter().zip(&self.values);
         held.filter_map(|(channel, value)| {
@@ -58,7 +58,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Fails when a field that must be there is not written yet, or is of another type.
+    /// Fails when a required field is not written yet, or has another type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ViewError> {
         T::deserialize(MapDeserializer::new(self.iter())).map_err(|source| ViewError {
             wanted: std::any::type_name::<T>().rsplit("::").next().unwrap_or_default(),
@@ -66,13 +66,13 @@ impl State {
         })
     }
 
-    /// The state as one JSON object.
+    /// Returns the state as one JSON object.
     pub fn to_json(&self) -> Map<String, Value> {
         self.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
 
-    /// A part of it as a state of its own: the channels of another schema, each by the name that
-    /// it has in this one.
+    /// Returns a part of it as a separate state: the channels of another schema, each under the name that it
+    /// has in this one.
     pub(crate) fn within(
         &self,
         schema: &Schema,
@@ -86,14 +86,14 @@ impl State {
         Self { schema: schema.clone(), values, sizes }
     }
 
-    /// Its size, by which [`DataLimit::StateMemory`] limits it.
+    /// Returns its size, which [`DataLimit::StateMemory`] limits.
     ///
     /// [`DataLimit::StateMemory`]: crate::data_limit::DataLimit::StateMemory
     pub fn size(&self) -> u64 {
         self.sizes.iter().sum()
     }
 
-    /// Checks its size, after these channels were set by hand.
+    /// Checks its size after a person has set these channels.
     pub(crate) fn check_size<'a>(
         &self,
         mut set: impl Iterator<Item = &'a ChannelName>,
@@ -104,7 +104,7 @@ impl State {
             .map_err(|source| StateError::Limit { channel: channel.clone(), source })
     }
 
-    /// The schema it was made by.
+    /// Returns the schema that made it.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }

@@ -1,4 +1,4 @@
-//! This program as a process that runs a workflow: started by a test, told by a variable what to do.
+//! This test program as a child process that runs a workflow. A variable contains its order.
 
 use std::{
     collections::BTreeMap,
@@ -23,13 +23,13 @@ use tokio::runtime;
 
 use crate::{place::Database, shapes};
 
-/// The variable that says what a child is to do.
+/// The variable with the order of a child.
 const ORDER: &str = "GRAPHRUN_TEST_ORDER";
 
 /// The id of the run in each database.
 pub(crate) const RUN: &str = "run-1";
 
-/// What a child is to do: bring a run to its end, wherever it stands.
+/// The order of a child: run a workflow until it ends, from any position.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) shape: String,
@@ -37,22 +37,22 @@ pub(crate) struct Order {
     pub(crate) ledger: PathBuf,
     /// The faults to plan.
     pub(crate) faults: Option<String>,
-    /// How long each node takes.
+    /// The duration of each node.
     pub(crate) takes: Duration,
     pub(crate) lease: Duration,
-    /// Asks the run to stop when so many tasks have begun.
+    /// Requests a stop after this many tasks have begun.
     pub(crate) stop_after: Option<usize>,
-    /// Has one thread for everything, nodes and driver, and no other.
+    /// Runs the nodes and the driver on a single thread.
     pub(crate) one_thread: bool,
 }
 
 impl Order {
-    /// Has a child do it, and waits for its end.
+    /// Executes the order in a child, and waits for its end.
     pub(crate) fn run(&self) -> Output {
         self.command().output().expect("this program can be started")
     }
 
-    /// This program as a child, not started yet.
+    /// Returns the command of the child, not started yet.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env::current_exe().expect("this program has a path"));
         command
@@ -65,7 +65,7 @@ impl Order {
     }
 }
 
-/// Is nothing unless another test of this program has started it.
+/// Does nothing unless another test of this program has started it.
 #[test]
 #[expect(clippy::exit, reason = "it is the end of a process of its own")]
 fn a_child_does_what_it_is_told() {
@@ -102,7 +102,7 @@ fn a_child_does_what_it_is_told() {
     });
 }
 
-/// What is known of the run from its beginning.
+/// Returns the properties of the run that are known from its start.
 pub(crate) fn info(shape: &str) -> RunInfo {
     RunInfo {
         id: RunId::parse(RUN).expect("it is an id"),
@@ -112,7 +112,7 @@ pub(crate) fn info(shape: &str) -> RunInfo {
     }
 }
 
-/// Starts the run, or goes on with it, and answers every question.
+/// Starts or resumes the run, and answers every question.
 async fn obey(order: &Order) -> Result<Status, RunError> {
     let storage = order.database.create()?;
     let graph = shapes::graph(&order.shape, &order.ledger, order.takes);
@@ -126,7 +126,7 @@ async fn obey(order: &Order) -> Result<Status, RunError> {
         found => {
             found?;
             match resume(&engine, &run, BTreeMap::new()).await {
-                // It died between the end of the run and its own.
+                // The previous process died after the end of the run and before its exit.
                 Err(RunError::NothingToDo(status)) => return Ok(status),
                 end => end?,
             }
@@ -154,7 +154,7 @@ async fn resume(
     engine.resume(run, answers, EventSink::default(), &Stop::default()).await
 }
 
-/// Asks for a stop when so many tasks have begun.
+/// Requests a stop after this many tasks have begun.
 fn watched(stop_after: Option<usize>) -> (Stop, EventSink) {
     let (stop, mut sink) = (Stop::default(), EventSink::default());
     if let Some(count) = stop_after {

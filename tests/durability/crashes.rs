@@ -1,7 +1,7 @@
-//! A process is killed at every point, each time it comes there, and another one goes on.
+//! Kills a process at every failure point, each time it reaches the point, and lets another process resume.
 //!
-//! G1: what was recorded is not done again. G2: what was at work is done again, and nothing more often than once a
-//! crash. G3: the run ends as one that nobody disturbed, to the byte.
+//! G1: recorded work is not repeated. G2: interrupted work is repeated, and no work more often than once per
+//! crash. G3: the result of the run equals that of an undisturbed run, byte for byte.
 
 use std::{
     collections::BTreeSet, os::unix::process::ExitStatusExt as _, process::Output, time::Duration,
@@ -17,9 +17,9 @@ use crate::{
     shapes::Shape,
 };
 
-/// How often the same point is hit at most: the later hits of long runs are like the earlier ones.
+/// Returns the maximum number of hits of one point: later hits of long runs resemble earlier ones.
 ///
-/// What differs between databases is inside of their transactions, so fewer do for the second.
+/// Databases differ only inside their transactions, so the second database needs fewer hits.
 fn hits_max(backend: Backend) -> u32 {
     match backend {
         Backend::Sqlite => 5,
@@ -62,7 +62,7 @@ kills! {
     g1_g2_g3_a_map_survives_a_kill_at_every_point: "mapped";
 }
 
-/// What a run does that nobody disturbs.
+/// The behaviour of an undisturbed run.
 struct Calm {
     left: Left,
     begun: Ledger,
@@ -90,13 +90,13 @@ fn survives(shape: Shape, backend: Backend) {
     println!("{}: {kills} kills", shape.0);
 }
 
-/// Kills a run once and lets another process go on. Gives back whether it came to that point.
+/// Kills a run once and lets another process resume it. Returns whether the run reached that point.
 fn kill(shape: Shape, backend: Backend, (point, nth): (Point, u32), calm: &Calm) -> bool {
     let at = format!("{} at {}, hit {nth}", shape.0, point.name());
     let place = Place::new(backend);
     let mut crashes = 0;
     if point == Point::AcquireAfter {
-        // Somebody must have left it behind.
+        // A previous process must have left the run behind.
         let first = planned(place.order(shape.0), Point::TaskAfterRun, 1);
         assert!(was_killed(&first.run()), "{at}");
         crashes += 1;
@@ -124,7 +124,7 @@ fn kill(shape: Shape, backend: Backend, (point, nth): (Point, u32), calm: &Calm)
     true
 }
 
-/// The same with a process that dies at that point, and that comes to it.
+/// Returns the same order with a process that reaches that point and dies there.
 fn planned(order: Order, point: Point, nth: u32) -> Order {
     let faults = Some(format!("{}=abort@{nth}", point.name()));
     let order = Order { faults, ..order };
@@ -146,7 +146,7 @@ impl Calm {
         calm
     }
 
-    /// Compares what nodes did with what they usually do.
+    /// Compares the work of the nodes with that of an undisturbed run.
     fn compare(&self, ledger: &Ledger, crashes: usize, at: &str) {
         let (usual, begun) = (self.begun.begun(), ledger.begun());
         assert!(begun.keys().eq(usual.keys()), "{at}: {begun:?} and not {usual:?}");

@@ -1,5 +1,5 @@
-//! G8: files that something else has made or changed. The program refuses them, says what is wrong and what to do, and
-//! leaves them as they are.
+//! G8: files that another program has created or changed. graphrun refuses them, names the problem and a
+//! remedy, and does not change them.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::child::RUN;
 
-/// What was done to a file, which exit code follows, and what is said of it.
+/// A change of a file, the expected exit code and the expected message.
 struct Case {
     name: &'static str,
     harm: fn(&Path),
@@ -101,13 +101,13 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn g8_a_damaged_or_foreign_file_is_refused_with_a_remedy_and_left_as_it_was() {
+fn g8_damaged_and_foreign_files_are_refused_and_unchanged() {
     let home = TempDir::new().unwrap();
     let path = home.path().join("runs.db");
     let workflow = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/durability/shapes/asks.yaml");
     let (code, said) = program(home.path(), &["execute", workflow, "--run-id", RUN]);
     assert_eq!(code, 3, "{said}");
-    // The program may have ended before it had put its log away.
+    // The program may have ended before it merged its log.
     sql(&path, "");
     let sound = fs::read(&path).unwrap();
     let mut wrong = Vec::new();
@@ -135,7 +135,7 @@ fn g8_a_damaged_or_foreign_file_is_refused_with_a_remedy_and_left_as_it_was() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The exit code of the program, and what it said on stderr.
+/// Returns the exit code of the program and its stderr.
 fn program(home: &Path, arguments: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_graphrun"))
         .args(arguments)
@@ -159,7 +159,7 @@ fn overwrite(path: &Path, at: usize, with: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Changes a database by its own means, and leaves no log behind.
+/// Changes a database with SQL, and leaves no log behind.
 fn sql(path: &Path, change: &str) {
     let raw = Connection::open(path).unwrap();
     raw.execute_batch(change).unwrap();

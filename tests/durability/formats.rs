@@ -1,4 +1,4 @@
-//! A process that dies while it brings a database to another format leaves it as it was.
+//! A process that dies while it migrates a database to a newer format leaves the database unchanged.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ fn verify(home: &Path, database: &str, faults: Option<&str>) -> Output {
         .unwrap()
 }
 
-/// Lets a process die in the migration, looks, and lets another one do it.
+/// Kills a process in the migration, checks the database, and lets another process migrate it.
 fn survives(home: &Path, database: &str, format: impl Fn() -> String) {
     for _ in 0..2 {
         let died = verify(home, database, Some("migrate.in_tx=abort"));
@@ -43,12 +43,12 @@ fn survives(home: &Path, database: &str, format: impl Fn() -> String) {
 }
 
 #[test]
-fn a_migration_that_dies_leaves_the_old_file_whole() {
+fn a_killed_format_migration_leaves_the_old_file() {
     let home = TempDir::new().unwrap();
     let path = home.path().join("runs.db");
     fs::copy(old("format-2.db"), &path).unwrap();
     survives(home.path(), "sqlite:runs.db", || {
-        // A look must not tidy up what the next process finds.
+        // Reading must not clean up the files that the next process gets.
         let copies = TempDir::new().unwrap();
         for file in ["runs.db", "runs.db-wal"] {
             if home.path().join(file).exists() {
@@ -63,7 +63,7 @@ fn a_migration_that_dies_leaves_the_old_file_whole() {
 }
 
 #[test]
-fn a_migration_that_dies_leaves_the_old_tables_whole() {
+fn a_killed_format_migration_leaves_the_old_tables() {
     let (home, schema) = (TempDir::new().unwrap(), Schema::new());
     let name = &schema.name;
     let tables = fs::read_to_string(old("format-2.sql")).unwrap();

@@ -1,4 +1,5 @@
-//! What nodes really did, in a file that no database knows of: a line is there or not, whatever is killed.
+//! The ledger: a file outside any database that records the work of nodes. Each line is whole or absent, also
+//! after a kill.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +15,7 @@ use graphrun::graph::NodeContext;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Ledger(Vec<Line>);
 
-/// That a node began its work, or ended it.
+/// A line: a node began its work, or ended it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
     pub(crate) word: String,
@@ -23,7 +24,7 @@ pub(crate) struct Line {
     pub(crate) process: u32,
 }
 
-/// Adds a line, as a whole.
+/// Adds a whole line.
 pub(crate) fn write(path: &Path, word: &str, ctx: &NodeContext) {
     let line = format!("{word} {} {} {}\n", ctx.task, ctx.attempt, process::id());
     let file = OpenOptions::new().create(true).append(true).open(path);
@@ -39,7 +40,7 @@ impl Ledger {
         Self(text.lines().map(Line::parse).collect())
     }
 
-    /// How often each attempt of each task was begun.
+    /// Returns how often each attempt of each task began.
     pub(crate) fn begun(&self) -> BTreeMap<(&str, u32), usize> {
         let mut begun = BTreeMap::new();
         for line in self.0.iter().filter(|it| it.word == "begin") {
@@ -48,12 +49,12 @@ impl Ledger {
         begun
     }
 
-    /// How often a part of a task was done.
+    /// Returns how often a part of a task was done.
     pub(crate) fn done(&self, part: &str, task: &str) -> usize {
         self.0.iter().filter(|it| it.word == part && it.task == task).count()
     }
 
-    /// How often each task was begun.
+    /// Returns how often each task began.
     pub(crate) fn begun_of(&self, task: &str) -> usize {
         self.0.iter().filter(|it| it.word == "begin" && it.task == task).count()
     }

@@ -1,7 +1,8 @@
-//! What is promised of runs when processes die, stop or compete; `docs/durability.md` has the promises by their numbers.
+//! The promises for runs when processes die, stop or compete; `docs/durability.md` lists the promises by
+//! number.
 //!
-//! Every test drives processes of its own: this program starts itself again as a `child`, which runs one of the `shapes`
-//! with nodes that write into a `ledger` outside of everything, and dies where a fault was planned.
+//! Every test drives separate processes: this program starts itself again as a `child`, which runs one of the
+//! `shapes`. The nodes write into a `ledger` outside the database, and the child dies at the planned fault.
 
 mod child;
 mod crashes;

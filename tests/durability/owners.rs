@@ -1,4 +1,4 @@
-//! Several processes want one run: one has it at a time (G6), and a slow one is not a dead one (G7).
+//! Several processes want one run: only one owns it at a time (G6), and a slow owner is not a dead one (G7).
 
 use std::{
     fs,
@@ -19,13 +19,13 @@ use crate::{
     place::{Backend, Database, Place},
 };
 
-/// How many processes want the same run at the same time.
+/// The number of processes that want the same run at the same time.
 const PROCESSES: usize = 8;
 
-/// How often.
+/// The number of rounds.
 const ROUNDS: usize = 100;
 
-/// How long anything here may take before it is taken for stuck.
+/// The time after which a wait of these tests counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const LEASE: Duration = Duration::from_millis(1200);
@@ -33,7 +33,7 @@ const LEASE: Duration = Duration::from_millis(1200);
 const TICK: Duration = Duration::from_millis(5);
 
 #[test]
-fn g4_a_run_is_there_once_it_was_accepted_and_is_accepted_once() {
+fn g4_an_accepted_run_exists_and_is_accepted_once() {
     let path = workflow("plain");
     let execute = ["execute", &path, "--run-id", RUN];
     for backend in [Backend::Sqlite, Backend::Postgres] {
@@ -43,7 +43,7 @@ fn g4_a_run_is_there_once_it_was_accepted_and_is_accepted_once() {
             let mut killed = program(&place, &execute, &format!("{point}=abort")).spawn().unwrap();
             assert_eq!(wait(&mut killed).code(), None, "{point}: {}", said(&mut killed));
             assert_eq!(place.left().is_some(), is_accepted, "{point}");
-            // Whoever asked does not know, and asks again.
+            // The caller cannot know whether the run was accepted, and tries again.
             let mut again = program(&place, &execute, "").spawn().unwrap();
             let (code, told) = (wait(&mut again).code(), said(&mut again));
             if is_accepted {
@@ -60,16 +60,16 @@ fn g4_a_run_is_there_once_it_was_accepted_and_is_accepted_once() {
 }
 
 #[test]
-fn g6_of_eight_processes_that_resume_a_run_one_wins_each_time() {
+fn g6_one_of_eight_resuming_processes_wins() {
     one_wins(&Place::new(Backend::Sqlite), ROUNDS);
 }
 
 #[test]
-fn g6_of_eight_processes_that_resume_a_run_in_postgres_one_wins_each_time() {
+fn g6_one_of_eight_resuming_processes_wins_in_postgres() {
     one_wins(&Place::new(Backend::Postgres), ROUNDS / 5);
 }
 
-/// Lets processes resume a run that a dead one has left, each time they are killed.
+/// Lets several processes resume a run whose owner was killed, round by round.
 fn one_wins(place: &Place, rounds: usize) {
     let path = workflow("plain");
     let execute = ["execute", &path, "--run-id", RUN];
@@ -106,7 +106,7 @@ fn one_wins(place: &Place, rounds: usize) {
 }
 
 #[test]
-fn g6_an_owner_that_was_given_up_for_dead_has_no_effect_when_it_comes_back() {
+fn g6_an_owner_that_lost_its_lease_writes_nothing() {
     for backend in [Backend::Sqlite, Backend::Postgres] {
         let (place, mut owner) = stopped_with_its_lease(backend);
 
@@ -125,7 +125,7 @@ fn g6_an_owner_that_was_given_up_for_dead_has_no_effect_when_it_comes_back() {
     }
 }
 
-/// A process that is stopped at its second node; another one was refused while its lease lasted.
+/// A process that is stopped at its second node; another process was refused while its lease lasted.
 fn stopped_with_its_lease(backend: Backend) -> (Place, Child) {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
@@ -139,15 +139,15 @@ fn stopped_with_its_lease(backend: Backend) -> (Place, Child) {
         let took = stopped.elapsed();
         let stderr = String::from_utf8_lossy(&early.stderr);
         if early.status.success() {
-            // It renews each third of its lease, so two thirds were left. A machine that is slower
-            // than that shows nothing.
+            // The owner renews after each third of its lease, so two thirds were left. A slower machine
+            // proves nothing.
             assert!(took > LEASE * 2 / 3, "another process took the run after {took:?}: {stderr}");
             owner.kill().unwrap();
             owner.wait().unwrap();
             continue;
         }
         if early.status.code() == Some(5) && stderr.contains("keeps") && stderr.contains("locked") {
-            // The owner was stopped inside a transaction, so its file stays locked: another try.
+            // The owner was stopped inside a transaction, so its file stays locked: try again.
             owner.kill().unwrap();
             owner.wait().unwrap();
             continue;
@@ -160,7 +160,7 @@ fn stopped_with_its_lease(backend: Backend) -> (Place, Child) {
 }
 
 #[test]
-fn g6_a_program_that_was_given_up_for_dead_says_so_and_ends_with_exit_6() {
+fn g6_a_program_that_lost_its_lease_exits_with_6() {
     let place = Place::new(Backend::Sqlite);
     let path = workflow("plain");
     let execute = ["execute", &path, "--run-id", RUN];
@@ -179,7 +179,7 @@ fn g6_a_program_that_was_given_up_for_dead_says_so_and_ends_with_exit_6() {
 }
 
 #[test]
-fn g6_an_owner_that_cannot_renew_its_lease_stops_by_itself() {
+fn g6_an_owner_that_cannot_renew_its_lease_stops() {
     let place = Place::new(Backend::Sqlite);
     let order = Order { takes: LEASE * 4, lease: LEASE, ..place.order("linear") };
     let lost = Order { faults: Some("lease.renew=err".to_owned()), ..order }.run();
@@ -189,7 +189,7 @@ fn g6_an_owner_that_cannot_renew_its_lease_stops_by_itself() {
 }
 
 #[test]
-fn g7_a_node_that_blocks_every_thread_of_the_runtime_keeps_its_run() {
+fn g7_a_node_that_blocks_all_threads_keeps_its_lease() {
     for (backend, one_thread) in
         [(Backend::Sqlite, true), (Backend::Sqlite, false), (Backend::Postgres, true)]
     {
@@ -213,7 +213,7 @@ fn g7_a_node_that_blocks_every_thread_of_the_runtime_keeps_its_run() {
     }
 }
 
-/// The program in the folder of a place, with its database and a short lease.
+/// Returns the program in the folder of a place, with its database and a short lease.
 fn program(place: &Place, arguments: &[&str], faults: &str) -> Command {
     let database = match &place.database {
         Database::Sqlite(path) => format!("sqlite:{}", path.display()),
@@ -244,7 +244,7 @@ fn signal(process: &Child, signal: Signal) {
     kill(Pid::from_raw(process.id().try_into().unwrap()), signal).unwrap();
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -253,7 +253,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for the end of a process that should come to one.
+/// Waits for the end of a process that should end.
 fn wait(process: &mut Child) -> ExitStatus {
     let started = Instant::now();
     loop {
@@ -268,7 +268,7 @@ fn wait(process: &mut Child) -> ExitStatus {
     }
 }
 
-/// What a process that has ended said on stderr.
+/// Returns the stderr of a process that has ended.
 fn said(process: &mut Child) -> String {
     let mut text = String::new();
     if let Some(stderr) = &mut process.stderr {

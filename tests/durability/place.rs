@@ -1,4 +1,4 @@
-//! Where the runs of a test are, and what is left of them.
+//! The database of a test, and the saved data of its run.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ pub(crate) enum Database {
     Postgres(String),
 }
 
-/// Which kind of database.
+/// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     Sqlite,
@@ -43,11 +43,11 @@ pub(crate) enum Backend {
 pub(crate) struct Place {
     pub(crate) folder: TempDir,
     pub(crate) database: Database,
-    /// Removed when this is.
+    /// Dropped together with the place.
     _schema: Option<Schema>,
 }
 
-/// What is left of a run, without times.
+/// The saved data of a run, without times.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Left {
     pub(crate) status: Status,
@@ -57,12 +57,12 @@ pub(crate) struct Left {
     pub(crate) records: Vec<String>,
     /// The tasks that never run again.
     pub(crate) finished: Vec<String>,
-    /// The parts of tasks that are never done again, each with its task.
+    /// The parts of tasks that never run again, each with its task.
     pub(crate) noted: Vec<(String, String)>,
 }
 
 impl Database {
-    /// Opens it, and makes it if it is not there.
+    /// Opens the database, and creates it if it does not exist.
     pub(crate) fn create(&self) -> Result<Arc<dyn Checkpointer>, CheckpointError> {
         match self {
             Self::Sqlite(path) => Ok(Arc::new(SqliteStorage::open(path)?)),
@@ -99,9 +99,9 @@ impl Place {
         Ledger::read(&self.ledger_path())
     }
 
-    /// What is left of the run; none if it was not accepted.
+    /// Returns the saved data of the run; `None` if it was not accepted.
     ///
-    /// To look changes nothing that the next process finds.
+    /// Reading does not change the files for the next process.
     pub(crate) fn left(&self) -> Option<Left> {
         let copies = TempDir::new().unwrap();
         let storage: Arc<dyn Checkpointer> = match &self.database {
@@ -120,7 +120,7 @@ impl Place {
     }
 }
 
-/// Copies a database with its log, and gives the path of the copy; none if there is no database.
+/// Copies a database with its log, and returns the path of the copy; `None` if there is no database.
 fn copy(from: &Path, to: &Path) -> Option<PathBuf> {
     for file in ["runs.db", "runs.db-wal", "runs.db-journal"] {
         if from.join(file).exists() {
@@ -140,7 +140,7 @@ impl Left {
         };
         let saved = storage.load(&run).await.unwrap();
         let mut records = storage.records(&run).await.unwrap();
-        // In one step they are as their tasks ended; of one task they are in their order.
+        // Records of one step are in the order in which the tasks ended; those of one task keep their order.
         records.sort_by_key(|it| it.task);
         let finished = records.iter().filter(|it| it.outcome.is_final());
         let finished = finished.map(|it| it.task.to_string()).collect();
@@ -162,7 +162,7 @@ impl Left {
     }
 }
 
-/// A record as JSON without times, and without links, as those are of entries with times.
+/// Returns a record as JSON without times, and without hashes, which cover entries with times.
 fn timeless(record: &TaskRecord) -> String {
     let mut json = serde_json::to_value(record).unwrap();
     json["ms"] = json!(0);

@@ -1,10 +1,10 @@
-//! G5: the power fails while a database is written, and no step that was acknowledged is lost.
+//! G5: the power fails while a database is written, and no acknowledged step is lost.
 //!
-//! What is simulated: a disk writes sectors of 512 bytes whole, in any order, and those that nobody has waited for maybe
-//! not at all; a file may be longer or shorter than it was to become. So from the files before and after each transaction
-//! and each checkpoint come the files that a power cut between them may leave: every prefix of what was written, and any
-//! choice of its sectors. What is not simulated: a disk that says a sync is done when it is not, and one that damages
-//! sectors that nobody wrote.
+//! The simulated disk writes sectors of 512 bytes atomically and in any order. Sectors without a completed
+//! sync may be missing, and a file may have its old or its new length. The test takes the files before and
+//! after each transaction and each checkpoint, and derives the files that a power cut in between may leave:
+//! every prefix of the written sectors, and any choice of them. Two faults are not simulated: a disk that
+//! reports a sync too early, and a disk that damages unwritten sectors.
 
 use std::{
     env, fs,
@@ -32,16 +32,16 @@ use crate::{
 
 const SECTOR: usize = 512;
 
-/// The runs that are written: steps one after the other, and tasks side by side.
+/// The runs that are written: one with sequential steps, and one with parallel tasks.
 const SHAPES: [&str; 2] = ["rounds", "joined"];
 
-/// How many images are tried at least, where nobody says otherwise.
+/// The default of the minimum number of images.
 const IMAGES: usize = 2_000;
 
-/// The log is copied into the database after so many entries.
+/// The log is copied into the database after this many entries.
 const CHECKPOINT_EVERY: usize = 4;
 
-/// One image in so many is not only read, but also gone on with.
+/// Every so many images, the run is not only read, but also resumed.
 const GO_ON_EVERY: usize = 16;
 
 /// The files of a database.
@@ -51,7 +51,7 @@ struct Files {
     log: Vec<u8>,
 }
 
-/// The files before and after they were written, and how many entries were acknowledged before.
+/// The files before and after a write, and the number of entries acknowledged before it.
 struct Write {
     before: Files,
     after: Files,
@@ -66,7 +66,7 @@ async fn g5_no_acknowledged_step_is_lost_to_a_power_cut() {
     }
 }
 
-/// Cuts the power while the run of a shape is written, and looks at so many images of what may be left.
+/// Cuts the power while the run of a shape is written, and checks this many of the possible images.
 async fn cut(shape: &str, wanted: usize) {
     let folder = folder();
     let (journal, writes) = record(folder.path(), shape).await;
@@ -93,14 +93,14 @@ async fn cut(shape: &str, wanted: usize) {
     assert!(images >= wanted);
 }
 
-/// The test of the test: what a database that waits for the disk less often would lose is seen.
+/// Tests the test: it detects the loss in a database that syncs less often.
 #[tokio::test]
-async fn g5_what_is_not_waited_for_is_lost_and_that_is_seen() {
+async fn g5_a_missing_sync_is_detected() {
     let folder = folder();
     let (_, writes) = record(folder.path(), SHAPES[0]).await;
     let mut lost = 0;
     for write in &writes {
-        // The log as it was when the database was last synced.
+        // The log at the last sync of the database.
         let image = Files { log: Vec::new(), ..write.before.clone() };
         let found = image.entries(folder.path(), None).await.unwrap_or_default();
         lost += usize::from(found.len() < write.acknowledged);
@@ -143,7 +143,7 @@ async fn record(folder: &Path, shape: &str) -> (Vec<Logged>, Vec<Write>) {
     (written, writes)
 }
 
-/// The journal of a run.
+/// Returns the journal of a run.
 async fn run(folder: &Path, shape: &str) -> Vec<Logged> {
     let storage = Arc::new(SqliteStorage::open(folder.join("original.db")).unwrap());
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
@@ -154,27 +154,27 @@ async fn run(folder: &Path, shape: &str) -> Vec<Logged> {
 }
 
 impl Write {
-    /// The files when the first sectors were written, and no others.
+    /// Returns the files with only the first sectors written, for every number of them.
     fn prefixes(&self) -> Vec<Files> {
         let changed = self.changed();
         let prefix = |count: &usize| self.image(&changed[..*count]);
         (0..=changed.len()).collect::<Vec<_>>().iter().map(prefix).collect()
     }
 
-    /// The files when any sectors were written.
+    /// Returns the files with a random choice of sectors written.
     fn choice(&self, random: &mut StdRng) -> Files {
         let density = random.random_range(0.0..1.0);
         let mut chosen = self.changed();
         chosen.retain(|_| random.random_bool(density));
         let mut image = self.image(&chosen);
         if random.random_bool(0.5) && image.log.len() < self.after.log.len() {
-            // The file has its new length already, and nothing in it.
+            // The file has its new length already, but no content.
             image.log.resize(self.after.log.len(), 0);
         }
         image
     }
 
-    /// The sectors that differ, of whichever file was written.
+    /// Returns the changed sectors of the written file.
     fn changed(&self) -> Vec<usize> {
         let (before, after) = self.written();
         let is_new = |at: &usize| sector(before, *at) != sector(after, *at);
@@ -189,7 +189,7 @@ impl Write {
         }
     }
 
-    /// Whether the log was copied into the database; it is not touched while that is so.
+    /// Returns whether the log was copied into the database; the log does not change meanwhile.
     fn writes_database(&self) -> bool {
         self.before.database != self.after.database
     }
@@ -223,11 +223,11 @@ impl Files {
         Self { database: fs::read(path).unwrap(), log }
     }
 
-    /// What is left of the run when these files are opened again: the links of its entries.
+    /// Opens these files again and returns the hashes of the run's entries.
     ///
-    /// With a shape, the run is brought to its end, too.
+    /// With a shape, the run is also resumed to its end.
     async fn entries(&self, folder: &Path, shape: Option<&str>) -> Result<Vec<Link>, String> {
-        // Of its own: who has gone on with the image before may not have let go of it yet.
+        // A separate folder: the resumed run of the previous image may not have released its files yet.
         let folder = tempfile::tempdir_in(folder).unwrap();
         let path = folder.path().join("image.db");
         fs::write(&path, &self.database).unwrap();
@@ -248,10 +248,10 @@ impl Files {
     }
 }
 
-/// Brings the run to its end.
+/// Resumes the run to its end.
 async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(), String> {
     let run = RunId::parse(RUN).unwrap();
-    // Whoever wrote it is gone with the power.
+    // The owner that wrote it died in the power cut.
     let raw = storage.find(RUN).await.map_err(|it| format!("{it:?}"))?.holder;
     let presence = Presence::new();
     let (owner, ttl) = (presence.owner().clone(), Duration::ZERO);
@@ -275,7 +275,7 @@ fn log_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// A folder in memory if there is one: what is asked here is not asked of a disk.
+/// Returns a folder in memory if possible: this test does not depend on a real disk.
 fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }

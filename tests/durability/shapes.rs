@@ -21,7 +21,7 @@ use crate::ledger;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape(pub(crate) &'static str);
 
-/// How often `flaky` fails before it does its work.
+/// The number of failures of `flaky` before it succeeds.
 const FAILURES: u32 = 2;
 
 #[derive(Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ struct Noted {
     notes: Vec<String>,
 }
 
-/// The workflow, with nodes that write into this ledger and take that long.
+/// Returns the workflow, with nodes that write into this ledger and take this long.
 pub(crate) fn graph(shape: &str, ledger: &Path, takes: Duration) -> CompiledGraph {
     let registry = registry()
         .node("work", node(ledger, takes, 0))
@@ -47,7 +47,7 @@ pub(crate) fn graph(shape: &str, ledger: &Path, takes: Duration) -> CompiledGrap
     compiled.unwrap_or_else(|it| panic!("{shape}: {it:?}")).0
 }
 
-/// A node that notes which task it was, and of which item.
+/// A node that notes its task and its item.
 fn node(ledger: &Path, takes: Duration, failures: u32) -> Arc<dyn Node> {
     let ledger = ledger.to_owned();
     Arc::new(node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -64,7 +64,7 @@ fn node(ledger: &Path, takes: Duration, failures: u32) -> Arc<dyn Node> {
     }))
 }
 
-/// A node that does its work in parts; where it may be tried again, its first attempt fails between.
+/// A node that works in parts. If it has retries, its first attempt fails between the parts.
 fn parts(ledger: &Path, takes: Duration) -> Arc<dyn Node> {
     let ledger = ledger.to_owned();
     Arc::new(node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -88,7 +88,7 @@ fn parts(ledger: &Path, takes: Duration) -> Arc<dyn Node> {
     }))
 }
 
-/// A node that keeps its thread for itself.
+/// A node that blocks its thread.
 fn blocks(ledger: &Path, takes: Duration) -> Arc<dyn Node> {
     let ledger: PathBuf = ledger.to_owned();
     Arc::new(node_fn(move |_: Nothing, ctx: NodeContext| {

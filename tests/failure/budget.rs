@@ -1,5 +1,5 @@
-//! Tokens and money: once a limit is reached no call of a model begins, also in the middle of a step,
-//! and what was paid for is kept.
+//! Limits of tokens and money: once a limit is reached, no model call begins, also in the middle of a step,
+//! and the paid results are kept.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
 
-/// The calls of models that were made.
+/// The model calls.
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// A node that makes so many calls, one after the other, of a second and a hundred tokens each.
+/// A node that makes this many sequential calls, of a second and a hundred tokens each.
 fn spends(calls: u32, made: &Calls) -> impl Node + use<> {
     let made = Arc::clone(made);
     node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -60,7 +60,7 @@ fn made(calls: &Calls) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_once_the_tokens_are_used_up_no_call_begins_and_none_is_paid_for_twice() {
+async fn g13_used_up_tokens_prevent_further_model_calls() {
     for limits in [tokens(250), Limits { usd: Some(0.7), ..Limits::default() }] {
         let (calls, saved) = (Calls::default(), Saved::new());
         let graph = GraphBuilder::new::<Team>("one").node("agent", spends(5, &calls));
@@ -85,7 +85,7 @@ async fn g13_once_the_tokens_are_used_up_no_call_begins_and_none_is_paid_for_twi
     }
 }
 
-/// Two that spend and one that does not, side by side, and what comes after them.
+/// Two nodes that spend and one that does not, in parallel, and a node after them.
 fn three(calls: &Calls) -> GraphBuilder {
     GraphBuilder::new::<Team>("three")
         .node("left", spends(4, calls))
@@ -100,7 +100,7 @@ fn three(calls: &Calls) -> GraphBuilder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_what_is_under_way_when_the_tokens_are_used_up_ends_and_is_kept() {
+async fn g13_model_calls_in_progress_complete_and_are_kept() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let graph = compiled(three(&calls));
     let engine = |limit| saved.engine(&graph).with_limits(tokens(limit));
@@ -124,11 +124,11 @@ async fn g13_what_is_under_way_when_the_tokens_are_used_up_ends_and_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_run_whose_tokens_are_used_up_in_mid_step_goes_where_its_limits_say() {
+async fn g13_used_up_tokens_in_mid_step_lead_to_exhausted() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(300) };
     let graph = three(&calls).limits(limits);
-    // What is done about it may spend more.
+    // The `exhausted` target may spend more.
     let graph = graph.node("flush", spends(2, &calls)).then("flush", "end");
     let graph = compiled(graph);
     let end = saved.start(&saved.engine(&graph)).await;
@@ -138,7 +138,7 @@ async fn g13_a_run_whose_tokens_are_used_up_in_mid_step_goes_where_its_limits_sa
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_who_has_not_begun_when_the_tokens_are_used_up_does_not_begin() {
+async fn g13_waiting_tasks_do_not_start_without_tokens() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let graph = GraphBuilder::new::<Team>("queue")
         .node_with("first", spends(3, &calls), Policies::default())

@@ -1,4 +1,4 @@
-//! What a run makes of failure: retries that survive a restart, timeouts, panics, and what is kept.
+//! How a run handles failures: retries that survive a restart, timeouts, panics, and kept results.
 
 mod budget;
 mod memos;
@@ -24,7 +24,7 @@ use graphrun::{
 };
 use support::team::{Noted, Nothing, Team, compiled, name, noted, notes};
 
-/// A node that notes its name and by which way the run came to it.
+/// A node that notes its name and its trigger.
 fn notes_its_way() -> impl Node {
     node_fn(|_: Nothing, ctx: NodeContext| async move {
         let error = ctx.via.error().map(|it| format!(" after: {it}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Parts of the work of a node that are saved before it goes on (G2).
+//! Memos: parts of a node's work that are saved before the node continues (G2).
 
 use std::sync::{
     Arc, Mutex,
@@ -18,13 +18,13 @@ use super::{Nothing, Saved, Team, compiled, noted};
 /// The parts that were done, in their order.
 type Done = Arc<Mutex<Vec<&'static str>>>;
 
-/// What happens to the node between its two parts.
+/// The event between the two parts of the node.
 #[derive(Clone, Copy, PartialEq)]
 enum Between {
     Nothing,
-    /// It waits for ever.
+    /// It waits forever.
     Waits,
-    /// It fails, and may be tried again.
+    /// It fails, and may be retried.
     Transient,
     /// It fails for good.
     Permanent,
@@ -39,7 +39,7 @@ async fn part(done: &Done, ctx: &NodeContext, name: &'static str) -> Result<Stri
     Ok(format!("{name} in attempt {}", ctx.attempt))
 }
 
-/// A node of two parts, to which something happens between them the first time it comes there.
+/// A node of two parts. The event between them happens only the first time.
 fn graph(done: &Done, between: Between) -> CompiledGraph {
     let (done, is_first) = (Arc::clone(done), Arc::new(AtomicBool::new(true)));
     let node = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -74,12 +74,12 @@ async fn tokens(saved: &Saved) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g2_a_part_that_was_saved_is_not_done_again_by_another_process() {
+async fn g2_another_process_does_not_repeat_a_saved_part() {
     let done = Done::default();
     let saved = Saved::new();
     let engine = saved.engine(&graph(&done, Between::Waits));
     let run = saved.start(&engine);
-    // As a process that dies: the run is dropped where it stands.
+    // Simulates the death of the process: the run is dropped at its current position.
     let minute = std::time::Duration::from_secs(60);
     assert!(tokio::time::timeout(minute, run).await.is_err(), "it waits between its parts");
     assert_eq!(*done.lock().unwrap(), ["one"]);
@@ -92,7 +92,7 @@ async fn g2_a_part_that_was_saved_is_not_done_again_by_another_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g2_a_part_that_was_saved_is_not_done_again_by_the_next_attempt() {
+async fn g2_the_next_attempt_does_not_repeat_a_saved_part() {
     let done = Done::default();
     let saved = Saved::new();
     let end = saved.start(&saved.engine(&graph(&done, Between::Transient))).await;
@@ -102,7 +102,7 @@ async fn g2_a_part_that_was_saved_is_not_done_again_by_the_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_failed_for_good_does_all_of_its_parts_anew() {
+async fn retry_repeats_all_parts_of_a_failed_task() {
     let done = Done::default();
     let saved = Saved::new();
     let graph = graph(&done, Between::Permanent);

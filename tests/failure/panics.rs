@@ -1,4 +1,4 @@
-//! Code of library users that panics, wherever it is called.
+//! Panics in the code of library users, at every place that calls it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Noted, Nothing, Saved, Team, caught_by, compiled, noted, notes, notes_its_way};
 
-/// Runs a graph beside a node that has nothing to do with it, and gives what was noted.
+/// Runs a graph beside an unrelated node, and returns the notes.
 async fn contained(graph: GraphBuilder) -> Vec<String> {
     let graph = graph.node("help", notes_its_way()).then("help", "end");
     let graph = graph.node("beside", notes_its_way()).entry("beside").then("beside", "end");
@@ -28,7 +28,7 @@ async fn contained(graph: GraphBuilder) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_route_is_the_failure_of_the_node_it_leaves() {
+async fn g14_a_panic_in_a_route_fails_its_source_node() {
     let graph = GraphBuilder::new::<Team>("route")
         .node_with("routed", notes_its_way(), caught_by("help"))
         .entry("routed")
@@ -40,7 +40,7 @@ async fn g14_a_panic_in_a_route_is_the_failure_of_the_node_it_leaves() {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_condition_is_the_failure_of_its_node() {
+async fn g14_a_panic_in_a_condition_fails_its_node() {
     for (name, via) in [("first", false), ("later", true)] {
         let graph = GraphBuilder::new::<Team>("condition");
         let graph = if via {
@@ -72,7 +72,7 @@ impl Fold for Sums {
     }
 }
 
-/// A graph with a sum that nodes write, and panics from ten on.
+/// A graph with a sum that nodes write; the sum panics from ten on.
 fn summing(writes: &[(&str, i64)]) -> GraphBuilder {
     let name = |it| ChannelName::parse(it).unwrap();
     let list = json!({"type": "array", "items": {"type": "string"}});
@@ -93,13 +93,13 @@ fn summing(writes: &[(&str, i64)]) -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_reducer_is_the_failure_of_the_node_that_wrote() {
+async fn g14_a_panic_in_a_reducer_fails_the_writing_node() {
     let notes = contained(summing(&[("adds", 12)])).await;
     assert!(notes[0].ends_with("`sums` panicked: 12 is too much"), "{notes:?}");
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_reducer_over_several_writes_fails_the_step_and_keeps_the_state() {
+async fn g14_a_panic_while_folding_a_step_keeps_the_old_state() {
     let graph = compiled(summing(&[("one", 6), ("two", 7)]).node("help", notes_its_way()));
     let saved = Saved::new();
     let engine = saved.engine(&graph);
@@ -119,7 +119,7 @@ impl Drop for Mine {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g14_a_panic_while_a_node_is_dropped_is_told_with_its_timeout() {
+async fn g14_a_panic_during_abort_is_reported_with_the_timeout() {
     let hangs = node_fn(|_: Nothing, _| async {
         let _mine = Mine;
         std::future::pending::<Result<Noted, NodeError>>().await
@@ -132,7 +132,7 @@ async fn g14_a_panic_while_a_node_is_dropped_is_told_with_its_timeout() {
 }
 
 #[tokio::test]
-async fn g14_a_panic_while_a_node_drops_its_own_is_its_failure() {
+async fn g14_a_panic_in_drop_fails_the_node() {
     let drops = node_fn(|_: Nothing, _: NodeContext| async {
         drop(Mine);
         noted("never")
@@ -144,7 +144,7 @@ async fn g14_a_panic_while_a_node_drops_its_own_is_its_failure() {
     assert_eq!(contained(graph).await, ["help after: the node panicked: it went off"]);
 }
 
-/// Panics when it is written as JSON, or read.
+/// Panics when it is serialised or deserialised.
 #[derive(JsonSchema)]
 struct Unwritable {
     #[expect(dead_code, reason = "it is only for the schema")]
@@ -164,7 +164,7 @@ impl<'de> Deserialize<'de> for Unwritable {
 }
 
 #[tokio::test]
-async fn g14_a_panic_while_a_result_is_written_or_the_state_is_read_is_the_failure_of_the_node() {
+async fn g14_a_panic_in_serde_code_fails_the_node() {
     let writes = node_fn(|_: Nothing, _: NodeContext| async {
         Ok::<_, NodeError>(Unwritable { notes: Vec::new() })
     });
@@ -189,7 +189,7 @@ async fn g14_a_panic_while_a_result_is_written_or_the_state_is_read_is_the_failu
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_node_is_its_failure_with_its_place_and_other_runs_go_on() {
+async fn g14_a_panic_in_a_node_does_not_affect_other_runs() {
     let panics = node_fn(|_: Nothing, _: NodeContext| async {
         let empty: Vec<Noted> = Vec::new();
         Ok::<_, NodeError>(empty.into_iter().next().expect("somebody was to note something"))

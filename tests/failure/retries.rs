@@ -1,4 +1,4 @@
-//! Trying again what failed, and only that.
+//! Retries of failed tasks, and only of those.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,20 +13,20 @@ use graphrun::{
 
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
 
-/// What ran, in the order in which it began.
-type Ran = Arc<Mutex<Vec<String>>>;
+/// The nodes that ran, in the order in which they began.
+type NodeLog = Arc<Mutex<Vec<String>>>;
 
 /// The nodes that are broken at the moment.
 type Broken = Arc<Mutex<Vec<&'static str>>>;
 
-fn taken(ran: &Ran) -> Vec<String> {
+fn taken(ran: &NodeLog) -> Vec<String> {
     let mut ran = std::mem::take(&mut *ran.lock().unwrap());
     ran.sort();
     ran
 }
 
-/// Three nodes side by side, of which some are broken, and one that waits for all.
-fn three(ran: &Ran, broken: &Broken) -> CompiledGraph {
+/// Three parallel nodes, some of them broken, and a join that waits for all.
+fn three(ran: &NodeLog, broken: &Broken) -> CompiledGraph {
     let work = || {
         let (ran, broken) = (Arc::clone(ran), Arc::clone(broken));
         node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -60,8 +60,8 @@ async fn retry(saved: &Saved, engine: &Engine, node: Option<&str>) -> Result<Run
 }
 
 #[tokio::test(start_paused = true)]
-async fn g1_when_parallel_tasks_fail_the_others_finish_and_only_the_failed_are_tried_again() {
-    let (ran, broken) = (Ran::default(), Broken::default());
+async fn g1_retry_runs_only_the_failed_parallel_tasks() {
+    let (ran, broken) = (NodeLog::default(), Broken::default());
     *broken.lock().unwrap() = vec!["one", "three"];
     let (saved, graph) = (Saved::new(), three(&ran, &broken));
     let engine = saved.engine(&graph);
@@ -69,7 +69,7 @@ async fn g1_when_parallel_tasks_fail_the_others_finish_and_only_the_failed_are_t
     assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some("`one` failed: broken")));
     assert_eq!(taken(&ran), ["one", "three", "two"]);
 
-    // One node, mended: the other one stays as it failed.
+    // One node is repaired and retried: the other failure is kept.
     broken.lock().unwrap().clear();
     let end = retry(&saved, &engine, Some("one")).await.unwrap();
     assert_eq!(
@@ -88,7 +88,7 @@ async fn g1_when_parallel_tasks_fail_the_others_finish_and_only_the_failed_are_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_a_route_ended_as_failed_has_nothing_to_try_again() {
+async fn a_run_failed_by_a_route_has_nothing_to_retry() {
     let graph = GraphBuilder::new::<Team>("refused")
         .node("judge", notes_its_way())
         .entry("judge")
@@ -101,8 +101,8 @@ async fn a_run_that_a_route_ended_as_failed_has_nothing_to_try_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_beside_a_failure_stays_open_when_that_is_tried_again() {
-    let (ran, broken) = (Ran::default(), Broken::default());
+async fn a_question_stays_open_when_a_parallel_failure_is_retried() {
+    let (ran, broken) = (NodeLog::default(), Broken::default());
     *broken.lock().unwrap() = vec!["one"];
     let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
         noted(ctx.ask::<String>(Question::new("go", "Go on?"))?)
@@ -129,7 +129,7 @@ async fn a_question_beside_a_failure_stays_open_when_that_is_tried_again() {
 }
 
 #[test]
-fn g20_every_failure_is_of_one_class() {
+fn g20_every_failure_has_one_class() {
     for kind in ErrorKind::ALL {
         let failure = Failure::new(kind, "no");
         let (mended, again) = (failure.class(), Failure { transient: true, ..failure }.class());

@@ -1,4 +1,5 @@
-//! The time of a run: it ends where it is over, also in the middle of a step, and goes on with more.
+//! The time limit of a run: it stops the run, also in the middle of a step, and a higher limit lets the run
+//! continue.
 
 use std::{
     sync::{Arc, Mutex},
@@ -21,10 +22,10 @@ use tokio::time::{Instant, sleep};
 use super::support::disturbed::Disturbed;
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
 
-/// What nodes began: their names, and the attempts.
+/// The started nodes: their names, and the attempts.
 type Begun = Arc<Mutex<Vec<(String, u32)>>>;
 
-/// A node that takes so many seconds, or fails instead where an attempt is to.
+/// A node that takes this many seconds, or fails in these attempts.
 fn takes(seconds: u64, fails: &'static [u32], begun: &Begun) -> impl Node + use<> {
     let begun = Arc::clone(begun);
     node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -47,7 +48,7 @@ fn seconds(seconds: u64) -> Limits {
     Limits { time: Some(Duration::from_secs(seconds)), ..Limits::default() }
 }
 
-/// A node that takes a second, and beside it one that takes a minute, and then a last one.
+/// A node of one second beside a node of one minute, and a last node.
 fn uneven(begun: &Begun, policies: Policies) -> GraphBuilder {
     GraphBuilder::new::<Team>("uneven")
         .node("quick", takes(1, &[], begun))
@@ -68,7 +69,7 @@ fn began(list: &[(&str, u32)]) -> Vec<(String, u32)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_when_its_time_is_over_a_run_is_cut_off_in_mid_step_and_goes_on_with_more() {
+async fn g13_the_time_limit_aborts_a_step_and_resume_continues() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let graph = compiled(uneven(&begun, Policies::default()));
     let start = Instant::now();
@@ -94,7 +95,7 @@ async fn g13_when_its_time_is_over_a_run_is_cut_off_in_mid_step_and_goes_on_with
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_run_that_is_cut_off_goes_where_its_limits_say_with_what_has_finished() {
+async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..seconds(10) };
     let graph = uneven(&begun, Policies::default()).limits(limits);
@@ -108,7 +109,7 @@ async fn g13_a_run_that_is_cut_off_goes_where_its_limits_say_with_what_has_finis
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_what_is_cut_off_uses_up_no_attempt_and_waits_do_not_use_up_time() {
+async fn g13_aborted_attempts_and_waits_are_not_counted() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let wait = Duration::from_secs(20);
     let retry = Backoff { attempts_max: 2, initial: wait, max: wait };
@@ -125,7 +126,7 @@ async fn g13_what_is_cut_off_uses_up_no_attempt_and_waits_do_not_use_up_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_where_a_parallel_task_has_failed_a_run_that_is_cut_off_rests_as_failed() {
+async fn g13_a_failure_takes_precedence_over_the_time_limit() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let graph = uneven(&begun, Policies::default());
     let fails = node_fn(|_: Nothing, _: NodeContext| async {
@@ -152,11 +153,11 @@ fn around(begun: &Begun, limits: Limits) -> CompiledGraph {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_no_budget_begins_anew_whenever_the_process_dies() {
+async fn g13_limits_count_across_crashes() {
     let tokens = Limits { tokens: Some(500), ..Limits::default() };
     let steps = Limits { steps: 5, ..Limits::default() };
     let visits = Limits::default();
-    // It ends in the middle of a node.
+    // The limit is reached in the middle of a node.
     let time = Limits { time: Some(Duration::from_millis(4_500)), ..Limits::default() };
     for (limits, begins) in [(tokens, 5), (steps, 5), (visits, 14), (time, 5)] {
         let calm = Begun::default();

@@ -1,4 +1,4 @@
-//! Nodes that take too long, in all or without a word, and nodes that block their thread.
+//! Nodes that take too long, in total or without a report, and nodes that block their thread.
 
 use std::{
     io::Read as _,
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Noted, Nothing, Saved, Team, caught_by, compiled, noted, notes, notes_its_way};
 
-/// What a run of one node notes, which is caught when its time is over, and the seconds it took.
+/// Returns the notes of a run with one node whose timeout is caught, and its seconds.
 async fn caught_of(
     node: impl graphrun::graph::Node + 'static,
     policies: Policies,
@@ -39,7 +39,7 @@ fn idle(seconds: u64) -> Policies {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_node_that_falls_silent_is_dropped_however_long_it_may_work() {
+async fn g12_the_idle_timeout_aborts_a_silent_node() {
     let silent = || {
         node_fn(|_: Nothing, ctx: NodeContext| async move {
             for _ in 0..3 {
@@ -51,14 +51,14 @@ async fn g12_a_node_that_falls_silent_is_dropped_however_long_it_may_work() {
     };
     let told = "late after: nothing was heard of it for 10s";
     assert_eq!(caught_of(silent(), idle(10)).await, (told.to_owned(), 34));
-    // Of two timeouts the one that is over first counts.
+    // Of two timeouts, the first to expire counts.
     let both = Policies { timeout: Some(Duration::from_secs(20)), ..idle(10) };
     let told = "late after: not finished within 20s";
     assert_eq!(caught_of(silent(), both).await, (told.to_owned(), 20));
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_node_that_is_heard_of_in_time_may_take_any_time() {
+async fn g12_reports_prevent_the_idle_timeout() {
     let beats = node_fn(|_: Nothing, ctx: NodeContext| async move {
         for _ in 0..100 {
             sleep(Duration::from_secs(9)).await;
@@ -69,7 +69,7 @@ async fn g12_a_node_that_is_heard_of_in_time_may_take_any_time() {
     assert_eq!(caught_of(beats, idle(10)).await, ("worked on".to_owned(), 900));
 }
 
-/// Runs a node that blocks its thread beside one that does not, and gives what was noted.
+/// Runs a blocking node beside one that does not block, and returns the notes.
 async fn beside(blocks: impl Fn(&NodeContext) + Clone + Send + Sync + 'static) -> Vec<String> {
     let blocking = node_fn(move |_: Nothing, ctx: NodeContext| {
         let blocks = blocks.clone();
@@ -100,22 +100,22 @@ async fn beside(blocks: impl Fn(&NodeContext) + Clone + Send + Sync + 'static) -
     notes(&end.state)
 }
 
-/// What is noted where one node is timed out, and the other is not held up.
+/// The expected notes: one node is timed out, and the other is not delayed.
 const LEFT_BEHIND: [&str; 2] = ["works", "late after: not finished within 200ms"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_a_loop_without_end_is_left_behind_and_holds_up_nobody() {
+async fn g12_an_endless_loop_delays_no_other_node() {
     let freed = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&freed);
     let spins = move |_: &NodeContext| while !flag.load(Ordering::Relaxed) {};
     let noted = beside(spins).await;
-    // It spins until here, and the test could not end if it went on.
+    // The node spins until here; the test could not end if it continued.
     freed.store(true, Ordering::Relaxed);
     assert_eq!(noted, LEFT_BEHIND);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_a_read_that_never_returns_is_left_behind_and_holds_up_nobody() {
+async fn g12_a_blocked_read_delays_no_other_node() {
     let (reader, writer) = std::io::pipe().unwrap();
     let reader = Arc::new(reader);
     let read = Arc::new(AtomicBool::new(false));
@@ -131,7 +131,7 @@ async fn g12_a_read_that_never_returns_is_left_behind_and_holds_up_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_blocking_code_that_asks_is_told_that_nobody_waits_for_it() {
+async fn g12_blocking_code_can_check_for_cancellation() {
     let told = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&told);
     let asks = move |ctx: &NodeContext| {

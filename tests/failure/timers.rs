@@ -1,4 +1,4 @@
-//! Waits between attempts end when they were to end, whichever process waits.
+//! Waits between attempts end at their due time, independent of the process that waits.
 
 use std::{
     sync::{Arc, Mutex},
@@ -38,7 +38,7 @@ impl Attempts {
         self.seen.lock().unwrap().clone()
     }
 
-    /// A clock that goes with the paused one of the runtime.
+    /// A clock that follows the paused clock of the runtime.
     fn clock(&self) -> Clock {
         let begun = self.begun;
         Clock::new(move || {
@@ -47,12 +47,12 @@ impl Attempts {
         })
     }
 
-    /// A graph of one node, whose provider asks for a minute of patience until an attempt succeeds.
+    /// A graph of one node, whose provider requests a wait of one minute until an attempt succeeds.
     fn graph(&self, succeeds: u32, limits: Limits) -> GraphBuilder {
         self.graph_within(succeeds, limits, Duration::from_secs(120))
     }
 
-    /// The same, where no task waits longer than `max`.
+    /// The same graph with `max` as the longest wait.
     fn graph_within(&self, succeeds: u32, limits: Limits, max: Duration) -> GraphBuilder {
         let attempts = self.clone();
         let calls = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -78,11 +78,11 @@ impl Attempts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_a_resumed_run_waits_for_the_rest_only_and_counts_its_attempts_on() {
+async fn g19_a_resumed_run_waits_only_for_the_remaining_time() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(4, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
-    // The process dies 20 s into the first wait, and 70 s into the rest.
+    // The process dies 20 s into the first wait, and 70 s into the remaining wait.
     assert!(timeout(Duration::from_secs(20), saved.start(&engine)).await.is_err());
     assert!(timeout(Duration::from_secs(70), saved.resume(&engine)).await.is_err());
     let end = saved.resume(&engine).await.unwrap();
@@ -92,7 +92,7 @@ async fn g19_a_resumed_run_waits_for_the_rest_only_and_counts_its_attempts_on() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_makes_no_task_wait_longer_than_its_own_maximum() {
+async fn a_provider_cannot_exceed_the_maximum_wait_of_a_task() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph_within(2, Limits::default(), Duration::from_secs(7)));
     saved.start(&saved.engine(&graph).with_clock(attempts.clock())).await;
@@ -100,7 +100,7 @@ async fn a_provider_makes_no_task_wait_longer_than_its_own_maximum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_a_wait_that_was_over_while_nobody_waited_is_over_at_once() {
+async fn g19_an_expired_wait_ends_at_once_on_resume() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -111,7 +111,7 @@ async fn g19_a_wait_that_was_over_while_nobody_waited_is_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_a_clock_that_was_set_back_makes_no_wait_longer() {
+async fn g19_setting_the_clock_back_makes_no_wait_longer() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -123,7 +123,7 @@ async fn g19_a_clock_that_was_set_back_makes_no_wait_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_a_stop_ends_a_wait_and_the_run_goes_on_with_the_rest_of_it() {
+async fn g19_a_stop_ends_a_wait_and_resume_continues_it() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -143,7 +143,7 @@ async fn g19_a_stop_ends_a_wait_and_the_run_goes_on_with_the_rest_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_a_failed_attempt_is_saved_with_its_cause_and_the_end_of_the_wait() {
+async fn g19_a_failed_attempt_is_saved_with_cause_and_wake_time() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(9, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -161,7 +161,7 @@ async fn g19_a_failed_attempt_is_saved_with_its_cause_and_the_end_of_the_wait() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_what_failed_attempts_took_before_a_crash_counts_towards_the_limit() {
+async fn g13_failed_attempts_before_a_crash_count_towards_limits() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let limits = Limits { tokens: Some(300), ..Limits::default() };
     let graph = attempts.graph(3, limits).node("after", notes_its_way()).then("calls", "after");
@@ -174,7 +174,7 @@ async fn g13_what_failed_attempts_took_before_a_crash_counts_towards_the_limit()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_run_that_goes_on_has_all_of_its_attempts_again() {
+async fn a_retried_run_has_all_of_its_attempts_again() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(9, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());

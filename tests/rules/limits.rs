@@ -1,4 +1,4 @@
-//! The limits of one node, for all of its visits together.
+//! The limits of one node, over all of its visits.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn looped(limits: NodeLimits, exhausted: Target) -> Hand {
     Hand::start(&compiled(graph))
 }
 
-/// Runs what is open, `work` for so many tokens and milliseconds, until nothing is.
+/// Runs all open tasks until none is left; each task of `work` uses this many tokens and milliseconds.
 fn run(hand: &mut Hand, tokens: u64, ms: u64) -> Vec<(String, Via)> {
     let mut ran = Vec::new();
     while let Some(task) = hand.open.pop_front() {
@@ -53,11 +53,11 @@ fn nodes(ran: &[(String, Via)]) -> Vec<&str> {
 }
 
 #[test]
-fn a_node_that_has_used_its_tokens_is_left_for_where_it_says() {
+fn a_node_without_tokens_leads_to_its_exhausted_target() {
     let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
     let mut hand = looped(limits, Target::Node(name("mend")));
     let ran = run(&mut hand, 100, 0);
-    // After the third visit 300 of 250 are used.
+    // After the third visit, 300 of 250 tokens are used.
     assert_eq!(nodes(&ran), ["work", "check", "work", "check", "work", "check", "mend"]);
     let error = "`work` has used 300 of its 250 tokens".to_owned();
     assert_eq!(ran[6].1, Via::Limit { error });
@@ -65,7 +65,7 @@ fn a_node_that_has_used_its_tokens_is_left_for_where_it_says() {
 }
 
 #[test]
-fn each_of_its_limits_is_one() {
+fn each_limit_of_a_node_counts() {
     let usd = NodeLimits { usd: Some(0.5), ..NodeLimits::default() };
     let time = NodeLimits { time: Some(Duration::from_secs(2)), ..NodeLimits::default() };
     for (limits, expected) in
@@ -80,7 +80,7 @@ fn each_of_its_limits_is_one() {
 }
 
 #[test]
-fn what_a_node_has_used_is_kept_over_a_restart_and_old_runs_have_used_nothing() {
+fn usage_per_node_survives_a_restart() {
     let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
     let mut hand = looped(limits, Target::Node(name("mend")));
     let first = hand.open.pop_front().unwrap();
@@ -108,7 +108,7 @@ fn what_a_node_has_used_is_kept_over_a_restart_and_old_runs_have_used_nothing() 
     assert_eq!(goes_on(old), "check work check mend");
 }
 
-/// A run that a limit of three steps has sent to `flush`, where it works on for twenty visits.
+/// A run that a limit of three steps has routed to `flush`, which then loops for twenty visits.
 fn flushing() -> Hand {
     let exhausted = Some(Target::Node(name("flush")));
     let limits = Limits { steps: 3, tokens: Some(1_000), exhausted, ..Limits::default() };
@@ -127,7 +127,7 @@ fn flushing() -> Hand {
     Hand::start(&compiled(graph))
 }
 
-/// Goes on with a run under other limits, until it rests.
+/// Resumes a run with changed limits until it stops.
 fn go_on(hand: &Hand, change: impl FnOnce(&mut Limits)) -> (u64, Status, Option<String>) {
     let graph = hand.machine.graph().clone();
     let mut limits = graph.graph().limits.clone();
@@ -146,15 +146,15 @@ fn go_on(hand: &Hand, change: impl FnOnce(&mut Limits)) -> (u64, Status, Option<
 }
 
 #[test]
-fn g13_limits_that_are_used_up_count_again_once_they_are_replaced() {
+fn g13_replaced_limits_apply_again() {
     let mut hand = flushing();
     while hand.machine.position().step.0 < 6 {
         let task = hand.open.pop_front().unwrap();
         hand.finish(&task, super::noting(&task));
     }
-    // What flushes is not stopped by the limits it was sent there by, nor by the others.
+    // Neither the limit that led here nor the other limits stop the tasks after `flush`.
     assert_eq!(go_on(&hand, |_| ()), (23, Status::Done, None));
-    // Whoever gives the run more gives it that much, and rests it then: it was sent there once.
+    // A higher limit gives the run more, and then stops it: a limit is routed once.
     let steps = "the limit of 10 steps is reached".to_owned();
     assert_eq!(go_on(&hand, |it| it.steps = 10), (10, Status::Limit, Some(steps.clone())));
     let time = |it: &mut Limits| it.time = Some(Duration::from_nanos(1));

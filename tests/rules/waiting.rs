@@ -1,5 +1,5 @@
-//! Nodes that are skipped, that let others go first, that wait for each other, and the used
-//! workflows that are left before they are done.
+//! Nodes that are skipped, deferred nodes, nodes that wait for each other, and used workflows that are left
+//! before they finish.
 
 use graphrun::{
     checkpoint::Outcome,
@@ -25,7 +25,7 @@ fn to_end(kind: ErrorKind) -> Failure {
 }
 
 #[test]
-fn a_node_whose_condition_does_not_hold_is_skipped_and_the_run_goes_on_as_its_edges_say() {
+fn a_node_with_a_false_condition_is_skipped() {
     let graph = compiled(
         GraphBuilder::new::<Team>("skip")
             .node("plan", Decided)
@@ -54,7 +54,7 @@ fn a_node_whose_condition_does_not_hold_is_skipped_and_the_run_goes_on_as_its_ed
 }
 
 #[test]
-fn a_skipped_node_arrives_at_joins_and_its_record_names_the_condition() {
+fn a_skipped_node_arrives_at_joins() {
     let graph = compiled(
         GraphBuilder::new::<Team>("skip")
             .node("qc", Decided)
@@ -78,7 +78,7 @@ fn a_skipped_node_arrives_at_joins_and_its_record_names_the_condition() {
 }
 
 #[test]
-fn a_step_of_which_every_task_is_skipped_is_a_step_all_the_same() {
+fn a_step_with_only_skipped_tasks_is_committed() {
     let graph = compiled(
         GraphBuilder::new::<Team>("skip")
             .node("one", Decided)
@@ -95,7 +95,7 @@ fn a_step_of_which_every_task_is_skipped_is_a_step_all_the_same() {
 }
 
 #[test]
-fn a_restored_run_skips_what_it_would_have_skipped() {
+fn a_restored_run_skips_the_same_tasks() {
     let graph = compiled(
         GraphBuilder::new::<Team>("skip")
             .node("qc", Decided)
@@ -123,7 +123,7 @@ fn a_restored_run_skips_what_it_would_have_skipped() {
 }
 
 #[test]
-fn a_condition_that_cannot_be_decided_is_the_failure_of_its_node() {
+fn a_condition_error_fails_its_node() {
     #[derive(Deserialize, JsonSchema)]
     struct Missing {
         ready: bool,
@@ -143,7 +143,7 @@ fn a_condition_that_cannot_be_decided_is_the_failure_of_its_node() {
     assert_eq!((condition.text(), condition.reads()), ("ready", Some(&[channel("ready")][..])));
 }
 
-/// As `defer=True` of `LangGraph`: `report` is reached in step 2 and runs once nothing else is left.
+/// Like `defer=True` of `LangGraph`: `report` is reached in step 2 and runs once nothing else is left.
 #[test]
 fn a_deferred_node_runs_once_after_everything_else() {
     let graph = compiled(
@@ -167,7 +167,7 @@ fn a_deferred_node_runs_once_after_everything_else() {
 }
 
 #[test]
-fn what_is_deferred_is_part_of_the_position_and_counts_as_one_visit() {
+fn deferred_nodes_are_saved_and_count_as_one_visit() {
     let graph = compiled(
         GraphBuilder::new::<Team>("defer")
             .node("a", Decided)
@@ -195,9 +195,9 @@ fn what_is_deferred_is_part_of_the_position_and_counts_as_one_visit() {
     assert_eq!(node, &name("a"), "the first way that led to it is the one it sees");
 }
 
-/// Items do not wait, and are not to use up the bound of a node that does.
+/// Dispatches do not wait, and must not use up the bound of a deferred node.
 #[test]
-fn a_node_that_waits_for_its_turn_has_a_visit_left_whatever_items_are_sent_to_it() {
+fn dispatches_leave_one_visit_for_a_deferred_node() {
     for max_visits in [1, 2] {
         let late = Policies {
             max_visits: Some(max_visits),
@@ -245,7 +245,7 @@ fn a_node_that_waits_for_its_turn_has_a_visit_left_whatever_items_are_sent_to_it
 }
 
 #[test]
-fn a_limit_or_a_failure_drops_what_is_deferred() {
+fn a_limit_or_a_failure_drops_deferred_nodes() {
     let graph = compiled(
         GraphBuilder::new::<Team>("defer")
             .node("a", Decided)
@@ -285,7 +285,7 @@ fn a_route_decides_whether_its_node_arrives_at_a_join() {
     assert_eq!(rest, (Status::Done, None));
 }
 
-/// `review` uses a workflow with two branches; `review.end` is reached when they are done.
+/// `review` uses a workflow with two branches; `review.end` is reached when both are done.
 fn used(inner: impl FnOnce(GraphBuilder) -> GraphBuilder) -> CompiledGraph {
     let catch = vec![Catch { kind: None, to: Target::Node(name("mend")) }];
     let caught = || Policies { catch: catch.clone(), ..Policies::default() };
@@ -308,7 +308,7 @@ fn used(inner: impl FnOnce(GraphBuilder) -> GraphBuilder) -> CompiledGraph {
 }
 
 #[test]
-fn the_end_of_a_used_workflow_waits_for_all_of_it_and_for_nothing_else() {
+fn the_end_of_a_used_workflow_waits_only_for_its_nodes() {
     let graph = used(|it| {
         it.node("other1", Decided)
             .node("other2", Decided)
@@ -332,7 +332,7 @@ fn the_end_of_a_used_workflow_waits_for_all_of_it_and_for_nothing_else() {
 }
 
 #[test]
-fn what_waits_within_a_used_workflow_goes_before_its_end_and_its_end_before_what_waits_outside() {
+fn deferred_nodes_run_from_the_inner_workflow_outwards() {
     let graph = used(|it| {
         it.node_with("review.last", Decided, deferred())
             .node_with("report", Decided, deferred())
@@ -354,7 +354,7 @@ fn what_waits_within_a_used_workflow_goes_before_its_end_and_its_end_before_what
 }
 
 #[test]
-fn a_failure_that_leads_out_of_a_used_workflow_abandons_what_is_left_in_it() {
+fn a_failure_that_leaves_a_used_workflow_drops_its_tasks() {
     let graph = used(|it| it);
     let (state, rest) = Hand::start(&graph).run(
         |_| 0,
@@ -368,7 +368,7 @@ fn a_failure_that_leads_out_of_a_used_workflow_abandons_what_is_left_in_it() {
 }
 
 #[test]
-fn abandoned_arrivals_and_waiting_nodes_are_forgotten() {
+fn abandoned_arrivals_and_deferred_nodes_are_dropped() {
     let graph = used(|it| {
         it.node("review.both", Decided)
             .node("review.slow", Decided)

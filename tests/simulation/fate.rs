@@ -1,4 +1,4 @@
-//! What happens to one run, life after life.
+//! One run over several lives: each life is a process.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,30 +22,31 @@ use crate::{
     world::World,
 };
 
-/// After so many disturbed lives a run is left in peace.
+/// After this many disturbed lives, a run continues without disturbances.
 const DISTURBED_MAX: usize = 12;
 
-/// After so many lives in all it should have come to its end.
+/// After this many lives in total, a run should have ended.
 const LIVES_MAX: usize = 60;
 
-/// How long a life may take, by a clock that jumps from event to event. Without faults few take more than a minute.
+/// The maximum duration of a life, by a clock that jumps from event to event. Without faults few take more
+/// than a minute.
 const LIFE_MAX: Duration = Duration::from_secs(1_200);
 
-/// A run, and what became of it.
+/// A run and its history.
 pub(crate) struct Fate {
     graph: CompiledGraph,
     storage: Arc<MemoryStorage>,
     info: RunInfo,
-    /// Goes with the one of the runtime, which jumps.
+    /// Follows the clock of the runtime, which jumps.
     clock: Clock,
     pub(crate) lives: usize,
-    /// How its lives ended, each with how often.
+    /// The ends of its lives, with their counts.
     pub(crate) ends: BTreeMap<&'static str, usize>,
 }
 
 impl Fate {
     pub(crate) fn new(graph: CompiledGraph) -> Self {
-        // Waits are drawn by the id of the run, among others.
+        // The random waits depend on the id of the run, among others.
         let id = RunId::parse("r").unwrap();
         let info = RunInfo { id, ..RunInfo::new("random") };
         let begun = Instant::now();
@@ -55,7 +56,7 @@ impl Fate {
         Self { graph, storage: Arc::default(), info, clock, lives: 0, ends: BTreeMap::new() }
     }
 
-    /// Goes on with the run, life after life, until it is done.
+    /// Resumes the run, life after life, until it is done.
     pub(crate) async fn see_through(
         &mut self,
         world: &World,
@@ -69,7 +70,7 @@ impl Fate {
             let begun = world.tasks();
             let (end, told) = self.live(disturbing).await;
 
-            // What was saved is still there, and first; what had finished was not done again.
+            // The saved history is a prefix of the new one; finished tasks did not run again.
             assert!(self.links().await.starts_with(&links), "it has another history now");
             for task in finished {
                 assert_eq!(world.tasks()[&task], begun[&task], "{task} ran again");
@@ -79,7 +80,7 @@ impl Fate {
             match end {
                 Some(Ok(end)) if end.status == Status::Done => return end.state,
                 Some(Ok(end)) => assert_ne!(end.status, Status::Running, "that is no rest"),
-                // It died after its last write, or somebody died there for it.
+                // A process died after the last write: this one, or the one that had taken the run.
                 Some(Err(RunError::NothingToDo(Status::Done))) => {
                     let saved = self.storage.load(&self.info.id).await.unwrap();
                     return self.graph.schema().restore(saved.values).unwrap();
@@ -93,7 +94,7 @@ impl Fate {
         }
     }
 
-    /// One life: a process that starts the run or goes on with it. None is the end of one that was killed.
+    /// One life: a process that starts or resumes the run. Returns `None` if the process was killed.
     async fn live(
         &self,
         mut random: Option<&mut StdRng>,
@@ -124,7 +125,7 @@ impl Fate {
                 engine.resume(id, answers, sink, &stop).await
             }
         };
-        // In the heap: a future that holds so much would be moved about.
+        // Boxed, because moving a future of this size is slow.
         let work = Box::pin(async {
             tokio::select! {
                 end = work => end,
@@ -142,7 +143,7 @@ impl Fate {
         (end, heard)
     }
 
-    /// Answers to some of the open questions. Wrong ones are tried before, and change nothing.
+    /// Answers some of the open questions. Invalid answers are tried first, and change nothing.
     async fn answers(
         &self,
         random: Option<&mut StdRng>,
@@ -193,7 +194,7 @@ impl Fate {
         records.filter(|it| it.outcome.is_final()).map(|it| it.task).collect()
     }
 
-    /// Events are numbered without gaps, and what was told of as done was saved before.
+    /// Events are numbered without gaps, and results were saved before they were published.
     async fn compare_events(&self, told: &[Stamped]) {
         let saved: Vec<Stamped> =
             self.journal().await.into_iter().flat_map(|it| it.entry.events).collect();
@@ -210,19 +211,19 @@ impl Fate {
     }
 }
 
-/// What happens to one write of a life, and to those after it.
+/// The fault of one write of a life, and of the writes after it.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
-    /// The process dies before it is made.
+    /// The process dies before the write.
     Before(usize),
-    /// It is made, and the process dies before it knows.
+    /// The process dies after the write, before it gets the result.
     After(usize),
-    /// It is refused, and later ones are not.
+    /// The write is refused, and later ones are not.
     Refused(usize),
-    /// This one and every third takes its time.
+    /// This write and every third one is delayed.
     Late(usize, Duration),
-    /// Another process takes the run before it.
+    /// Another process takes the run before the write.
     Stolen(usize),
 }
 
@@ -282,7 +283,7 @@ async fn sent(signal: Option<Signal>, stop: &Stop) {
     std::future::pending::<()>().await;
 }
 
-/// How a life ended, in a word.
+/// Describes the end of a life.
 fn word_for(end: Option<&Result<RunEnd, RunError>>) -> &'static str {
     match end {
         None => "killed",

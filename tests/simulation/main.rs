@@ -1,8 +1,10 @@
-//! Random graphs under random faults: processes that die between any two writes, writes that are refused, late or come to
-//! pass unnoticed, runs that are taken away, nodes that panic, hang, break, fail and take their time, signals, limits of
-//! time, answers that are wrong or given twice; and the rules alone, told everything twice, late or never.
+//! Random graphs under random faults: processes that die between any two writes; writes that are refused,
+//! late or unconfirmed; runs that another process takes; nodes that panic, hang, break, fail and are slow;
+//! signals; time limits; answers that are invalid or given twice. The rules alone are also tested, with
+//! events delivered twice, late or never.
 //!
-//! Each seed is one graph and one fate. `GRAPHRUN_SEED=17` tries one seed, `GRAPHRUN_SEEDS=50000` more than usual.
+//! Each seed is one graph and one history. `GRAPHRUN_SEED=17` tries one seed, `GRAPHRUN_SEEDS=50000` more
+//! than usual.
 
 mod fate;
 mod parts;
@@ -25,10 +27,10 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio::runtime;
 use world::World;
 
-/// How many seeds are tried where nobody says otherwise.
+/// The default number of seeds.
 const SEEDS: u64 = 500;
 
-/// Tries every seed, as many at a time as there are processors, and gives back what came of each. Says which one has failed.
+/// Tries every seed, one per processor at a time, and returns the results. Reports the seed that failed.
 fn try_seeds<T: Send>(check: fn(u64) -> T) -> Vec<T> {
     let number = |name| env::var(name).ok().map(|it: String| it.parse().expect("it is a number"));
     let seeds = match number("GRAPHRUN_SEED") {
@@ -51,7 +53,7 @@ fn try_seeds<T: Send>(check: fn(u64) -> T) -> Vec<T> {
 }
 
 #[test]
-fn g1_g2_g3_g18_g20_random_runs_under_random_faults_end_as_undisturbed_ones_do() {
+fn g1_g2_g3_g18_g20_random_faults_do_not_change_results() {
     let lived = try_seeds(check);
     let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
     for (end, count) in lived.iter().flatten() {
@@ -67,7 +69,7 @@ fn g1_g2_g3_g18_g20_random_runs_under_random_faults_end_as_undisturbed_ones_do()
 }
 
 #[test]
-fn g3_g20_the_rules_are_told_everything_twice_late_or_never_and_come_to_the_same_end() {
+fn g3_g20_late_lost_and_repeated_events_do_not_change_results() {
     let happened = try_seeds(rules::check);
     let (repeated, crashes) =
         happened.iter().fold((0, 0), |sum, it| (sum.0 + it.repeated, sum.1 + it.crashes));
@@ -75,7 +77,7 @@ fn g3_g20_the_rules_are_told_everything_twice_late_or_never_and_come_to_the_same
     assert!(happened.len() == 1 || repeated.min(crashes) > happened.len(), "too little happened");
 }
 
-/// Compares a disturbed run with one that is not. Gives back how its lives ended.
+/// Compares a disturbed run with an undisturbed one. Returns how its lives ended.
 fn check(seed: u64) -> BTreeMap<&'static str, usize> {
     let runtime = runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().start_paused(true).build().unwrap();
@@ -93,7 +95,7 @@ fn check(seed: u64) -> BTreeMap<&'static str, usize> {
         let (begun, usual) = (world.begun(), calm.begun());
         assert!(begun.keys().eq(usual.keys()), "{parts:?}: {begun:?} and not {usual:?}");
         for (attempt, count) in begun {
-            // Each question that is answered starts its task over; its life before counts as well.
+            // Each answered question starts its task again; the attempt before the answer counts as well.
             let asked = usual[&attempt] - 1;
             assert!(count <= fate.lives + asked, "{parts:?}: {attempt:?} was begun {count} times");
         }

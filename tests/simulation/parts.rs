@@ -1,4 +1,4 @@
-//! Random graphs, made of parts one after the other.
+//! Random graphs, made of sequential parts.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use crate::{
     world::{Channels, World},
 };
 
-/// A part of a graph: a way from its first node to its last.
+/// A part of a graph, from its first node to its last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     One(Temper),
     /// Branches, and a join.
     Fan([Temper; 3]),
-    /// A node for each of so many items, at most so many at a time, and a join.
+    /// A node for each of this many items, with a maximum of concurrent tasks, and a join.
     Map(u32, usize),
-    /// Two nodes that go around until the bound of the first is used up.
+    /// Two nodes in a loop, until the bound of the first is used up.
     Loop(u32),
 }
 
-/// How a node behaves. What it does follows from its task and attempt alone.
+/// The behaviour of a node. It depends on the task and the attempt alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Temper {
     Steady,
-    /// Fails that often first.
+    /// Fails this often first.
     Fails(u32),
-    /// Panics; a route catches that.
+    /// Panics; a route catches the panic.
     Panics,
     /// Never ends the first time, and has a timeout.
     Hangs,
     /// Asks a person.
     Asks,
-    /// Takes so many seconds.
+    /// Takes this many seconds.
     Slow(u64),
-    /// Fails for good that often, whatever the kind, until somebody has mended what it needs; only where things happen.
+    /// Fails for good this often, with any kind, until the cause is repaired; only in a disturbed world.
     Breaks(u64),
 }
 
@@ -78,7 +78,7 @@ impl Temper {
 pub(crate) fn random(random: &mut StdRng) -> Vec<Part> {
     let part = |random: &mut StdRng| match random.random_range(0..6) {
         0 | 1 => Part::Fan([(); 3].map(|()| match Temper::random(random) {
-            // A branch that fails leads elsewhere, and its join would wait for ever.
+            // A branch whose failure is caught leads elsewhere, and its join would wait forever.
             Temper::Panics => Temper::Steady,
             temper => temper,
         })),
@@ -89,7 +89,7 @@ pub(crate) fn random(random: &mut StdRng) -> Vec<Part> {
     (0..random.random_range(2..6)).map(|_| part(random)).collect()
 }
 
-/// The parts, one after the other.
+/// Returns the graph of the parts, one after the other.
 pub(crate) fn graph(parts: &[Part], world: &World) -> CompiledGraph {
     let mut graph = GraphBuilder::new::<Channels>("random").entry("n0");
     for (at, part) in parts.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The rules without a driver: what happens to tasks is told in any order, again when it is long over, or not at all, and
-//! then another process takes up what was saved.
+//! The rules without a driver: events of tasks are delivered in any order, again much later, or never; then
+//! another process restores the saved data.
 
 use graphrun::{
     checkpoint::{Checkpoint, Commit, TaskRecord},
@@ -19,17 +19,17 @@ use crate::{
     world::World,
 };
 
-/// After so many events a run should have come to its end.
+/// After this many events a run should have ended.
 const EVENTS_MAX: usize = 10_000;
 
-/// What happened to a run.
+/// The events of a run, counted.
 #[derive(Debug, Default)]
 pub(crate) struct Happened {
     pub(crate) repeated: usize,
     pub(crate) crashes: usize,
 }
 
-/// Compares a run whose rules hear everything as it happens with one whose rules do not.
+/// Compares a run whose rules get each event at once with one whose rules do not.
 pub(crate) fn check(seed: u64) -> Happened {
     let mut random = StdRng::seed_from_u64(seed);
     let parts = parts::random(&mut random);
@@ -65,19 +65,19 @@ pub(crate) fn check(seed: u64) -> Happened {
     happened
 }
 
-/// What drives the rules, and what it has saved.
+/// A driver of the rules, with its saved data.
 struct Process {
     graph: CompiledGraph,
     parts: Vec<Part>,
     machine: Machine,
-    /// What happened, and was not told yet.
+    /// The events that are not delivered yet.
     pending: Vec<Event>,
-    /// What was told, for as long as this process lives.
+    /// The events delivered in this process.
     told: Vec<Event>,
     saved: (Commit, State),
-    /// Of the step that is not committed.
+    /// The records of the step that is not committed.
     records: Vec<TaskRecord>,
-    /// Of all steps.
+    /// The records of all steps.
     history: Vec<TaskRecord>,
     rest: Option<(Status, Option<String>)>,
 }
@@ -103,7 +103,7 @@ impl Process {
         process
     }
 
-    /// Another one goes on with what was saved; what this one had not told never comes.
+    /// Returns another process that continues from the saved data; undelivered events are lost.
     fn dies(self) -> Self {
         let (Commit { position, .. }, state) = self.saved.clone();
         let checkpoint = Checkpoint { position, state };
@@ -117,10 +117,10 @@ impl Process {
         next
     }
 
-    /// Tells one of the events that happened.
+    /// Delivers one of the events.
     fn tell(&mut self, at: usize) {
         let event = self.pending.remove(at);
-        // A question that is asked once more is another question.
+        // A question that is asked again is a different question.
         if !matches!(event, Event::Asked { .. }) {
             self.told.push(event.clone());
         }
@@ -148,7 +148,7 @@ impl Process {
         }
     }
 
-    /// Has somebody answer what is open and has no answer on its way.
+    /// Answers the open questions without a pending answer.
     fn ask_people(&mut self) {
         for open in self.machine.open_questions() {
             let (task, key) = (open.task, open.question.key);
@@ -161,7 +161,7 @@ impl Process {
         }
     }
 
-    /// How an attempt ends.
+    /// Returns how an attempt ends.
     fn end_of(&self, task: &Task) -> Event {
         let id = task.id;
         let ended = Timestamp::UNIX_EPOCH;
@@ -183,7 +183,7 @@ impl Process {
         }
     }
 
-    /// The temper of a node, by its name.
+    /// Returns the temper of a node, by its name.
     fn temper_of(&self, task: &Task) -> Temper {
         let (word, rest) = task.node.as_str().split_at(1);
         let (part, branch) = rest.split_once('_').unwrap_or((rest, "0"));
@@ -195,7 +195,7 @@ impl Process {
         }
     }
 
-    /// What became of every task, in their order.
+    /// Returns the final record of every task, in task order.
     fn settled(&self) -> Vec<&TaskRecord> {
         let mut settled: Vec<&TaskRecord> =
             self.history.iter().filter(|it| it.outcome.is_final()).collect();
@@ -204,7 +204,7 @@ impl Process {
     }
 }
 
-/// Notes which task ran, and of which attempt, with which answers.
+/// Notes the task, the attempt and the answers.
 fn noting(task: &Task) -> Command {
     let note = format!("{} {} {} {:?}", task.node, task.id, task.attempt, task.answers);
     Update::default().write(ChannelName::parse("notes").unwrap(), note).into()

@@ -1,4 +1,4 @@
-//! What nodes do, and what is known of it outside of their runs.
+//! The work of nodes, recorded outside their runs.
 
 use std::{
     collections::BTreeMap,
@@ -31,11 +31,11 @@ const KINDS: [ErrorKind; 8] = [
     ErrorKind::Other,
 ];
 
-/// What is known of nodes outside of their runs.
+/// The recorded work of nodes.
 #[derive(Clone, Default)]
 pub(crate) struct World {
     begun: Arc<Mutex<BTreeMap<(TaskId, u32), usize>>>,
-    /// Makes nodes take their time, each time another, and break.
+    /// Gives nodes random durations and failures.
     lazy: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ struct Noted {
 }
 
 impl World {
-    /// A world in which things happen, as a seed says.
+    /// Returns a world with random disturbances from a seed.
     pub(crate) fn disturbed(seed: u64) -> Self {
         Self { lazy: Some(seed), ..Self::default() }
     }
@@ -65,7 +65,7 @@ impl World {
         self.begun.lock().unwrap().clone()
     }
 
-    /// How often each task was begun, all attempts together.
+    /// Returns how often each task began, over all attempts.
     pub(crate) fn tasks(&self) -> BTreeMap<TaskId, usize> {
         let mut tasks = BTreeMap::new();
         for ((task, _), count) in self.begun() {
@@ -74,7 +74,7 @@ impl World {
         tasks
     }
 
-    /// A node of this world.
+    /// Returns a node of this world.
     pub(crate) fn node(&self, temper: Temper) -> impl Node + 'static {
         let world = self.clone();
         node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -95,7 +95,7 @@ impl World {
                     Temper::Fails(times) if ctx.attempt <= times => {
                         return Err(NodeError::transient(format!("attempt {}", ctx.attempt)));
                     }
-                    // As `panic!` does, less the words on stderr, which take their time.
+                    // Like `panic!`, without the slow message on stderr.
                     Temper::Panics => resume_unwind(Box::new("a node that always panics")),
                     Temper::Hangs if ctx.attempt == 1 => std::future::pending().await,
                     Temper::Slow(seconds) => sleep(Duration::from_secs(seconds)).await,

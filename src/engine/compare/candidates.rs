@@ -1,4 +1,4 @@
-//! Which new name is most likely an old one.
+//! Guesses which new name belongs to an old node or field.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Comparing<'_> {
-    /// The new node that is most likely this one under another name.
+    /// Returns the new node that is most likely this one, renamed.
     pub(super) fn renamed(&self, name: &NodeName, was: &NodeOutline) -> Option<NodeName> {
         let added: Vec<(&NodeName, &NodeOutline)> = self.added_nodes().collect();
         let names: Vec<&str> = added.iter().map(|(it, _)| it.as_str()).collect();
@@ -27,7 +27,7 @@ impl Comparing<'_> {
         near.and_then(|it| NodeName::parse_path(it).ok())
     }
 
-    /// The only new node of its kind, if this is the only one of it that is gone.
+    /// Returns the only new node of this kind, if exactly one of the kind is gone.
     pub(super) fn only_new(&self, was: &NodeOutline) -> Option<NodeName> {
         let mut new = self.added_nodes().filter(|(_, it)| it.kind == was.kind);
         let old = self.compared.old.nodes.iter().filter(|(_, it)| it.kind == was.kind);
@@ -38,7 +38,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// The new field that is most likely this one under another name.
+    /// Returns the new field that is most likely this one, renamed.
     pub(super) fn renamed_field(
         &self,
         name: &ChannelName,
@@ -57,14 +57,15 @@ impl Comparing<'_> {
         of_use.or(near).and_then(|it| ChannelName::parse_path(it).ok())
     }
 
-    /// The nodes that are no other one under its old or its new name.
+    /// Returns the nodes that have no counterpart in the old graph.
     pub(super) fn added_nodes(&self) -> impl Iterator<Item = (&NodeName, &NodeOutline)> {
         let kept: BTreeSet<NodeName> =
             self.compared.old.nodes.keys().filter_map(|it| self.node(it)).collect();
         self.compared.new.nodes.iter().filter(move |(it, _)| !kept.contains(*it))
     }
 
-    /// What says that a node is another one; of a used workflow, that all of it is.
+    /// Returns the remedy that renames a node; for a node of a used workflow, the remedy renames the whole
+    /// workflow.
     pub(super) fn map_node(old: &NodeName, new: Option<NodeName>) -> Remedy {
         let Some(new) = new else { return Remedy::MapNode(old.clone(), None) };
         let (from, to) = scopes(old.as_str(), new.as_str());
@@ -73,7 +74,8 @@ impl Comparing<'_> {
         Remedy::MapNode(old, Some(new))
     }
 
-    /// What says that a field is another one; of a used workflow, that all of it is.
+    /// Returns the remedy that renames a field; for a field of a used workflow, the remedy renames the whole
+    /// workflow.
     pub(super) fn map_field(old: &ChannelName, new: Option<ChannelName>) -> Remedy {
         let Some(new) = new else { return Remedy::MapField(old.clone(), None) };
         let (from, to) = scopes(old.as_str(), new.as_str());
@@ -83,7 +85,7 @@ impl Comparing<'_> {
     }
 }
 
-/// The only name that has the same end in another used workflow.
+/// Returns the only new name that has the same last part in another used workflow.
 fn elsewhere<'a>(name: &str, added: &[&'a str]) -> Option<&'a str> {
     let mut end = name;
     while let Some((_, rest)) = end.split_once('.') {
@@ -97,7 +99,7 @@ fn elsewhere<'a>(name: &str, added: &[&'a str]) -> Option<&'a str> {
     None
 }
 
-/// The two paths without the end that they have in common.
+/// Returns the two paths without their common last part.
 fn scopes<'a>(mut old: &'a str, mut new: &'a str) -> (&'a str, &'a str) {
     while let (Some((old_scope, old_name)), Some((new_scope, new_name))) =
         (old.rsplit_once('.'), new.rsplit_once('.'))

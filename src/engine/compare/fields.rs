@@ -1,4 +1,4 @@
-//! What has changed in the fields.
+//! Changes of the fields.
 
 use std::sync::Arc;
 
@@ -67,7 +67,8 @@ impl Comparing<'_> {
             Some(new) => format!("if `{new}` is this field, `{map}`; else `--drop {name}`"),
             None => format!("`{map}` says which field it is, `--drop {name}` leaves it behind"),
         };
-        // What is most likely its value elsewhere is not thrown away lightly; what is nowhere is.
+        // If the value probably belongs to another field now, the rename is the first remedy. Without a
+        // candidate, dropping it is.
         let drop = Remedy::DropField(name.clone());
         let remedies = match map {
             Remedy::MapField(_, None) => vec![drop, map],
@@ -94,7 +95,7 @@ impl Comparing<'_> {
         );
     }
 
-    /// What was merged in one way cannot be gone on with in another, unless somebody says so.
+    /// A value merged by one reducer cannot be continued with another, unless the mapping says so.
     fn merged(
         &mut self,
         name: &ChannelName,
@@ -120,7 +121,7 @@ impl Comparing<'_> {
         self.broken(what, breaks, hint, vec![keep, set]);
     }
 
-    /// What a field holds, and what finished tasks have written to it, must fit.
+    /// The value of a field, and the updates of finished tasks, must fit the new type.
     fn typed(
         &mut self,
         name: &ChannelName,
@@ -161,7 +162,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// What tasks have written to a field in a step that is not complete.
+    /// Returns the updates to a field by tasks of the open step.
     fn written(&self, name: &ChannelName) -> Vec<(NodeName, Arc<Value>)> {
         let records = self.compared.saved.records.iter().filter(|it| self.is_kept(it));
         let written = records.flat_map(|record| {

@@ -1,7 +1,7 @@
-//! What has changed in a workflow since a run was started, whether the run can go on with it, and
-//! what would settle whatever it cannot.
+//! Compares a workflow with the one a run was started with: the changes, whether the run can continue, and
+//! the remedies if it cannot.
 //!
-//! Without a mapping it says what `resume` does; with one, what is left for a migration.
+//! Without a mapping, the result describes `resume`; with one, the problems that a migration still has.
 
 mod candidates;
 mod fields;
@@ -22,36 +22,36 @@ use crate::{
     id::{ChannelName, NodeName},
 };
 
-/// More rounds of settling than there are kinds of differences show nothing new.
+/// There are fewer kinds of differences than this, so more rounds of remedies show nothing new.
 const ROUNDS_MAX: usize = 6;
 
-/// Something that is not as it was when the run was started.
+/// A difference between the workflow and the one the run was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What has changed, such as "the node `qa` is gone".
+    /// The change, such as "the node `qa` is gone".
     pub what: String,
-    /// What of the run that breaks, if it does.
+    /// The part of the run that breaks, if any.
     pub breaks: Option<String>,
-    /// What would mend it.
+    /// A fix.
     pub hint: Option<String>,
-    /// The flags of a migration that settle it, the likeliest first.
+    /// The migration flags that settle it, the most likely first.
     pub remedies: Vec<Remedy>,
 }
 
-/// What somebody may say to a migration. As text it is the flag of the program.
+/// An argument of a migration. As text, it is the flag of the CLI.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Remedy {
-    /// A node has this name now, if one is likely.
+    /// The node has this new name, if one is likely.
     MapNode(NodeName, Option<NodeName>),
-    /// A field has this name now, if one is likely.
+    /// The field has this new name, if one is likely.
     MapField(ChannelName, Option<ChannelName>),
-    /// The run goes on without a node.
+    /// The run continues without the node.
     DropNode(NodeName),
-    /// The value of a field is left behind.
+    /// The value of the field is dropped.
     DropField(ChannelName),
-    /// The tasks of a node begin anew.
+    /// The tasks of the node start again.
     Again(NodeName),
-    /// A field is given a value.
+    /// The field gets a given value.
     Set(ChannelName),
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Remedy {
 }
 
 impl Remedy {
-    /// Adds it to a mapping, if nothing is left open in it.
+    /// Adds the remedy to a mapping, if it is complete.
     fn add_to(&self, mapping: Mapping) -> Option<Mapping> {
         Some(match self.clone() {
             Self::MapNode(old, new) => mapping.node(old, new?),
@@ -79,7 +79,7 @@ impl Remedy {
             Self::DropNode(name) => mapping.drop_node(name),
             Self::DropField(name) => mapping.drop_field(name),
             Self::Again(name) => mapping.again(name),
-            // Which value it is makes no difference to what else is to be said.
+            // The value does not influence which other remedies are needed.
             Self::Set(name) => mapping.set(name, serde_json::Value::Null),
         })
     }
@@ -95,20 +95,20 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A run, and the graph it may go on with.
+/// A run, and the graph it may continue with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared<'a> {
-    /// The graph it was started with.
+    /// The graph the run was started with.
     pub(super) old: &'a Outline,
     pub(super) new: &'a Outline,
     pub(super) graph: &'a CompiledGraph,
     pub(super) saved: &'a SavedRun,
-    /// What was said to it and not taken in yet.
+    /// The inbox messages that are not processed yet.
     pub(super) said: &'a [Posted],
 }
 
-/// Every difference between the graph a run was started with and another one, those that break
-/// the run as it stands first.
+/// Returns every difference between the graph of a run and another graph; those that break the run at its
+/// current position come first.
 pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<Difference> {
     let given = mapping.cloned().unwrap_or_default();
     let is_migration = mapping.is_some();
@@ -131,8 +131,7 @@ pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<
     found
 }
 
-/// What a migration of the run would have to be told, as far as that can be guessed; for a person to
-/// look at.
+/// Returns the arguments that a migration needs, as far as they can be guessed. A person has to review them.
 pub(super) fn suggest(compared: Compared<'_>) -> Vec<Remedy> {
     let mut flags: Vec<Remedy> = Vec::new();
     let mut mapping = Mapping::default();
@@ -155,7 +154,7 @@ pub(super) fn suggest(compared: Compared<'_>) -> Vec<Remedy> {
 struct Comparing<'a> {
     compared: Compared<'a>,
     mapping: Mapping,
-    /// Whether it is about a migration rather than about going on as it is.
+    /// Whether the comparison is for a migration rather than for a plain resume.
     is_migration: bool,
     found: Vec<Difference>,
 }
@@ -171,13 +170,13 @@ impl Comparing<'_> {
         self.found.push(Difference { what, breaks, hint, remedies });
     }
 
-    /// What a node is called in the new graph, if it is there.
+    /// Returns the name of a node in the new graph, if it exists there.
     fn node(&self, old: &NodeName) -> Option<NodeName> {
         let new = self.mapping.new_name_of(old)?;
         self.compared.new.nodes.contains_key(&new).then_some(new)
     }
 
-    /// What a field is called in the new graph, if it is there.
+    /// Returns the name of a field in the new graph, if it exists there.
     fn field(&self, old: &ChannelName) -> Option<ChannelName> {
         let new = self.mapping.new_field_of(old)?;
         self.compared.new.channels.contains_key(&new).then_some(new)
@@ -191,7 +190,7 @@ impl Comparing<'_> {
         self.mapping.fate_of_field(field) == Fate::Dropped
     }
 
-    /// What the mapping names must be there.
+    /// Every name in the mapping must exist.
     fn names(&mut self) {
         let Compared { old, new, .. } = self.compared;
         let mapping = self.mapping.clone();
@@ -222,7 +221,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// A name must be among these, or above one of them.
+    /// A name must be one of these, or the prefix of one.
     fn named(&mut self, name: &str, kind: &str, (whose, names): (&str, &[&str])) {
         let below = |it: &&str| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
         if names.iter().any(|it| *it == name || below(it)) {
@@ -237,7 +236,7 @@ impl Comparing<'_> {
         self.broken(what, "nothing is carried over under that name".to_owned(), hint, Vec::new());
     }
 
-    /// What was said goes to a list that is there.
+    /// Messages need a list in the new graph.
     fn said(&mut self) {
         let Compared { saved, said, new, .. } = self.compared;
         let said = saved.position.said.iter().chain(said).map(|it| it.message.channel.clone());
@@ -260,7 +259,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// What is new must have a value where a node that the run may still come to needs one.
+    /// A new field needs a value if a node that the run may still reach requires it.
     fn unwritten(&mut self) {
         let Compared { old, graph, new, .. } = self.compared;
         let midway = self.midway();
@@ -290,7 +289,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// Where the run stands in the new graph.
+    /// Returns the position of the run in the new graph.
     fn midway(&self) -> Midway {
         let Compared { graph, saved, said, .. } = self.compared;
         let carried = carry(graph, &self.mapping, (&saved.position, &saved.records), said);
@@ -323,7 +322,7 @@ impl Comparing<'_> {
     }
 }
 
-/// Names that several old names would have.
+/// Returns the new names that several old names map to.
 fn shared<N: Ord + Clone>(pairs: impl Iterator<Item = (N, N)>) -> BTreeMap<N, Vec<N>> {
     let mut by_new: BTreeMap<N, Vec<N>> = BTreeMap::new();
     for (old, new) in pairs {

@@ -1,4 +1,4 @@
-//! What has changed in the nodes.
+//! Changes of the nodes.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ impl Comparing<'_> {
         for (name, was) in &old.nodes {
             match self.node(name) {
                 Some(now) => self.changed(name, was, &now, &new.nodes[&now]),
-                None if self.is_dropped(name) => self.left_behind(name),
+                None if self.is_dropped(name) => self.dropped_node(name),
                 None => self.gone(name, was),
             }
         }
@@ -47,8 +47,8 @@ impl Comparing<'_> {
         self.broken(what, breaks, hint, vec![map, Remedy::DropNode(name.clone())]);
     }
 
-    /// A node that somebody goes on without.
-    fn left_behind(&mut self, name: &NodeName) {
+    /// A node that the mapping drops.
+    fn dropped_node(&mut self, name: &NodeName) {
         if let Some(part) = self.part_of(name) {
             self.note(format!("`{name}` is left behind: {part}"));
         }
@@ -82,7 +82,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// Where a node led, by the names of now.
+    /// Returns the targets of an old node, by their new names.
     fn leads(&self, was: &NodeOutline) -> Vec<String> {
         let named = |lead: &String| {
             let (name, rest) = lead.split_at(lead.find(' ').unwrap_or(lead.len()));
@@ -94,7 +94,7 @@ impl Comparing<'_> {
         leads
     }
 
-    /// A node that asked must be the one that takes the answer, unless it asks anew.
+    /// A node with an open question must be the one that receives the answer, unless it asks again.
     fn does(&mut self, name: &NodeName, now: &NodeName, what: String, is_same_kind: bool) {
         let is_said = matches!(self.mapping.fate_of_node(name), Fate::Named(_)) && is_same_kind;
         if !self.asks(name) || is_said || self.mapping.again.contains(name) {
@@ -116,10 +116,10 @@ impl Comparing<'_> {
         );
     }
 
-    /// What a node waits for, if it has begun to.
+    /// The nodes that a join waits for, if some have arrived already.
     fn awaits(&mut self, name: &NodeName, was: &NodeOutline, now: &NodeName, is: &NodeOutline) {
         let awaited: BTreeSet<NodeName> = is.awaits.iter().cloned().collect();
-        // One whose name is still to be said is most likely this one.
+        // An old node without a decided new name is most likely this one.
         let likely = |it: &NodeName| self.renamed(it, self.compared.old.nodes.get(it)?);
         let before = was.awaits.iter().filter(|it| !self.is_dropped(it));
         let before: BTreeSet<NodeName> =

@@ -1,4 +1,4 @@
-//! The part that a node or a field has in a run as it stands.
+//! The part that a node or a field has in a run at its current position.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Comparing<'_> {
-    /// The part that a node has in the run as it stands.
+    /// Describes the part that a node has in the run at its current position.
     pub(super) fn part_of(&self, name: &NodeName) -> Option<String> {
         let SavedRun { position, records, .. } = self.compared.saved;
         if self.asks(name) {
@@ -39,7 +39,7 @@ impl Comparing<'_> {
         from.map(|it| format!("`{}` has finished and leads there", it.node))
     }
 
-    /// The nodes that have arrived at one that waits, those of the open step included.
+    /// Returns the nodes that have arrived at a join, including those of the open step.
     pub(super) fn arrived_at(&self, name: &NodeName) -> BTreeSet<NodeName> {
         let SavedRun { position, records, .. } = self.compared.saved;
         let before = position.joins.get(name).into_iter().flatten();
@@ -49,7 +49,7 @@ impl Comparing<'_> {
         before.chain(records.iter().filter(joins).map(|it| &it.node)).cloned().collect()
     }
 
-    /// What is counted of a node and would begin from zero under another name.
+    /// Describes the counters of a node, which would start at zero under another name.
     pub(super) fn count_of(&self, name: &NodeName, was: &NodeOutline) -> Option<String> {
         let position = &self.compared.saved.position;
         self.renamed(name, was)?;
@@ -60,7 +60,7 @@ impl Comparing<'_> {
         took.then(|| "what it took of its limits would be forgotten".to_owned())
     }
 
-    /// Whether a question of a node is open, or an answer to it is not used yet.
+    /// Returns whether a question of the node is open, or an answer to it is unused.
     pub(super) fn asks(&self, name: &NodeName) -> bool {
         let mut open = BTreeSet::new();
         for record in self.compared.saved.records.iter().filter(|it| it.node == *name) {
@@ -73,7 +73,7 @@ impl Comparing<'_> {
         !open.is_empty()
     }
 
-    /// The node that has written a field in a step that is not complete.
+    /// Returns the node that updated a field in the open step.
     pub(super) fn writer_of(&self, name: &ChannelName) -> Option<&NodeName> {
         let writes = |it: &&TaskRecord| match &it.outcome {
             Outcome::Finished { update, .. } => update.writes.iter().any(|(it, _)| it == name),
@@ -83,7 +83,7 @@ impl Comparing<'_> {
         records.find(|it| writes(it) && self.is_kept(it)).map(|it| &it.node)
     }
 
-    /// Whether what a task has done is kept.
+    /// Returns whether the result of a task is kept.
     pub(super) fn is_kept(&self, record: &TaskRecord) -> bool {
         !self.is_dropped(&record.node) && !self.mapping.again.contains(&record.node)
     }

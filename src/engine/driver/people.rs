@@ -1,4 +1,4 @@
-//! What comes from people while a run is at work: lateness, and what they say.
+//! Input from people while a run is driven: expired questions and inbox messages.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Driver, Rest};
 use crate::engine::{RunError, superstep::Event};
 
 impl Driver<'_> {
-    /// Sets the alarm for the next question whose time will be over.
+    /// Sets the alarm to the next deadline of a question.
     pub(super) fn set_alarm(&mut self) {
         let now = self.engine.clock.now();
         let left = self.machine.next_deadline().map(|it| it.duration_since(now));
@@ -16,9 +16,9 @@ impl Driver<'_> {
         self.alarm = left.and_then(|it| Instant::now().checked_add(it));
     }
 
-    /// Takes in that nobody has answered in time.
+    /// Fails the tasks whose questions have expired.
     pub(super) async fn expire(&mut self) -> Result<Option<Rest>, RunError> {
-        // The alarm was set for the next of them, by a clock that may differ from the one on the wall.
+        // The alarm was set for the next deadline, by a clock that may differ from the engine's.
         let now = self.engine.clock.now();
         let now = self.machine.next_deadline().map_or(now, |it| it.max(now));
         let mut actions = Vec::new();
@@ -29,7 +29,7 @@ impl Driver<'_> {
         self.perform(actions).await
     }
 
-    /// Looks what was said, when the step is about to be done.
+    /// Reads the inbox when the step is about to end.
     pub(super) async fn listen(&mut self) -> Result<(), RunError> {
         if self.machine.is_at_last_task() && !self.machine.graph().graph().inbox.is_empty() {
             let storage = &self.engine.checkpointer;

@@ -1,25 +1,25 @@
-//! Tasks that wait for a place, of the run and of their node.
+//! Tasks that wait for a slot of the run and of their node.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{compile::CompiledGraph, engine::superstep::Task, id::NodeName};
 
-/// The tasks that are to begin, and the places that others have.
+/// The tasks that wait to start, and the slots in use.
 ///
-/// Each node has its own line. A node without room then costs one look, and not one for each of its tasks: a
-/// `map` may have a hundred thousand.
+/// Each node has its own line. A node without a free slot then costs one check instead of one for each of its
+/// tasks: a `map` may have a hundred thousand.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// By node; the number of a task says how many came before it.
+    /// By node; the number orders tasks by arrival.
     lines: BTreeMap<NodeName, VecDeque<(u64, Box<Task>)>>,
     pushed: u64,
     running: usize,
-    /// The places that are taken of each node that has a width.
+    /// The used slots of each node that has a width.
     taken: BTreeMap<NodeName, usize>,
 }
 
 impl Queue {
-    /// Adds a task behind the others.
+    /// Adds a task at the end.
     pub(super) fn push(&mut self, task: Box<Task>) {
         let number = self.pushed;
         self.pushed += 1;
@@ -29,17 +29,17 @@ impl Queue {
         }
     }
 
-    /// Forgets those that wait.
+    /// Removes the waiting tasks.
     pub(super) fn clear(&mut self) {
         self.lines.clear();
     }
 
-    /// How many tasks are at work.
+    /// Returns the number of running tasks.
     pub(super) fn running(&self) -> usize {
         self.running
     }
 
-    /// The first task whose node has room for one more. It has a place there from now on.
+    /// Removes and returns the first task whose node has a free slot, and takes that slot.
     pub(super) fn next(&mut self, graph: &CompiledGraph) -> Option<Box<Task>> {
         let width = |it: &NodeName| graph.node(it).and_then(|it| it.policies.width_max);
         let taken = |it: &NodeName| self.taken.get(it).copied().unwrap_or_default();
@@ -58,12 +58,12 @@ impl Queue {
         Some(task)
     }
 
-    /// Notes that the task that was next is at work.
+    /// Counts the task from `next` as running.
     pub(super) fn began(&mut self) {
         self.running += 1;
     }
 
-    /// Notes that a task of this node is at work no more.
+    /// Counts a task of this node as ended.
     pub(super) fn ended(&mut self, node: Option<&NodeName>) {
         self.running -= 1;
         if let Some(taken) = node.and_then(|it| self.taken.get_mut(it)) {
@@ -71,7 +71,7 @@ impl Queue {
         }
     }
 
-    /// Gives the places of nodes back: nothing is at work, and what was next does not begin.
+    /// Frees the slots of all nodes: nothing runs, and the task from `next` does not start.
     pub(super) fn give_back(&mut self) {
         self.taken.clear();
     }

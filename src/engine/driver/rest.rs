@@ -1,4 +1,4 @@
-//! How a run comes to rest: with all of its last words, or, on a full disk, with what fits.
+//! Stops a run: with its final entry or, on a full disk, with as much of it as fits.
 
 use super::{Driver, Rest};
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
     fault::{self, Point},
 };
 
-/// Why a run rests that found no room to be saved in.
+/// The reason of a run that stops because it could not be saved.
 const FULL: &str = "the disk is full";
 
-/// Saves a new run that rests before its first task, such as at a breakpoint.
+/// Saves a new run that stops before its first task, such as at a breakpoint.
 ///
-/// That it rests is saved with its acceptance: a crash between the two would leave a run that looks
-/// as if it had been told to go on.
-pub(in crate::engine) async fn accept_at_rest(
+/// Acceptance and status are saved together. A crash between the two would leave a run that looks unfinished
+/// and gets resumed past its breakpoint.
+pub(in crate::engine) async fn accept_stopped(
     engine: &Engine,
     machine: Machine,
     events: EventSink,
@@ -42,7 +42,7 @@ pub(in crate::engine) async fn accept_at_rest(
 }
 
 impl Driver<'_> {
-    /// Notes that the run comes to rest, and how.
+    /// Adds the final status of the run to the entry.
     fn rest(&mut self, status: Status, reason: Option<String>) {
         let (steps, spent) = (self.machine.position().step.0, self.machine.spent());
         self.log.add(Event::RunFinished { status, reason: reason.clone(), steps, spent });
@@ -60,7 +60,7 @@ impl Driver<'_> {
         if let Err(error) = self.save().await {
             return match error {
                 RunError::Checkpoint(full @ CheckpointError::Full { .. }) => {
-                    Err(self.rest_for_want_of_room(full).await)
+                    Err(self.stop_on_full_disk(full).await)
                 }
                 error => Err(error),
             };
@@ -71,20 +71,20 @@ impl Driver<'_> {
         Ok(RunEnd { status, reason, position, state, questions })
     }
 
-    /// Rests the run although there is no room, in what storage keeps for that: with what could not
-    /// be saved, or without. If even that is too much, the run is as a dead process would leave it.
-    pub(super) async fn rest_for_want_of_room(mut self, full: CheckpointError) -> RunError {
+    /// Stops the run on a full disk, in the space that storage reserves for that: with the unsaved results,
+    /// or without them. If even that fails, the run is in the state that a crash would leave.
+    pub(super) async fn stop_on_full_disk(mut self, full: CheckpointError) -> RunError {
         self.drop_tasks().await;
         let reason = || Some(FULL.to_owned());
         let mut is_saved = false;
-        // The end of the run may have been what found no room; that was tried.
+        // The entry that did not fit may have been the final one; that was tried already.
         if self.entry.standing.is_none() {
             self.rest(Status::Interrupted, reason());
             is_saved = self.save().await.is_ok();
         }
         if !is_saved {
             self.entry = Entry::default();
-            self.log.forget_untold();
+            self.log.discard_unpublished();
             self.rest(Status::Interrupted, reason());
             is_saved = self.save().await.is_ok();
         }

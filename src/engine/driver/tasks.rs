@@ -1,4 +1,4 @@
-//! The tasks at work, and the waits between their attempts.
+//! The running tasks, and the waits between their attempts.
 
 use futures_util::{
     FutureExt, StreamExt,
@@ -12,10 +12,10 @@ use crate::engine::{
     task::{Returned, Watch},
 };
 
-/// What will be told of tasks. Nothing comes of what is dropped.
+/// The futures that produce the next events. A dropped future produces none.
 ///
-/// The first of them never tells anything: where all there are were polled in a row, the set wakes
-/// whoever polls it once more, and the runtime another thread for that.
+/// The first future never completes: if all futures of the set were polled in a row, the set would wake its
+/// poller once more, and the runtime would wake another thread for that.
 #[derive(Debug)]
 pub(super) struct Tasks(FuturesUnordered<BoxFuture<'static, Option<Event>>>);
 
@@ -26,10 +26,10 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Adds an attempt: the work begins, in a task of its own.
+    /// Adds an attempt: its work starts in a separate task.
     ///
-    /// The watch over it is done by whoever asks for the next event, which wakes nobody else. One that
-    /// keeps time must not wait until it is asked.
+    /// The caller of `next` polls the supervision, which wakes no other thread. Supervision with a timeout
+    /// must not depend on that, so it gets its own task.
     pub(super) fn begin(
         &mut self,
         work: impl Future<Output = Returned> + Send + 'static,
@@ -50,12 +50,12 @@ impl Tasks {
         }));
     }
 
-    /// Adds what will tell an event, or nothing.
-    pub(super) fn add(&mut self, told: impl Future<Output = Option<Event>> + Send + 'static) {
-        self.0.push(told.boxed());
+    /// Adds a future that produces an event or none.
+    pub(super) fn add(&mut self, event: impl Future<Output = Option<Event>> + Send + 'static) {
+        self.0.push(event.boxed());
     }
 
-    /// The next event; nothing when no more will be told.
+    /// Returns the next event, or `None` when no more will come.
     ///
     /// # Cancel safety
     ///
@@ -69,7 +69,7 @@ impl Tasks {
         None
     }
 
-    /// The next event, if it is there already.
+    /// Returns the next event, if it is available now.
     pub(super) fn next_now(&mut self) -> Option<Event> {
         self.next().now_or_never().flatten()
     }

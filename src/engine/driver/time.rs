@@ -1,5 +1,5 @@
-//! Waits between attempts, and the end of the time of a run: what is at work is cut off then, and what has finished is
-//! kept.
+//! Waits between attempts, and the time limit of a run: running tasks are aborted when it ends, and finished
+//! results are kept.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Driver<'_> {
-    /// The wait until a task is to be tried again; nothing comes of one that is cut off.
+    /// Waits until the next attempt of a task; an aborted wait produces no event.
     pub(super) fn wait(
         &self,
         task: TaskId,
@@ -28,8 +28,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Notes when the time of the run is over if nothing else ends a task that is to begin. Says
-    /// whether it may begin.
+    /// Records when the time of the run ends for a task that is about to start. Returns whether it may start.
     pub(super) fn begins_in_time(&mut self, task: TaskId) -> bool {
         let Some(left) = self.machine.time_left(task) else { return true };
         if let Some(end) = Instant::now().checked_add(left) {
@@ -38,7 +37,7 @@ impl Driver<'_> {
         !left.is_zero()
     }
 
-    /// Cuts off what is at work, and ends the step with what had finished.
+    /// Aborts the running tasks, and ends the step with the finished ones.
     pub(super) async fn run_out(&mut self) -> Result<Option<Rest>, RunError> {
         let step = self.machine.position().step;
         self.queue.clear();
@@ -49,11 +48,11 @@ impl Driver<'_> {
         }
         self.cut = self.dropped.child_token();
         self.ends.clear();
-        self.purse.reopen();
-        // One that was to begin has a place of its node, and nobody else has.
+        self.model_budget.reopen();
+        // A task that was about to start holds a slot of its node; no other task does.
         self.queue.give_back();
         let mut actions = Vec::new();
-        // All that was open may have finished in this moment.
+        // All open tasks may have finished at this moment.
         if self.machine.position().step == step && rest.is_none() {
             actions = self.machine.out_of_budget();
         }
@@ -61,7 +60,7 @@ impl Driver<'_> {
     }
 }
 
-/// What is left of a wait. A clock that was set back makes none longer.
+/// Returns the rest of a wait. A clock that was set back makes no wait longer.
 fn rest_of(wait_ms: u64, now: Timestamp, wake: Timestamp) -> Duration {
     let left = Duration::try_from(wake.duration_since(now)).unwrap_or_default();
     left.min(Duration::from_millis(wait_ms))

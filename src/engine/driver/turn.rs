@@ -1,4 +1,4 @@
-//! The turns that a thread of the runtime takes.
+//! Control over the scheduling turns of a runtime thread.
 
 use std::{
     future::poll_fn,
@@ -8,17 +8,17 @@ use std::{
 
 use tokio::task::coop;
 
-/// The most that tokio lets be done in a turn:
+/// The largest budget of operations that Tokio gives to a turn:
 /// <https://docs.rs/tokio/latest/tokio/task/coop/index.html>.
 const BUDGET_MAX: usize = 128;
 
-/// Waits for something, and lets the turn of this thread end if it is not there yet.
+/// Awaits a future, and ends the turn of this thread if the future is not ready yet.
 ///
-/// In one turn a thread does a task, then the one that it woke last, and so on. For the third in such a
-/// row it wakes another thread, which may take longer than a step of a run, whose tasks do nothing
-/// else but wake each other. With the turn, the row ends: the next task begins a new one.
+/// In one turn, a thread runs a task, then the one that it woke last, and so on. For the third task in such a
+/// row, the thread wakes another thread, which may take longer than a step of a run whose tasks only wake
+/// each other. Ending the turn ends the row: the next task begins a new one.
 ///
-/// That is done once, since others may be polled in the same task, and would never get a turn.
+/// The function does this once only, since other futures of the same task would otherwise never get a turn.
 pub(super) async fn ending_with<T>(work: impl Future<Output = T>) -> T {
     let (mut work, mut is_ended) = (pin!(work), false);
     poll_fn(|context| {
@@ -31,7 +31,7 @@ pub(super) async fn ending_with<T>(work: impl Future<Output = T>) -> T {
     .await
 }
 
-/// Uses up what may still be done in this turn.
+/// Uses up the remaining budget of this turn.
 fn use_up(context: &mut Context<'_>) {
     for _ in 0..BUDGET_MAX {
         if !coop::has_budget_remaining() {

@@ -1,7 +1,7 @@
-//! Carrying a run over to another graph: everything that stands in its checkpoint, by other names.
+//! Migration of a position to another graph: everything in the checkpoint gets its new name.
 //!
-//! What has no counterpart is left out here; whoever calls this has made sure that somebody said so.
-//! It is a step of its own, so that the checkpoint before it stays as it was.
+//! Parts without a counterpart are left out here; the caller has checked that the mapping drops them. The
+//! migration is a separate step, so the checkpoint before it does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use crate::{
     state::Update,
 };
 
-/// Where a run stands in another graph.
+/// The position of a run in another graph.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::engine) struct Carried {
     pub(in crate::engine) position: Position,
-    /// What the tasks of the open step have done.
+    /// The results of the tasks of the open step.
     pub(in crate::engine) records: Vec<TaskRecord>,
 }
 
-/// Carries a run over, with what was said to it and not taken in yet.
+/// Migrates a run, with the inbox messages that are not processed yet.
 pub(in crate::engine) fn carry(
     graph: &CompiledGraph,
     mapping: &Mapping,
@@ -46,14 +46,14 @@ impl Carrying<'_> {
         let kept = old.filter_map(|(at, it)| Some((Some(at), self.activation(it)?)));
         let mut kept: Vec<(Option<usize>, Activation)> = kept.collect();
         position.frontier = kept.iter().map(|(_, it)| it.clone()).collect();
-        // What somebody has left behind may have been the last that a node waited for.
+        // A dropped node may have been the last one that a join waited for.
         let reached = resettled(self.graph, &mut position);
         kept.extend(
             reached
                 .into_iter()
                 .map(|(node, via)| (None, Activation { node, input: Input::State, via })),
         );
-        // In the order in which a step has its tasks: by name, then what was dispatched.
+        // Sorts like a step sorts its tasks: by node name, then dispatches.
         kept.sort_by(|(_, a), (_, b)| {
             let is_dispatched = |it: &Activation| it.input != Input::State;
             let order = is_dispatched(a).cmp(&is_dispatched(b));
@@ -84,7 +84,7 @@ impl Carrying<'_> {
         Carried { position, records }
     }
 
-    /// The parts of the position that are by name, and nothing of the frontier.
+    /// Returns the position with renamed entries and without a frontier.
     fn names(&self) -> Position {
         let old = self.position;
         let named = |it: &NodeName| self.node(it);
@@ -103,7 +103,7 @@ impl Carrying<'_> {
         }
     }
 
-    /// Who has arrived where. What was dropped is waited for no longer.
+    /// Returns the arrivals at joins. Joins no longer wait for dropped nodes.
     fn joins(&self) -> BTreeMap<NodeName, BTreeSet<NodeName>> {
         let mut joins: BTreeMap<NodeName, BTreeSet<NodeName>> = BTreeMap::new();
         for (to, arrived) in &self.position.joins {
@@ -132,7 +132,7 @@ impl Carrying<'_> {
         joins
     }
 
-    /// The nodes that were to run, or on their way, and are dropped.
+    /// Returns the dropped nodes that are in the frontier, deferred, or targets of the open step.
     fn left(&self) -> BTreeSet<NodeName> {
         let next = self.position.frontier.iter().map(|it| &it.node);
         let next = next.chain(self.position.deferred.keys()).cloned();
@@ -141,7 +141,7 @@ impl Carrying<'_> {
         next.chain(led_to).filter(|it| self.is_dropped(it)).collect()
     }
 
-    /// Whether a node of the new graph was dropped, and is not another one by that name.
+    /// Returns whether a node of the new graph was dropped and the name is not a rename target.
     fn is_dropped(&self, node: &NodeName) -> bool {
         self.mapping.fate_of_node(node) == Fate::Dropped
             && !self.mapping.nodes.values().any(|it| it == node)
@@ -165,7 +165,7 @@ impl Carrying<'_> {
         Some(Activation { node, input: old.input.clone(), via: self.via(&old.via) })
     }
 
-    /// By which way the run came somewhere. What it came from may be gone.
+    /// Returns the trigger by its new names. Its source node may be gone.
     fn via(&self, via: &Via) -> Via {
         let named = |it: &NodeName| self.node(it).unwrap_or_else(|| it.clone());
         match via {
@@ -180,7 +180,7 @@ impl Carrying<'_> {
         }
     }
 
-    /// What a task was called when it began, unless it begins anew.
+    /// Returns the original names of a task, unless the task starts again.
     fn began(&self, old: u32) -> Option<Began> {
         let node = &self.position.frontier.get(usize::try_from(old).ok()?)?.node;
         if self.is_again(node) {
@@ -193,7 +193,7 @@ impl Carrying<'_> {
 
     fn record(&self, task: TaskId, old: &TaskRecord) -> Option<TaskRecord> {
         let node = self.node(&old.node)?;
-        // A question that is called as its node still is.
+        // A key that equals the node name follows the rename of the node.
         let key = |it: &str| if it == old.node.as_str() { node.to_string() } else { it.to_owned() };
         let outcome = match &old.outcome {
             Outcome::Finished { update, hops } => {
@@ -250,8 +250,8 @@ impl Carrying<'_> {
         named.collect()
     }
 
-    /// Counts what the tasks took whose records are left behind; and what they asked is known, so that
-    /// no answer to that is taken for one to what is asked anew.
+    /// Counts the usage of tasks whose records are dropped, and keeps their question keys, so that no old
+    /// answer is used for a question that is asked again.
     fn leave_behind(&self, position: &mut Position, places: &BTreeMap<u32, TaskId>) {
         let is_left =
             |it: &&TaskRecord| !places.contains_key(&it.task.index) || self.is_again(&it.node);

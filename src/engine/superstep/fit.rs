@@ -1,7 +1,7 @@
-//! Whether what was saved still fits the graph, which may have changed since.
+//! Checks whether a saved position still fits the graph, which may have changed.
 //!
-//! What was decided before the run stopped is followed without asking again, so every name in it
-//! must still mean something: a run that cannot go on is refused before anything is done.
+//! The engine follows saved decisions without evaluating them again, so every name in them must still exist.
+//! A run that cannot continue is refused before anything is done.
 
 use super::RestoreError;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     id::NodeName,
 };
 
-/// Checks what comes next, and what the open step has done so far.
+/// Checks the frontier and the records of the open step.
 pub(super) fn check(
     graph: &CompiledGraph,
     position: &Position,

@@ -1,4 +1,4 @@
-//! What runs next: hops, joins, bounds and limits make the frontier of the next step.
+//! Computes the frontier of the next step from transitions, joins, bounds and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use crate::{
     id::NodeName,
 };
 
-/// The position after a step whose tasks left these records, in task order.
+/// Returns the position after a step whose tasks left these records, in task order.
 ///
-/// Of the frontier before, what has no record any more stays to be run. There is nothing of that
-/// unless somebody made the step by hand.
+/// Tasks of the old frontier without a record stay in the frontier. They exist only in steps made by a
+/// person.
 pub(super) fn next_frontier(
     graph: &CompiledGraph,
     limits: &Limits,
@@ -69,8 +69,8 @@ pub(super) fn next_frontier(
     position
 }
 
-/// The nodes that wait for nothing any more in a position that was made by hand, and by which way
-/// they are reached; the frontier is left as it is.
+/// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,
+/// with their triggers. The frontier does not change.
 pub(super) fn resettled(graph: &CompiledGraph, position: &mut Position) -> BTreeMap<NodeName, Via> {
     let last = |it: &BTreeSet<NodeName>| it.last().cloned();
     let via = |it: NodeName| Via::Then { node: it };
@@ -94,17 +94,17 @@ pub(super) fn resettled(graph: &CompiledGraph, position: &mut Position) -> BTree
     reached
 }
 
-/// Collects what the tasks of a step lead to.
+/// Collects the targets of the tasks of a step.
 struct Next<'a> {
     graph: &'a CompiledGraph,
     position: &'a mut Position,
     reached: BTreeMap<NodeName, Via>,
     sent: Vec<(Dispatch, Via)>,
-    /// The nodes that wait, by what arrived last in this step.
+    /// The joins with arrivals in this step, with the last arrival of each.
     arrived: BTreeMap<NodeName, Via>,
-    /// The used workflows that were left before they were done.
+    /// The used workflows that were left before they finished.
     left: BTreeSet<String>,
-    /// What was to run before, and still is.
+    /// The tasks of the old frontier that stay.
     kept: Vec<Activation>,
 }
 
@@ -117,7 +117,8 @@ impl Next<'_> {
             Outcome::Caught { hops, failure } => {
                 (hops, Via::Caught { node: record.node.clone(), failure: failure.clone() })
             }
-            // A limit of the run is reached: it stays to be run, unless the run goes elsewhere.
+            // A limit of the run is reached: the task stays in the frontier, unless the run is routed
+            // elsewhere.
             Outcome::CutOff => return self.kept.push(activation.clone()),
             _ => unreachable!("a step is committed when every record of it is final"),
         };
@@ -136,16 +137,16 @@ impl Next<'_> {
         }
     }
 
-    /// Reaches a node, or what stands behind it if its bound is used up.
+    /// Activates a node, or its `exhausted` target if its bound is used up.
     fn reach(&mut self, name: NodeName, via: Via) -> Option<NodeName> {
         let (name, via) = self.within_bound(name, via)?;
-        // The first way in task order is the one the node sees.
+        // The node gets the first trigger in task order.
         self.reached.entry(name.clone()).or_insert(via);
         Some(name)
     }
 
-    /// Notes which used workflows a way leads out of. Only their last node may do so when they
-    /// are done; any other way, such as that of a failure, abandons what is left to do in them.
+    /// Records which used workflows a transition leaves. Only the last node of a workflow may leave it when
+    /// the workflow is done; any other exit, such as a caught failure, abandons the remaining work in it.
     fn note_left_scopes(&mut self, from: &NodeName, to: &NodeName) {
         let done = match &self.graph.node(from).expect("it ran").policies.defer {
             Some(Defer::Scope(done)) => Some(done),
@@ -171,7 +172,7 @@ impl Next<'_> {
         }
     }
 
-    /// Keeps back the nodes that let others go first, and lets go those that need wait no longer.
+    /// Holds back the deferred nodes, and releases those that no longer need to wait.
     fn defer(&mut self) {
         let graph = self.graph;
         let defer = |it: &NodeName| graph.node(it).and_then(|it| it.policies.defer.as_ref());
@@ -206,8 +207,8 @@ impl Next<'_> {
         self.leave_room();
     }
 
-    /// Turns away items that would use up the bound of a node which waits for its turn: items do
-    /// not wait, and it has been promised a visit.
+    /// Turns away dispatches that would use up the bound of a deferred node: dispatches do not wait, and the
+    /// deferred node has a visit reserved.
     fn leave_room(&mut self) {
         let mut others_come = false;
         for (dispatch, via) in std::mem::take(&mut self.sent) {
@@ -223,7 +224,8 @@ impl Next<'_> {
             }
         }
         if others_come {
-            // These may have to wait in their turn. It ends as there are fewer items each time.
+            // The new targets may have to wait themselves. The loop ends because each round has fewer
+            // dispatches.
             self.defer();
         }
     }
@@ -245,10 +247,10 @@ impl Next<'_> {
         self.arrived.insert(name.clone(), via.clone());
     }
 
-    /// Reaches the nodes whose waiting is over.
+    /// Activates the joins whose waiting is over.
     ///
-    /// Only once the whole step has arrived: a node that was dispatched three times arrives three
-    /// times, and what comes after the last one needed must not count for the next round.
+    /// This runs after all arrivals of the step: a node that was dispatched three times arrives three times,
+    /// and arrivals after the last one needed must not count for the next round.
     fn complete_joins(&mut self) {
         for (name, via) in std::mem::take(&mut self.arrived) {
             let arrived = self.position.joins.get(&name).map_or(0, BTreeSet::len);
@@ -259,14 +261,14 @@ impl Next<'_> {
         }
     }
 
-    /// Follows `exhausted` until a node is found that may still run.
+    /// Follows `exhausted` until it reaches a node that may still run.
     ///
-    /// Ends because `compile` refuses graphs whose `exhausted` ways lead in a circle.
+    /// It terminates because `compile` refuses graphs whose `exhausted` targets form a cycle.
     fn within_bound(&mut self, name: NodeName, via: Via) -> Option<(NodeName, Via)> {
         self.within_bound_but(0, name, via)
     }
 
-    /// As `within_bound`, where so many visits of the node are promised already.
+    /// Does the same as `within_bound` if this many visits of the node are already reserved.
     fn within_bound_but(
         &mut self,
         mut promised: u32,
@@ -296,7 +298,7 @@ impl Next<'_> {
         }
     }
 
-    /// A route led to `fail`: the reason is what led to the node that took it.
+    /// Handles a route to `fail`. The reason names the error that led to the node, if there is one.
     fn fail(&mut self, node: &NodeName, activation: &Activation, via: &Via) {
         let cause = via.error().or(activation.via.error());
         let reason = match cause {
@@ -307,7 +309,7 @@ impl Next<'_> {
     }
 }
 
-/// Whether a node that waits lets another one go first.
+/// Returns whether a deferred node lets another one run first.
 fn lets_go(name: &NodeName, defer: &Defer, other: &NodeName) -> bool {
     let scope = match defer {
         Defer::Siblings => name.scope(),
@@ -316,8 +318,8 @@ fn lets_go(name: &NodeName, defer: &Defer, other: &NodeName) -> bool {
     scope.is_none_or(|it| other.strip_scope(it).is_some())
 }
 
-/// Of two nodes that wait for each other, the one of the inner workflow goes first, and the end of
-/// a workflow comes after what waits in it.
+/// Orders nodes that wait for each other: the node of the inner workflow goes first, and the end of a
+/// workflow comes after the nodes that wait in it.
 fn rank(name: &NodeName, defer: &Defer) -> (usize, bool) {
     let depth = |scope: Option<&str>| scope.map_or(0, |it| it.split('.').count());
     match defer {
@@ -326,7 +328,7 @@ fn rank(name: &NodeName, defer: &Defer) -> (usize, bool) {
     }
 }
 
-/// A run in which nothing is left to do while a node still waits has not done what it was to do.
+/// Returns the failure of a run that has nothing left to run while a join still waits.
 fn starved(graph: &CompiledGraph, position: &Position) -> Option<String> {
     let (name, arrived) = position.joins.iter().next().filter(|_| position.frontier.is_empty())?;
     let missing: Vec<String> = graph
@@ -338,10 +340,10 @@ fn starved(graph: &CompiledGraph, position: &Position) -> Option<String> {
     Some(format!("`{name}` waits for {}, and nothing is left to run", missing.join(", ")))
 }
 
-/// Nodes that were reached, once each and by name, then dispatches in the order they were sent.
+/// Fills the frontier: activated nodes, once each and by name, then dispatches in the order they were sent.
 ///
-/// This order is the order of the updates. Visits are counted once a step.
-/// Those that stay were counted when they were reached.
+/// This order is the order of the updates. Visits are counted once per step. Tasks that stay were counted
+/// when they were activated.
 fn fill(
     position: &mut Position,
     kept: Vec<Activation>,
@@ -372,17 +374,17 @@ fn fill(
     }
 }
 
-/// Once a limit is reached, the run goes where `limits.exhausted` says, if it says so.
+/// Routes a run that reached a limit to `limits.exhausted`, if that is set.
 fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) {
     let reached = budget::reached(limits, position.used_up, &Used::by(position));
     let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
     budget::use_up(limits, position, error.clone());
     position.deferred.clear();
-    // What they wait for is dropped with the frontier.
+    // The nodes they wait for are dropped with the frontier.
     position.joins.clear();
     let dropped = std::mem::take(&mut position.frontier).into_iter().map(|it| it.node);
     for node in dropped.collect::<BTreeSet<_>>() {
-        // It was counted once when it was reached, and does not run.
+        // The dropped task was counted at activation, but does not run.
         let visits = position.visits.entry(node).or_default();
         *visits = visits.saturating_sub(1);
     }

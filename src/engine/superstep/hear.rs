@@ -1,4 +1,4 @@
-//! Taking in what people said: between two steps, as a step of its own without tasks.
+//! Processes inbox messages: between two steps, as a separate step without tasks.
 
 use std::sync::Arc;
 
@@ -11,35 +11,35 @@ use crate::{
     state::{StateError, Update},
 };
 
-/// What became of a message.
+/// The outcome of an inbox message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
+pub struct ProcessedMessage {
     /// The message.
     pub message: Message,
-    /// Why it was dropped, if it does not fit the state.
+    /// The reason why it was dropped, if it does not fit the state.
     pub problem: Option<String>,
 }
 
 impl Machine {
-    /// Notes what was said, to be taken in when the step at hand is done. What was noted or taken
-    /// in before changes nothing.
+    /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
+    /// before change nothing.
     pub fn hear(&mut self, said: Vec<Posted>) {
         let heard = self.heard();
         self.terms.said.extend(said.into_iter().filter(|it| it.number > heard));
     }
 
-    /// The number of the last message that is known.
+    /// Returns the number of the last known message.
     pub fn heard(&self) -> u64 {
         let last = self.terms.said.last().map_or(0, |it| it.number);
         last.max(self.position.heard)
     }
 
-    /// Whether the step is done when one more task is.
+    /// Returns whether the step ends with the next finished task.
     pub fn is_at_last_task(&self) -> bool {
         self.open == 1
     }
 
-    /// Takes in what was said, if something is left to run that can hear it.
+    /// Processes the queued messages, if the frontier has a node that can read them.
     pub(super) fn take_in(&mut self) -> Vec<Action> {
         let Some(last) = self.terms.said.last().map(|it| it.number) else { return Vec::new() };
         if self.position.frontier.is_empty() {
@@ -54,14 +54,14 @@ impl Machine {
             if problem.is_none() {
                 updates.push(update);
             }
-            heard.push(Heard { message, problem });
+            heard.push(ProcessedMessage { message, problem });
         }
         let schema = self.graph.schema().clone();
         let state = std::mem::replace(&mut self.state, Arc::new(schema.empty()));
         let (state, changes) = match schema.apply(Arc::unwrap_or_clone(state), &updates) {
             Ok(taken) => taken,
             Err(refused) => {
-                // Each fits, and all together do not; none is taken in.
+                // Each message fits, but all together do not; none is applied.
                 let problem = reason(&refused.error);
                 for it in &mut heard {
                     it.problem = Some(problem.clone());
@@ -85,7 +85,7 @@ impl Machine {
     }
 }
 
-/// Why the state does not take a message.
+/// Returns why the state refuses a message.
 fn reason(error: &StateError) -> String {
     Failure::of(ErrorKind::Other, error).message
 }

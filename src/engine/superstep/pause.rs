@@ -1,4 +1,4 @@
-//! Breakpoints: where somebody asked a run to rest.
+//! Breakpoints: places where a run stops on request.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,25 @@ use crate::{
     id::NodeName,
 };
 
-/// Where a run is to rest between two steps, whatever its graph says.
+/// Breakpoints between two steps, independent of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
-    /// Before a step in which one of these runs. No task of that step is started.
+    /// Before a step in which one of these runs. No task of that step starts.
     #[doc(alias = "interrupt_before")]
     pub before: BTreeSet<NodeName>,
-    /// After a step in which one of these ran. All of that step is saved.
+    /// After a step in which one of these ran. The whole step is saved.
     #[doc(alias = "interrupt_after")]
     pub after: BTreeSet<NodeName>,
 }
 
-/// How a run is driven, apart from its graph.
+/// The settings of a run apart from its graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Terms {
     /// The limits.
     pub limits: Limits,
     /// The breakpoints.
     pub pauses: Pauses,
-    /// What was said and is not taken in yet, in the order of its numbers.
+    /// The inbox messages that are not processed yet, in the order of their numbers.
     pub said: Vec<Posted>,
 }
 
@@ -39,7 +39,7 @@ impl From<Limits> for Terms {
 }
 
 impl Machine {
-    /// Rests before the step at hand if there is a breakpoint: `records` are those of the one before.
+    /// Stops before the next step if there is a breakpoint. `records` are those of the previous step.
     pub(super) fn pause(&self, records: &[TaskRecord]) -> Option<Vec<Action>> {
         if self.position.frontier.is_empty() {
             return None;
@@ -66,7 +66,8 @@ impl Machine {
         Some(vec![Action::Rest { status: Status::Paused, reason }])
     }
 
-    /// Whether a task is not skipped. One whose condition cannot be decided fails, and so runs.
+    /// Returns whether a task is not skipped. A task whose condition cannot be evaluated fails, so it counts
+    /// as running.
     fn is_to_run(&self, Activation { node, input, .. }: &Activation) -> bool {
         let view = RouteView { state: &self.state, visits: &self.visits, input };
         let when = self.graph.node(node).and_then(|it| it.when.as_ref());

@@ -1,4 +1,4 @@
-//! What the rules and whoever drives them say to each other.
+//! The events and actions that the rules and their driver exchange.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::hear::Heard;
+use super::hear::ProcessedMessage;
 use crate::{
     checkpoint::{Commit, Link, TaskRecord},
     event::{Spent, Status},
@@ -15,14 +15,14 @@ use crate::{
     state::{State, StateError},
 };
 
-/// What happened to a task.
+/// An event of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Its node returned.
     Finished {
         /// The task.
         task: TaskId,
-        /// What the node returned.
+        /// The result of the node.
         command: Command,
         /// The attempt.
         attempt: Attempt,
@@ -31,23 +31,23 @@ pub enum Event {
     Failed {
         /// The task.
         task: TaskId,
-        /// Why.
+        /// The reason.
         failure: Failure,
         /// The attempt.
         attempt: Attempt,
     },
-    /// Its node was cut off, since a limit of the run is reached.
+    /// Its node was aborted because a limit of the run is reached.
     CutOff {
         /// The task.
         task: TaskId,
         /// The attempt.
         attempt: Attempt,
     },
-    /// Its node has the result of a part of its work, and goes on.
+    /// Its node has saved the result of a part of its work, and continues.
     Noted {
         /// The task.
         task: TaskId,
-        /// What the part is called.
+        /// The name of the part.
         name: String,
         /// Its result.
         value: Value,
@@ -71,12 +71,12 @@ pub enum Event {
         key: String,
         /// The answer, checked against the question.
         answer: Value,
-        /// Who gave it, if they said so.
+        /// The person who gave it, if known.
         by: Option<String>,
-        /// The link of the entry that asked, if there is one.
+        /// The hash of the entry with the question, if there is one.
         asked: Option<Link>,
     },
-    /// Nobody has answered its question in time.
+    /// The deadline of its question has passed.
     Expired {
         /// The task.
         task: TaskId,
@@ -85,96 +85,96 @@ pub enum Event {
     Woke {
         /// The task.
         task: TaskId,
-        /// When that was to be, which tells this wait from earlier ones.
+        /// When the wait was due to end, which distinguishes it from earlier waits.
         wake: Timestamp,
     },
 }
 
-/// One attempt at a task, and what it took.
+/// One attempt at a task and its usage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attempt {
-    /// Which one it is, from one.
+    /// Its number, from one.
     pub number: u32,
-    /// Milliseconds.
+    /// Its duration in milliseconds.
     pub ms: u64,
-    /// What models took.
+    /// Its model usage.
     pub spent: Spent,
     /// When it ended. The rules have no clock.
     pub ended: Timestamp,
 }
 
-/// What is to be done.
+/// An action for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Save what became of a task, durably, before anything that follows.
+    /// Save the record of a task, durably, before anything that follows.
     Record(Box<TaskRecord>),
     /// Save a step, durably, before anything that follows.
     Commit(Box<Commit>),
-    /// Tell what was said; the commit that follows takes it in.
-    Hear(Vec<Heard>),
+    /// Publish inbox messages; the commit that follows applies them.
+    Hear(Vec<ProcessedMessage>),
     /// Run a node.
     Run(Box<Task>),
-    /// Wait, then say [`Event::Woke`].
+    /// Wait, then deliver [`Event::Woke`].
     Sleep {
         /// The task.
         task: TaskId,
-        /// Until when.
+        /// The end of the wait.
         wake: Timestamp,
-        /// For how long at most, whatever has become of the clock.
+        /// The longest wait, independent of changes of the clock.
         wait_ms: u64,
     },
-    /// Stop: nothing can go on.
+    /// Stop the run.
     Rest {
         /// Done, failed, paused or limit.
         status: Status,
-        /// Why, if not done.
+        /// The reason, unless the run is done.
         reason: Option<String>,
     },
 }
 
-/// A node to run, and all that it sees.
+/// A node to run, with everything it can read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// The task.
     pub id: TaskId,
     /// The node.
     pub node: NodeName,
-    /// What both were called when it began, if the run was carried over to another workflow since.
+    /// The original names of both, if the run was migrated since the task began.
     pub began: Option<Began>,
     /// The attempt, from one.
     pub attempt: u32,
-    /// What it works on.
+    /// Its input.
     pub input: Input,
-    /// By which way the run came to it.
+    /// The trigger of the task.
     pub via: Via,
     /// How often each node has run since its count was last reset.
     pub visits: Arc<BTreeMap<NodeName, u32>>,
     /// The state at the start of the step.
     pub state: Arc<State>,
-    /// The answers the task has been given.
+    /// The answers to its questions.
     pub answers: BTreeMap<String, Value>,
-    /// The results of parts of its work that it has noted down.
+    /// Its memos: the saved results of parts of its work.
     pub memos: BTreeMap<String, Value>,
 }
 
-/// What was saved does not fit the graph.
+/// The saved run does not fit the graph.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RestoreError {
-    /// A node that is to run is not there.
+    /// A node of the frontier does not exist.
     #[error("node `{0}` is to run next, and the workflow has no such node")]
     Node(NodeName),
-    /// A node has arrived where nothing waits for it.
+    /// A node has arrived at a node that does not wait for it.
     #[error("`{from}` has arrived at `{to}`, which does not wait for it")]
     Arrival {
         /// The node that finished.
         from: NodeName,
-        /// The node that is to wait for it.
+        /// The node at which it arrived.
         to: NodeName,
     },
     /// A value does not fit the state.
     #[error("the saved state does not fit")]
     State(#[from] StateError),
-    /// A record is of a task that is not in the step.
+    /// A record belongs to a task that is not in the step.
     #[error("the record of task {0} belongs to no task of the step")]
     Record(TaskId),
 }

@@ -1,6 +1,8 @@
-//! Taking a run up again: what its records say is put back in its place.
+//! Restores a run from its saved position and records.
 
-use super::{Action, Machine, Phase, RestoreError, TaskState, Terms, Took, fit, settle::failed};
+use super::{
+    Action, Machine, Phase, RestoreError, TaskState, TaskUsage, Terms, fit, settle::failed,
+};
 use crate::{
     checkpoint::{Checkpoint, Outcome, TaskRecord},
     compile::CompiledGraph,
@@ -8,12 +10,12 @@ use crate::{
 };
 
 impl Machine {
-    /// Takes a run up again where it was saved: gives what is still to be done. What it stands
-    /// before is started, also where a breakpoint is: the run has rested there, or was to go on.
+    /// Restores a run from where it was saved, and returns the remaining actions. The next step starts even
+    /// if it has a breakpoint: the run has already stopped there, or was resumed.
     ///
     /// # Errors
     ///
-    /// Fails when what was saved does not fit the graph.
+    /// Fails when the saved run does not fit the graph.
     pub fn restore(
         graph: CompiledGraph,
         terms: impl Into<Terms>,
@@ -24,8 +26,8 @@ impl Machine {
         Self::restore_only(graph, terms, run, (checkpoint, records), None)
     }
 
-    /// As [`Machine::restore`], but of the tasks that failed for good only those of one node, if
-    /// one is named, run again.
+    /// Does the same as [`Machine::restore`], but if a node is named, only failed tasks of that node run
+    /// again.
     ///
     /// # Errors
     ///
@@ -45,9 +47,10 @@ impl Machine {
             return Ok((machine, actions));
         }
         let actions = if machine.busy == 0 {
-            machine.go_on()
+            machine.advance()
         } else {
-            // The step cannot end before the last of these has begun.
+            // Each task counts as busy until it has begun, so the step cannot end before the last of these
+            // has begun.
             let mut busy = (0..machine.tasks.len()).collect::<Vec<usize>>();
             busy.retain(|&it| machine.tasks[it].phase.is_busy());
             busy.into_iter().flat_map(|it| machine.take_up(it)).collect()
@@ -55,7 +58,7 @@ impl Machine {
         Ok((machine, actions))
     }
 
-    /// The run as it was saved, before anything goes on.
+    /// Returns the machine with the saved records, before any task starts.
     pub(super) fn recalled(
         graph: CompiledGraph,
         mut terms: Terms,
@@ -64,7 +67,7 @@ impl Machine {
         only: Option<&NodeName>,
     ) -> Result<Self, RestoreError> {
         fit::check(&graph, &checkpoint.position, &records)?;
-        // What was said before the run was carried over to this graph comes first.
+        // Messages from before a migration to this graph come first.
         terms.said.splice(0..0, checkpoint.position.said.iter().cloned());
         let mut machine = Self::at(graph, terms, run, checkpoint);
         for record in records {
@@ -74,7 +77,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Goes on with a task where it stood.
+    /// Continues a task from its restored state.
     fn take_up(&mut self, index: usize) -> Vec<Action> {
         match self.tasks[index].phase {
             Phase::Running => self.begin(index),
@@ -85,12 +88,12 @@ impl Machine {
         }
     }
 
-    /// Puts a saved record back in its place.
+    /// Restores the state of a task from its record.
     fn recall(&mut self, index: usize, record: TaskRecord, only: Option<&NodeName>) {
-        let Took { ms, spent } = self.tasks[index].took;
+        let TaskUsage { ms, spent } = self.tasks[index].took;
         let took = match &record.outcome {
-            Outcome::Answered { .. } => Took { ms, spent },
-            _ => Took { ms: record.ms, spent: record.spent },
+            Outcome::Answered { .. } => TaskUsage { ms, spent },
+            _ => TaskUsage { ms: record.ms, spent: record.spent },
         };
         self.tasks[index].took = took;
         self.tasks[index].attempt = record.attempt;
@@ -106,8 +109,8 @@ impl Machine {
                 self.set_phase(index, failed(&record.node, failure));
             }
             Outcome::Failed { .. } => {
-                // Whoever goes on with a failed run means to try as often as at first, and all of it:
-                // what was noted down may be why it failed.
+                // Retrying a failed run restarts the number of attempts and drops the memos: a memo may have
+                // caused the failure.
                 self.tasks[index].attempt = 1;
                 self.tasks[index].memos.clear();
                 self.set_phase(index, Phase::Running);

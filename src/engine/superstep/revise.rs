@@ -1,4 +1,4 @@
-//! A step that no task runs: somebody changes the state of a run at rest.
+//! A step without tasks: a person changes the state of a stopped run.
 
 use thiserror::Error;
 
@@ -12,45 +12,45 @@ use crate::{
     state::{State, StateError, Update},
 };
 
-/// What became of a run whose state somebody changed.
+/// The result of a state update by a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revised {
-    /// The record of the task that was taken for finished, if one was.
+    /// The record of the task that counts as finished, if there is one.
     pub record: Option<TaskRecord>,
-    /// Where the run stands now, a step further.
+    /// The new position of the run, one step further.
     pub position: Position,
-    /// Its state.
+    /// The new state.
     pub state: State,
 }
 
-/// A run cannot be changed in this way. It stays as it was.
+/// The run cannot be changed in this way. It was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReviseError {
-    /// The update does not fit the state, or the results of the step do not go together.
+    /// The update does not fit the state, or the results of the step conflict.
     #[error("the state does not take it")]
     State(#[from] StateError),
-    /// There is no such node.
+    /// The node does not exist.
     #[error("there is no node `{node}`{}", nearest.as_ref().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default())]
     Unknown {
         /// The node.
         node: NodeName,
-        /// One that is called much the same.
+        /// The node with the most similar name.
         nearest: Option<NodeName>,
     },
-    /// Other nodes are to run next, and an update in the name of this one would not replace them.
+    /// Other nodes run next, and an update in the name of this one would not replace any of them.
     #[error("`{node}` is not to run next; that is {}", list(next))]
     NotNext {
         /// The node.
         node: NodeName,
-        /// The nodes that are to run next.
+        /// The nodes that run next.
         next: Vec<NodeName>,
     },
-    /// The routes of the node cannot decide on this state.
+    /// The routes of the node cannot be evaluated on this state.
     #[error("where `{node}` leads cannot be decided: {reason}")]
     Route {
         /// The node.
         node: NodeName,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Nothing is left to run.
@@ -59,11 +59,11 @@ pub enum ReviseError {
 }
 
 impl Machine {
-    /// Makes a step of what the tasks of the open one have finished and of an update, as if `node`
-    /// had written it; the other tasks stay to be run, and what they asked is asked anew.
+    /// Commits the finished tasks of the open step together with an update, treated like one by `node`. The
+    /// other tasks stay in the frontier and ask their questions again.
     ///
-    /// Where `node` is among those to run next, its task is taken for finished. Where the run is at
-    /// its end, it goes on where `node` leads. Without a node only the state changes.
+    /// If `node` is in the frontier, its task counts as finished. If the run has ended, it continues at the
+    /// targets of `node`. Without a node, only the state changes.
     ///
     /// # Errors
     ///
@@ -107,19 +107,19 @@ impl Machine {
         if node.is_none() {
             (state, _) = schema.apply(state, [update]).map_err(|it| it.error)?;
         }
-        // The tasks that have no record come after those that have one, and stay.
+        // The tasks without a record come after those with one, and stay.
         let is_done = |at: usize| done.iter().any(|it| it.0 == at);
         let kept = self.position.frontier.iter().enumerate().filter(|(at, _)| !is_done(*at));
         let frontier = done.iter().map(|it| &it.2).chain(kept.map(|(_, it)| it)).cloned();
         let before = Position { frontier: frontier.collect(), ..self.position.clone() };
         let records: Vec<TaskRecord> = done.into_iter().map(|it| it.1).collect();
         let mut position = next_frontier(&self.graph, &self.terms.limits, &before, &records);
-        // An answer to what was asked before must not be taken for one to what is asked anew.
+        // An answer to the old question must not be used for the question that is asked again.
         position.asked.extend(self.tasks.iter().flat_map(|it| it.asked.iter().cloned()));
         Ok(Revised { record: made, position, state })
     }
 
-    /// The task that an update in the name of a node takes the place of.
+    /// Returns the task that an update in the name of a node replaces.
     fn stand_in(&self, node: &NodeName) -> Result<(usize, Activation), ReviseError> {
         if self.graph.node(node).is_none() {
             let names = self.graph.graph().nodes.keys();

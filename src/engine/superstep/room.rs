@@ -1,7 +1,7 @@
-//! Whether what a node returned may be saved: the limits on values, on the state and on one step.
+//! Checks whether a node's result may be saved: the limits on values, on the state and on one step.
 //!
-//! Everything that a run keeps passes here before it is recorded. A refused value is the failure of its node, which can
-//! be caught or tried again; refused by the database, the run could not continue.
+//! Everything that a run keeps passes through here before it is recorded. A refused value is a failure of its
+//! node, which can be caught or retried; refused by the database, the run could not continue.
 
 use serde_json::Value;
 
@@ -13,9 +13,9 @@ use crate::{
 };
 
 impl Machine {
-    /// Checks the size of what a task writes and dispatches, and returns it.
+    /// Checks the size of a task's updates and dispatches, and returns it in bytes.
     ///
-    /// The results of a step are kept until its commit, so that all of them together have a limit as well.
+    /// The results of a step are kept until its commit, so all of them together have a limit as well.
     pub(super) fn size_of_result(&self, update: &Update, hops: &[Hop]) -> Result<u64, Failure> {
         let mut size: u64 = update.size();
         let mut items: u64 = 0;
@@ -34,7 +34,7 @@ impl Machine {
     }
 }
 
-/// Checks what a node asks a person.
+/// Checks a question to a person.
 pub(super) fn check_question(question: &Question) -> Result<(), Failure> {
     let Question { key, prompt, schema, show, .. } = question;
     let parts =

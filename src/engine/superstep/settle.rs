@@ -1,9 +1,9 @@
-//! What becomes of one task: its record, its retries, and where it leads.
+//! Handles the events of one task: its record, its retries, and its transitions.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Action, Attempt, Machine, Phase, TaskState, Took, room::check_question};
+use super::{Action, Attempt, Machine, Phase, TaskState, TaskUsage, room::check_question};
 use crate::{
     checkpoint::{Activation, Link, Outcome, TaskRecord},
     graph::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Machine {
-    /// A node returned: its update is checked, its routes are decided, and both are one record.
+    /// Handles the result of a node: checks its update, evaluates its routes and puts both into one record.
     pub(super) fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
         let Activation { node, input, .. } = self.position.frontier[index].clone();
         let Command { mut update, goto } = command;
@@ -37,9 +37,9 @@ impl Machine {
         }
     }
 
-    /// An attempt failed: the node is tried again after a wait, or has failed.
+    /// Handles a failed attempt: the node waits for its next attempt, or has failed.
     ///
-    /// The end of the wait is saved, so that another process waits for the rest of it only.
+    /// The end of the wait is saved, so that another process waits only for the rest of it.
     pub(super) fn fail_attempt(
         &mut self,
         index: usize,
@@ -61,7 +61,7 @@ impl Machine {
         vec![Action::Record(Box::new(record)), Action::Sleep { task, wake, wait_ms }]
     }
 
-    /// A node failed for good: a route catches the failure, or the task has failed.
+    /// Handles a node that failed for good: a route catches the failure, or the task has failed.
     pub(super) fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
         let node = self.position.frontier[index].node.clone();
         let task = self.id(index);
@@ -76,7 +76,7 @@ impl Machine {
         self.then_go_on(record)
     }
 
-    /// A node has the result of a part of its work: whoever begins it again finds it.
+    /// Saves a memo: the result of a part of a node's work, which later attempts can read.
     pub(super) fn note(
         &mut self,
         index: usize,
@@ -88,14 +88,14 @@ impl Machine {
         let state = &mut self.tasks[index];
         state.memos.insert(name.clone(), value.clone());
         let record = record(task, node, state, Outcome::Noted { name, value });
-        // What the attempt takes is added when it ends; if it never does, this is what is known of it.
+        // The attempt's usage is added when it ends. If it never ends, the usage known by now is recorded.
         let mut took = state.took;
         took.add(until_now);
-        let Took { ms, spent } = took;
+        let TaskUsage { ms, spent } = took;
         vec![Action::Record(Box::new(TaskRecord { ms, spent, ..record }))]
     }
 
-    /// A node asked a person: the task waits.
+    /// Handles a question to a person: the task waits.
     pub(super) fn wait_for(&mut self, index: usize, question: Question) -> Vec<Action> {
         if let Err(failure) = check_question(&question) {
             return self.fail(index, failure);
@@ -107,7 +107,7 @@ impl Machine {
         self.then_go_on(record)
     }
 
-    /// A person answered: the node runs again, and finds the answer.
+    /// Handles an answer: the node runs again and can read it.
     pub(super) fn answer(
         &mut self,
         index: usize,
@@ -127,7 +127,7 @@ impl Machine {
         vec![Action::Record(Box::new(record)), Action::Run(Box::new(self.task(index)))]
     }
 
-    /// Nobody answered in time: that is the failure of the task.
+    /// Fails a task whose question was not answered in time.
     pub(super) fn expire(&mut self, index: usize) -> Vec<Action> {
         let Some(deadline) = self.tasks[index].deadline() else { return Vec::new() };
         let message = format!("nobody answered by {deadline:.0}");
@@ -167,13 +167,13 @@ impl Machine {
 
     fn then_go_on(&mut self, record: TaskRecord) -> Vec<Action> {
         let mut actions = vec![Action::Record(Box::new(record))];
-        actions.extend(self.go_on());
+        actions.extend(self.advance());
         actions
     }
 
-    /// Folds what a reducer may refuse, and checks that the rest has room in the state. Refused here, it is
-    /// the failure of this node, which can be caught or tried again; refused with the whole step, it would
-    /// be a run that never continues.
+    /// Folds the updates that a reducer may refuse, and checks the size of the state for the rest. A refusal
+    /// here is a failure of this node, which can be caught or retried. A refusal at the commit of the step
+    /// would leave a run that can never continue.
     fn try_fold(&self, update: &Update) -> Result<(), StateError> {
         let schema = self.graph.schema();
         let may_refuse = |name: &ChannelName| {
@@ -185,7 +185,7 @@ impl Machine {
         schema.check_room(&state, update, |it| !may_refuse(it))
     }
 
-    /// Where a finished task leads, by its edges and by its own choice.
+    /// Returns where a finished task leads, by its edges and by its own choice.
     pub(super) fn decide(
         &self,
         (node, input): (&NodeName, &Input),
@@ -232,7 +232,7 @@ impl Machine {
         Ok(hops)
     }
 
-    /// A way that leads to a node which waits for this one is an arrival there.
+    /// Turns a transition to a join that waits for this node into an arrival.
     fn arriving(&self, node: &NodeName, hop: Hop) -> Hop {
         match hop {
             Hop::To(Target::Node(to)) if self.graph.arrives_by_route(node, &to) => Hop::Join(to),
@@ -240,7 +240,8 @@ impl Machine {
         }
     }
 
-    /// A route sees the state of the step with the writes of its own task, never of siblings.
+    /// A route reads the state of the step with the update of the finished task, never with those of
+    /// siblings.
     fn ask_route(
         &self,
         route: &dyn Route,
@@ -261,8 +262,8 @@ impl Machine {
         decision(route, &RouteView { state: &state, visits, input })
     }
 
-    /// The wait before the next attempt: drawn by a hash, so that the rules stay pure and yet a
-    /// fleet of runs does not come back all at once.
+    /// Returns the wait before the next attempt. A hash provides the jitter, so that the rules stay pure and
+    /// many runs do not retry at the same moment.
     fn wait_ms(
         &self,
         retry: &Backoff,
@@ -275,7 +276,7 @@ impl Machine {
         let hash = blake3::hash(format!("{}/{task}/{attempt}", self.run).as_bytes());
         let drawn = hash.as_bytes().iter().take(2).fold(0, |sum, &it| sum << 8 | u64::from(it));
         let jittered = whole / 2 + (whole / 2).saturating_mul(drawn) / u64::from(u16::MAX);
-        // A provider may ask for any wait; the author of the workflow decides how long a task waits at most.
+        // A provider may request any wait; the workflow's `max` is the longest wait of a task.
         let max = u64::try_from(retry.max.as_millis()).unwrap_or(u64::MAX);
         jittered.max(retry_after_ms.unwrap_or(0).min(max))
     }
@@ -290,13 +291,13 @@ pub(super) fn failed(node: &NodeName, failure: &Failure) -> Phase {
     Phase::Failed(format!("`{node}` failed: {}", failure.message))
 }
 
-/// A moment so much later, or the last one there is.
+/// Returns the later moment, or the last representable one.
 fn after(moment: Timestamp, ms: u64) -> Timestamp {
     let wait = SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
     moment.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
-/// Whether the condition of a node holds.
+/// Evaluates the condition of a node.
 pub(in crate::engine) fn holds(
     condition: &dyn Condition,
     view: &RouteView<'_>,
@@ -310,7 +311,7 @@ fn decision(route: &dyn Route, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteEr
         .unwrap_or_else(|message| Err(RouteError::Panicked { what: "route", message }))
 }
 
-/// The failure of a node whose route or condition could not decide.
+/// Returns the failure of a node whose route or condition could not be evaluated.
 fn indecision(error: &RouteError) -> Failure {
     let kind = match error {
         RouteError::Panicked { .. } => ErrorKind::Panic,
@@ -320,7 +321,7 @@ fn indecision(error: &RouteError) -> Failure {
     Failure::of(kind, error)
 }
 
-/// The failure of a node whose update the state refused.
+/// Returns the failure of a node whose update the state refused.
 fn refusal(error: &StateError) -> Failure {
     let kind = match error {
         StateError::Reduce { source: ReduceError::Panicked { .. }, .. } => ErrorKind::Panic,
@@ -329,7 +330,7 @@ fn refusal(error: &StateError) -> Failure {
     Failure::of(kind, error)
 }
 
-/// Checks, drawings and the worst case rely on what a route declares.
+/// Checks that the targets are declared: checks, drawings and the worst case rely on the declaration.
 fn as_declared(route: &dyn Route, hops: Vec<Hop>) -> Result<Vec<Hop>, RouteError> {
     let spread = route.spread();
     let fits = |(at, hop): &(usize, &Hop)| {
@@ -352,6 +353,6 @@ pub(super) fn record(
     state: &TaskState,
     outcome: Outcome,
 ) -> TaskRecord {
-    let Took { ms, spent } = state.took;
+    let TaskUsage { ms, spent } = state.took;
     TaskRecord { task, node, attempt: state.attempt, ms, spent, outcome }
 }

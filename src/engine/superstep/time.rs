@@ -1,4 +1,4 @@
-//! The end of the time or the money of a run, which does not wait for the end of a step.
+//! The time limit and the cost limits of a run, which do not wait for the end of a step.
 
 use std::time::Duration;
 
@@ -10,24 +10,25 @@ use crate::{
 };
 
 impl Machine {
-    /// How long a task of the step may still work before the time of the run is over, if that is bounded.
+    /// Returns how long a task of the step may still work before the run is out of time, if the time is
+    /// limited.
     pub fn time_left(&self, task: TaskId) -> Option<Duration> {
         let took = self.index(task).map_or(0, |it| self.tasks[it].took.ms);
         let worked_ms = self.position.worked_ms.saturating_add(took);
         budget::time_left(&self.terms.limits, self.position.used_up, worked_ms)
     }
 
-    /// Whether the run may spend more on models, when its running attempts have spent this.
+    /// Returns whether the run may spend more on models, given the usage of its running attempts.
     pub fn may_spend(&self, running: &Spent) -> bool {
         let mut spent = self.spent();
         spent.add(running);
         budget::spent_up(&self.terms.limits, self.position.used_up, &spent).is_none()
     }
 
-    /// Ends the step where it is: what ran was cut off, and a limit of the run is reached.
+    /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
     ///
-    /// The run rests as `limit`, or goes where `limits.exhausted` says with what has finished. Where a
-    /// task has failed for good it rests as failed, as it would have done.
+    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
+    /// failed for good, it stops as failed, as it would have done without the limit.
     pub fn out_of_budget(&mut self) -> Vec<Action> {
         if self.tasks.iter().any(|it| matches!(it.phase, Phase::Failed(_))) {
             return vec![self.rest_open()];
@@ -40,7 +41,7 @@ impl Machine {
         let mut actions = Vec::new();
         for index in 0..self.tasks.len() {
             if self.tasks[index].record.is_none() {
-                // It waits for its turn, its next attempt or a person.
+                // The task waits for its turn, its next attempt or a person.
                 actions.push(Action::Record(Box::new(self.cut_off(index))));
             }
         }
@@ -48,7 +49,7 @@ impl Machine {
         actions
     }
 
-    /// A task that was at work is so no more. It counts as busy until the step is ended.
+    /// Aborts a running task. The task counts as busy until the step is ended.
     pub(super) fn cut_off(&mut self, index: usize) -> TaskRecord {
         self.set_phase(index, Phase::CutOff);
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());

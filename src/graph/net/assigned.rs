@@ -288,7 +288,7 @@ impl<'a> Following<'a> {
         while is_changed {
             is_changed = lines.iter().fold(false, |changed, it| self.follow(it) | changed);
             for (join, onward) in onward.iter().enumerate() {
-                is_changed |= self.go_on(join, onward);
+                is_changed |= self.continue_from(join, onward);
             }
         }
         let carried = lines.iter().map(|it| self.surely_carried(it)).collect();
@@ -326,7 +326,7 @@ impl<'a> Following<'a> {
     }
 
     /// Continues from a join, if all awaited nodes have arrived.
-    fn go_on(&mut self, join: usize, onward: &[&Line]) -> bool {
+    fn continue_from(&mut self, join: usize, onward: &[&Line]) -> bool {
         let mut all = (Bits::none(self.net.fields), Bits::none(self.net.fields));
         for (maybe, surely) in self.maybe_arrived[join].iter().zip(&self.surely_arrived[join]) {
             let (Some(maybe), Some(surely)) = (maybe, surely) else { return false };

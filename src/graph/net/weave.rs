@@ -18,7 +18,7 @@ impl Net {
     pub(crate) fn of(graph: &Graph) -> Self {
         let names = graph.nodes.keys().enumerate().map(|(at, it)| (it, at)).collect();
         let fields = field_numbers(&graph.schema);
-        let mut weaving = Weaving { graph, names, fields, net: Self::default() };
+        let mut weaving = GraphFlowBuilder { graph, names, fields, net: Self::default() };
         weaving.weave();
         weaving.net
     }
@@ -64,14 +64,14 @@ fn guess(taken: Alternative) -> Decision {
     Decision { alternatives: vec![Alternative::default(), taken], is_guess: true }
 }
 
-struct Weaving<'a> {
+struct GraphFlowBuilder<'a> {
     graph: &'a Graph,
     names: BTreeMap<&'a NodeName, usize>,
     fields: BTreeMap<ChannelName, usize>,
     net: Net,
 }
 
-impl<'a> Weaving<'a> {
+impl<'a> GraphFlowBuilder<'a> {
     fn weave(&mut self) {
         let graph = self.graph;
         self.net.begin(&graph.schema, &graph.input);

@@ -1,10 +1,10 @@
-//! How lists, texts, counts and flags are read.
+//! Reads lists, texts, counts and flags.
 
 use serde_json::Value;
 
 use super::{ReadLeniently, Reader, kind, quoted, shown, unique_word};
 
-/// A single element where a list is due becomes a list of one.
+/// A single element in place of a list becomes a list of one.
 impl<T: ReadLeniently> ReadLeniently for Vec<T> {
     fn read(answer: Value, reader: &mut Reader) -> Self {
         let elements = match answer {
@@ -78,8 +78,8 @@ impl ReadLeniently for u64 {
     }
 }
 
-/// A yes or no, also as the texts `true` and `false`. Any other text says neither: prose must never
-/// open a gate.
+/// A yes or no, also as the texts `true` and `false`. Any other text means neither: prose must never open a
+/// gate.
 impl ReadLeniently for Option<bool> {
     fn read(answer: Value, reader: &mut Reader) -> Self {
         match &answer {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Choice, ReadLeniently, Reader, shown};
 
-/// The fields of an object that is being read. Each method takes one out.
+/// The fields of an object that is being read. Each method removes one.
 #[derive(Debug)]
 pub struct Fields<'r> {
     reader: &'r mut Reader,
@@ -16,22 +16,22 @@ impl<'r> Fields<'r> {
         Self { reader, values }
     }
 
-    /// The names of the fields that nobody has taken out.
+    /// Returns the names of the remaining fields.
     pub(super) fn rest(&self) -> Vec<String> {
         self.values.keys().cloned().collect()
     }
 
-    /// Whether the model wrote this field, be it null.
+    /// Returns whether the model wrote this field, even if it is null.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// A text; empty when absent or null.
+    /// Reads a text; empty when absent or null.
     pub fn text(&mut self, name: &str) -> String {
         self.value(name)
     }
 
-    /// A text that must say something.
+    /// Reads a text that must not be blank.
     pub fn required_text(&mut self, name: &str) -> String {
         let text = self.text(name);
         if text.trim().is_empty() {
@@ -40,14 +40,14 @@ impl<'r> Fields<'r> {
         text
     }
 
-    /// A list of texts; empty when absent or null, without blank ones.
+    /// Reads a list of texts; empty when absent or null, without blank ones.
     pub fn texts(&mut self, name: &str) -> Vec<String> {
         let mut texts: Vec<String> = self.value(name);
         texts.retain(|text| !text.trim().is_empty());
         texts
     }
 
-    /// A list that must have at least one element.
+    /// Reads a list that must have at least one element.
     pub fn required_list<T: ReadLeniently>(&mut self, name: &str) -> Vec<T> {
         let noted = self.reader.problems.len();
         let list: Vec<T> = self.value(name);
@@ -57,18 +57,17 @@ impl<'r> Fields<'r> {
         list
     }
 
-    /// A count; 0 when absent, null or unreadable.
+    /// Reads a count; 0 when absent, null or unreadable.
     pub fn count(&mut self, name: &str) -> u64 {
         self.value(name)
     }
 
-    /// A yes or no; none when absent or unreadable.
+    /// Reads a yes or no; `None` when absent or unreadable.
     pub fn flag(&mut self, name: &str) -> Option<bool> {
         self.value(name)
     }
 
-    /// One of a few words, in any case and spacing; none, with a warning, when it is not one of
-    /// them.
+    /// Reads one of a few words, in any case and spacing. Returns `None`, with a warning, for any other text.
     pub fn choice<T: Choice>(&mut self, name: &str) -> Option<T> {
         let answer = self.values.shift_remove(name)?;
         self.reader.inside(name, |reader| {
@@ -84,8 +83,8 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// One of a few words, in any case and spacing. Anything else is a problem: this is for words
-    /// that decide.
+    /// Reads one of a few words, in any case and spacing. Anything else is a problem: this method is for
+    /// words that decide.
     pub fn required_choice<T: Choice + Default>(&mut self, name: &str) -> T {
         let answer = self.values.shift_remove(name).unwrap_or_default();
         self.reader.inside(name, |reader| {
@@ -101,7 +100,7 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// A value of any type that reads leniently; absent is read as the type reads null, without a
+    /// Reads a value of any type with [`ReadLeniently`]. An absent field is read like null, without a
     /// warning.
     pub fn value<T: ReadLeniently>(&mut self, name: &str) -> T {
         let answer = self.values.shift_remove(name);
@@ -114,7 +113,7 @@ impl<'r> Fields<'r> {
         value
     }
 
-    /// Drops what the model claims in fields that it is not asked for, with a warning.
+    /// Drops values in fields that the model was not asked for, with a warning.
     pub fn drop_claims(&mut self, computed: &[&str]) {
         for name in computed {
             if self.values.shift_remove(*name).is_some() {
@@ -123,12 +122,12 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// Notes that a field was not as asked for, but could be read.
+    /// Adds a warning: a field did not have the requested form, but could be read.
     pub fn warn(&mut self, name: &str, what: &str) {
         self.reader.inside(name, |reader| reader.warn(what));
     }
 
-    /// Notes that a field cannot be accepted.
+    /// Adds a problem: a field cannot be accepted.
     pub fn refuse(&mut self, name: &str, what: &str) {
         self.reader.inside(name, |reader| reader.refuse(what));
     }

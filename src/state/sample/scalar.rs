@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 
 use super::LENGTH_MAX;
 
-/// The value of a keyword that counts; nought where there is none.
+/// Returns the value of a keyword with a count, or 0 without the keyword.
 pub(super) fn count(object: &Map<String, Value>, key: &str) -> usize {
     object
         .get(key)
@@ -16,7 +16,7 @@ pub(super) fn count(object: &Map<String, Value>, key: &str) -> usize {
         .map_or(0, |it| usize::try_from(it).unwrap_or(usize::MAX))
 }
 
-/// The whole number nearest to zero within the bounds.
+/// Returns the whole number nearest to zero within the bounds.
 pub(super) fn whole_number(object: &Map<String, Value>) -> Result<Value, String> {
     let bound = |key: &str| object.get(key).and_then(Value::as_f64);
     let above = bound("minimum").map(f64::ceil);
@@ -65,7 +65,7 @@ pub(super) fn text(object: &Map<String, Value>) -> Result<Value, String> {
     }
 }
 
-/// A short text that a pattern matches.
+/// Returns a short text that matches a pattern.
 fn matching(pattern: &str) -> Result<String, String> {
     let parsed = Parser::new().parse(pattern);
     let parsed = parsed.map_err(|_| format!("the pattern `{pattern}` is not understood"))?;

@@ -113,7 +113,7 @@ fn parallels(stages: usize, branches: usize) -> Net {
 }
 
 #[test]
-fn nodes_that_all_lead_to_all_take_a_step_for_each_pair() {
+fn a_complete_graph_takes_one_step_per_pair() {
     for count in [50, 100, 200] {
         let (work, pairs) = work(&all_to_all(count));
         assert_eq!(pairs, count * (count - 1), "all of {count} meet");
@@ -122,7 +122,7 @@ fn nodes_that_all_lead_to_all_take_a_step_for_each_pair() {
 }
 
 #[test]
-fn parallels_in_a_row_take_as_long_as_each_alone() {
+fn sequential_forks_take_the_sum_of_their_parts() {
     let (one, pairs) = work(&parallels(1, 100));
     assert_eq!(pairs, 100 * 99);
     assert!(one <= 6 * pairs, "{one} steps for {pairs} pairs");

@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
         self.begin(&start);
         while let Some(place) = self.open.pop_front() {
             if let Some(others) = self.fresh.take(place) {
-                self.go_on(place, &others);
+                self.continue_from(place, &others);
             }
         }
     }
@@ -257,10 +257,10 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds the pairs that follow from a place and the places beside it.
-    fn go_on(&mut self, place: usize, others: &Bits) {
+    fn continue_from(&mut self, place: usize, others: &Bits) {
         let nodes = self.places.nodes;
         if place >= nodes {
-            others.iter().for_each(|it| self.let_go(place, it));
+            others.iter().for_each(|it| self.release(place, it));
             return;
         }
         for at in 0..self.of_nodes[place].numbers.len() {
@@ -294,7 +294,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Lets a waiting node continue, unless another node must move first.
-    fn let_go(&mut self, waits: usize, beside: usize) {
+    fn release(&mut self, waits: usize, beside: usize) {
         let nodes = self.places.nodes;
         let runs = |it: usize| it < nodes;
         let is_deferred = |it: usize| (nodes..2 * nodes).contains(&it);

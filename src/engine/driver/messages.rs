@@ -1,4 +1,4 @@
-//! What nodes say while they work.
+//! Messages from running nodes.
 
 use super::Driver;
 use crate::{
@@ -8,35 +8,35 @@ use crate::{
         superstep::{Attempt, Event as MachineEvent},
     },
     event::{Event, Report},
-    graph::{Memo, Said, Word},
+    graph::{AttemptMessage, Memo, MessageContent},
     id::TaskId,
 };
 
 impl Driver<'_> {
-    /// Tells watchers what a node reports; puts what it has noted down into the entry to be saved next.
-    pub(super) async fn hear(&mut self, word: Word) -> Result<(), RunError> {
-        let Word { task, attempt, said } = word;
-        match said {
-            Said::Report(report) => {
+    /// Handles a message of a node: publishes a report, or adds a memo to the next entry.
+    pub(super) async fn handle_message(&mut self, message: AttemptMessage) -> Result<(), RunError> {
+        let AttemptMessage { task, attempt, content } = message;
+        match content {
+            MessageContent::Report(report) => {
                 if let Report::ModelCalled { spent, .. } = &report {
-                    self.purse.spend(task, spent);
+                    self.model_budget.spend(task, spent);
                 }
-                self.tell_report(task, report).await;
+                self.publish_report(task, report).await;
                 Ok(())
             }
-            Said::Spending(may) => {
+            MessageContent::Spending(may) => {
                 self.may_spend(task, may);
                 Ok(())
             }
-            Said::Memo(memo) => self.note_down(task, attempt, memo).await,
+            MessageContent::Memo(memo) => self.note_down(task, attempt, memo).await,
         }
     }
 
-    async fn tell_report(&mut self, task: TaskId, mut report: Report) {
+    async fn publish_report(&mut self, task: TaskId, mut report: Report) {
         redact_report(&mut report);
-        // A node may have left something behind that still talks once its step is over.
+        // Code that a node has spawned may still send messages after the step has ended.
         if let Some(node) = self.machine.node_of(task).cloned() {
-            self.log.tell(Event::TaskReported { task, node, report }).await;
+            self.log.publish_early(Event::TaskReported { task, node, report }).await;
         }
     }
 
@@ -46,7 +46,7 @@ impl Driver<'_> {
         let mut event = MachineEvent::Noted { task, name, value, attempt };
         redact_event(&mut event);
         let actions = self.machine.apply(event);
-        // Of an attempt that was given up, nothing is kept, and it is not told otherwise.
+        // A memo of an abandoned attempt is not kept, and its sender gets no confirmation.
         if !actions.is_empty() {
             self.note(actions).await?;
             self.noted.push(saved);

@@ -1,7 +1,7 @@
-//! What running tasks spend on models: once a limit is reached, no further call begins.
+//! The model usage of running tasks. Once a limit is reached, no further model call starts.
 //!
-//! A call that is under way ends, and what was answered is kept. Who is about to make another one
-//! is cut off, and when nobody is at work any more, the run has reached its limit.
+//! A call that is in progress completes, and its result is kept. A task that requests another call is
+//! aborted. When no task runs any more, the run has reached its limit.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::Driver;
 use crate::{event::Spent, id::TaskId};
 
-/// What is spent by the attempts that run.
+/// The usage of the running attempts.
 #[derive(Debug, Default)]
-pub(super) struct Purse {
+pub(super) struct ModelBudget {
     running: BTreeMap<TaskId, Running>,
-    /// Whether somebody was refused.
+    /// Whether a call was refused.
     is_closed: bool,
 }
 
@@ -25,30 +25,30 @@ struct Running {
     cut: CancellationToken,
 }
 
-impl Purse {
-    /// An attempt begins, which this token cuts off.
+impl ModelBudget {
+    /// Registers an attempt; the token aborts it.
     pub(super) fn began(&mut self, task: TaskId, cut: CancellationToken) {
         self.running.insert(task, Running { spent: Spent::default(), cut });
     }
 
-    /// An attempt has ended: what it spent is known to the machine.
+    /// Removes an attempt that ended: the machine counts its usage from now on.
     pub(super) fn ended(&mut self, task: TaskId) {
         self.running.remove(&task);
     }
 
-    /// A running attempt has spent something.
+    /// Adds usage of a running attempt.
     pub(super) fn spend(&mut self, task: TaskId, spent: &Spent) {
         if let Some(running) = self.running.get_mut(&task) {
             running.spent.add(spent);
         }
     }
 
-    /// Whether nobody is to begin.
+    /// Returns whether no attempt may start.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// What was cut off is over, and so is its step: who comes next may ask again.
+    /// Allows calls again after the step with the aborted attempts has ended.
     pub(super) fn reopen(&mut self) {
         self.is_closed = false;
     }
@@ -61,19 +61,19 @@ impl Purse {
 }
 
 impl Driver<'_> {
-    /// A task is about to call a model: it is told that it may, or cut off.
+    /// Handles a request for a model call: permits it, or aborts the task.
     pub(super) fn may_spend(&mut self, task: TaskId, may: oneshot::Sender<()>) {
-        if self.machine.may_spend(&self.purse.spent()) {
-            // One that was dropped meanwhile waits for nothing.
+        if self.machine.may_spend(&self.model_budget.spent()) {
+            // A task that was dropped meanwhile no longer waits.
             _ = may.send(());
-        } else if let Some(running) = self.purse.running.get(&task) {
+        } else if let Some(running) = self.model_budget.running.get(&task) {
             running.cut.cancel();
-            self.purse.is_closed = true;
+            self.model_budget.is_closed = true;
         }
     }
 
-    /// Whether somebody was refused to spend more, and nobody is at work any more.
+    /// Returns whether a call was refused and no task runs any more.
     pub(super) fn is_spent_up(&self) -> bool {
-        self.purse.is_closed && self.queue.running() == 0
+        self.model_budget.is_closed && self.queue.running() == 0
     }
 }
