@@ -1,4 +1,4 @@
-//! What only one who holds the connection can see.
+//! Tests that need access to the connection.
 
 use jiff::Timestamp;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! A run in the database: finding it, and how it stands.
+//! A run in the database: search and head.
 
 use rusqlite::{Connection, Params, Row, named_params, params};
 
@@ -15,17 +15,17 @@ use crate::{
     },
 };
 
-/// The row of a run in its database.
+/// The row id of a run in its database.
 pub(super) type RunKey = i64;
 
-/// A run that is there.
+/// A run that exists.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) key: RunKey,
     pub(super) id: RunId,
 }
 
-/// How a run stands, and the end of its journal.
+/// The head of a run and the end of its journal.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) head: Head,
@@ -35,7 +35,7 @@ pub(super) struct Stand {
     pub(super) lease: Lease,
 }
 
-/// The columns that say how a run stands.
+/// The columns of a head.
 macro_rules! stand {
     () => {
         "number, committed, step, seq, link, standing, checksum,
@@ -44,15 +44,15 @@ macro_rules! stand {
 }
 
 impl Run {
-    /// The run with this very id.
+    /// Returns the run with exactly this id.
     pub(super) fn find(database: &Connection, id: &RunId) -> Result<Self, Fault> {
         let found = Self::select(database, "WHERE id = ?", [id.as_str()])?;
         found.into_iter().next().ok_or_else(|| unknown(id.as_str()))
     }
 
-    /// The run with this very id, and how it stands.
+    /// Returns the run with exactly this id, and its head.
     pub(super) fn find_standing(database: &Connection, id: &RunId) -> Result<(Self, Stand), Fault> {
-        // Not as a join: SQLite would plan that anew for each id.
+        // Not as a join: SQLite would plan it again for each id.
         let sql = concat!(
             "SELECT ",
             stand!(),
@@ -66,13 +66,13 @@ impl Run {
         if let Some(found) = found.pop() {
             return Ok(found);
         }
-        // One of the two is missing; each says so.
+        // One of the two rows is missing; each query reports its own error.
         let run = Self::find(database, id)?;
         let stand = run.stand(database)?;
         Ok((run, stand))
     }
 
-    /// The run with this id, this name, or an id that alone begins like this.
+    /// Returns the run with this id, this name, or a unique id that begins with the text.
     pub(super) fn search(database: &Connection, text: &str) -> Result<Self, Fault> {
         for condition in ["WHERE id = ?", "WHERE name = ?"] {
             if let Some(run) = Self::select(database, condition, [text])?.pop() {
@@ -96,8 +96,8 @@ impl Run {
         }
     }
 
-    /// The newest runs, or the newest of those older than one; each for itself, since damage to one
-    /// is none to the others.
+    /// Returns the newest runs, or the newest of those older than a given run. Each has its own
+    /// result, since damage to one does not affect the others.
     pub(super) fn newest(
         database: &Connection,
         before: Option<&RunId>,
@@ -120,7 +120,7 @@ impl Run {
         Ok(Self { key: row.get("key")?, id: RunId::parse(&id).map_err(damage)? })
     }
 
-    /// Adds a run that there is not.
+    /// Inserts a new run.
     pub(super) fn insert(
         database: &Connection,
         info: &RunInfo,
@@ -138,7 +138,7 @@ impl Run {
         Ok(Self { key, id: info.id.clone() })
     }
 
-    /// What is known of it from its beginning, as it is written.
+    /// Returns the stored info.
     pub(super) fn info(&self, database: &Connection) -> Result<Vec<u8>, Fault> {
         let sql = "SELECT name, info, info_checksum FROM runs WHERE key = ?";
         self.one(database, sql, "the description", |row| {
@@ -152,7 +152,7 @@ impl Run {
         })
     }
 
-    /// Writes what is known of it now that it goes by another workflow.
+    /// Saves the info after a migration.
     pub(super) fn put_info(&self, database: &Connection, info: &[u8]) -> Result<(), Fault> {
         let sql = "SELECT name FROM runs WHERE key = ?";
         let name: String = database.query_row(sql, [self.key], |row| row.get(0))?;
@@ -170,13 +170,13 @@ impl Run {
         Ok(RunSummary { info, status, reason, step: stand.head.step, holder: stand.lease.holder() })
     }
 
-    /// How it stands.
+    /// Returns the head.
     pub(super) fn stand(&self, database: &Connection) -> Result<Stand, Fault> {
         let sql = concat!("SELECT ", stand!(), " FROM heads WHERE run = ?");
         self.one(database, sql, "the status", |row| self.read_stand(row))
     }
 
-    /// Reads how it stands out of a row that begins with that.
+    /// Reads the head from a row that begins with its columns.
     fn read_stand(&self, row: &Row<'_>) -> Result<Stand, Fault> {
         let id = self.id.as_str();
         let damage = |how: &'static str| broken(id, "the status", how);
@@ -198,7 +198,7 @@ impl Run {
         Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
     }
 
-    /// Writes how it stands for the first time.
+    /// Inserts the first head.
     pub(super) fn begin(
         &self,
         database: &Connection,
@@ -214,7 +214,7 @@ impl Run {
         self.give(database, 0, claim)
     }
 
-    /// Writes how it stands after an entry.
+    /// Saves the head after an entry.
     pub(super) fn put(
         &self,
         database: &Connection,
@@ -240,7 +240,7 @@ impl Run {
         Ok(())
     }
 
-    /// The one row that must be there.
+    /// Returns the one row that must exist.
     fn one<T>(
         &self,
         database: &Connection,
