@@ -1,4 +1,4 @@
-//! What differs between two states, field by field and as deep as it can be told.
+//! Computes the differences between two states, field by field and as deep as possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,23 @@ use serde_json::Value;
 
 use crate::id::ChannelName;
 
-/// A place in which two states differ.
+/// A difference between two states.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Difference {
-    /// The field of the state it is in.
+    /// The field of the state.
     pub(super) field: String,
-    /// The place in it, such as `review.problems[2]`; the field itself if it differs as a whole.
+    /// The path in the field, such as `review.problems[2]`; the field itself if it differs as a
+    /// whole.
     pub(super) path: String,
-    /// What was there.
+    /// The old value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) old: Option<Value>,
-    /// What is there.
+    /// The new value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) new: Option<Value>,
 }
 
-/// Every place in which two states differ, in the order of their names.
+/// Returns every difference between two states, ordered by name.
 pub(super) fn differences(
     old: &BTreeMap<ChannelName, Value>,
     new: &BTreeMap<ChannelName, Value>,
@@ -52,7 +53,7 @@ impl Comparing<'_> {
                 }
             }
             (Some(Value::Array(old)), Some(Value::Array(new))) => {
-                // Of two lists, where they differ place by place: items are mostly appended.
+                // Lists are compared by index: items are mostly appended.
                 for at in 0..old.len().max(new.len()) {
                     self.compare(format!("{path}[{at}]"), old.get(at), new.get(at));
                 }

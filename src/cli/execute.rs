@@ -30,7 +30,7 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Checks everything that can be checked, then runs the workflow.
+/// Makes all static checks, then runs the workflow.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
     let database = globals.database()?;

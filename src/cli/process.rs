@@ -1,4 +1,4 @@
-//! What the process does for its secrets before anything else: it learns them, and leaves no memory behind.
+//! Protects secrets at the start of the process: it learns them, and prevents core dumps.
 
 use std::{backtrace::Backtrace, backtrace::BacktraceStatus, env, panic, thread};
 
@@ -15,8 +15,9 @@ pub(super) fn protect_secrets() {
     for (name, value) in env::vars_os() {
         redact::learn_variable(&name.to_string_lossy(), &value.to_string_lossy());
     }
-    // A core file would contain every key. Where the kernel pipes cores to a program, the limit alone does not
-    // prevent them. Neither call can fail for this process itself, and without them it still works.
+    // A core file would contain every key. Where the kernel pipes cores to a program, the limit
+    // alone does not prevent them. Neither call can fail for this process itself, and without them
+    // it still works.
     _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     _ = prctl::set_dumpable(false);
     panic::set_hook(Box::new(|panic| {

@@ -1,4 +1,4 @@
-//! `graphrun resume RUN`, and what `approve` and `reject` do once they know the answer.
+//! `graphrun resume RUN`, and the shared part of `approve` and `reject`.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Goes on with a run as it was started, save for what the flags say otherwise.
+/// Resumes a run with its original options; flags replace them.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("resume", &[Output::Text, Output::Json, Output::Jsonl])?;
     let Args { run, answer, no_pause, options } = args;
@@ -50,8 +50,8 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     go_on(&run, globals, wanted, answers)
 }
 
-/// Goes on with a run: `wanted` says how, and `answers` what to say to its questions, by those that
-/// are open and all that were asked.
+/// Resumes a run: `wanted` contains the options, and `answers` computes the answers from the open
+/// questions and all questions.
 pub(super) fn go_on(
     run: &str,
     globals: &Globals,
@@ -65,7 +65,7 @@ pub(super) fn go_on(
     })
 }
 
-/// Drives a saved run, in the way that is made of how it was saved.
+/// Drives a saved run; `begin` is computed from the saved run.
 pub(super) fn take_up(
     run: &str,
     globals: &Globals,
@@ -80,7 +80,7 @@ pub(super) fn take_up(
         let saved = checkpointer.load(&info.id).await?;
         let journal = checkpointer.journal_without_values(&info.id).await?;
         let begin = begin(&saved, &journal)?;
-        // A workflow that does not load any more is no wrong usage of `resume`.
+        // A workflow that no longer loads is not a usage error of `resume`.
         let broken = |error: CliError| {
             error.with_exit(Exit::NotResumable).with_help(
                 "the run was started from this file; with the file as it was, it goes on",
@@ -98,7 +98,7 @@ pub(super) fn take_up(
         let (id, name) = (info.id, info.name);
         let mut run = Run { globals, database: &database, checkpointer, engine, id, name };
         if pauses.is_err() {
-            // Its breakpoints may be at nodes that have another name by now, and so may more.
+            // The new version may have renamed the nodes of breakpoints, among others.
             run.check_changes().await?;
         }
         run.engine = run.engine.with_pauses(pauses?);

@@ -1,5 +1,5 @@
-//! `graphrun trust`: which folders may set in their `graphrun.toml` what can do harm, and which databases are opened that
-//! graphrun did not make.
+//! `graphrun trust`: manages the folders whose `graphrun.toml` may contain harmful settings, and
+//! the trusted databases that graphrun did not create.
 
 use std::{
     fs,
@@ -109,7 +109,8 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Asks at the terminal whether to open a database that graphrun did not make, and remembers a yes.
+/// Asks at the terminal whether to open a database that graphrun did not create, and remembers a
+/// yes.
 ///
 /// # Errors
 ///
@@ -133,7 +134,8 @@ fn about_database(path: &Path) -> String {
     )
 }
 
-/// Asks at the terminal whether to trust the current folder, with what its file sets, and remembers a yes.
+/// Asks at the terminal whether to trust the working directory with the settings of its file, and
+/// remembers a yes.
 ///
 /// # Errors
 ///
@@ -153,7 +155,7 @@ pub(super) fn ask(withheld: &[Withheld]) -> Result<bool, CliError> {
     Ok(true)
 }
 
-/// Asks a question of yes and no at the terminal. Anything but a yes is a no.
+/// Asks a yes-or-no question at the terminal. Any other answer means no.
 fn confirm(question: &str) -> bool {
     let mut stderr = io::stderr().lock();
     drop(write!(stderr, "{} [y/N] ", clean(question)).and_then(|()| stderr.flush()));
@@ -167,7 +169,7 @@ fn is_yes(answer: &str) -> bool {
 }
 
 fn revoke(trusted: &mut TrustedFolders, folder: &Path) -> Result<Exit, CliError> {
-    // The folder may be gone, and its place in the list stays.
+    // The folder may be gone while its entry in the list remains.
     let canonical = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
     let folder = canonical.map_err(|error| CliError::read(folder, error))?;
     let had_database = known_databases::revoke(&folder.join(PATH_DEFAULT))?;

@@ -14,13 +14,13 @@ usd = 2.5
 time = "45m"
 "#;
 
-/// The configuration of a trusted folder with this file.
+/// Returns the configuration of a trusted folder with this file.
 fn config(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     layered(folder.path(), text, "", true, variables)
 }
 
-/// The configuration of an untrusted folder, and of a user with a configuration file.
+/// Returns the configuration of an untrusted folder, with a configuration file of the user.
 fn untrusted_config(text: &str, own: &str, variables: &[(&str, &str)]) -> Config {
     let folder = tempfile::tempdir().unwrap();
     layered(folder.path(), text, own, false, variables).unwrap()
@@ -46,7 +46,7 @@ fn layered(
     Config::of(layers).map_err(|it| it.draw(Paint::new(false), 80))
 }
 
-/// The keys that have no effect for want of trust.
+/// Returns the keys that are ignored without trust.
 fn withheld(config: &Config) -> Vec<&'static str> {
     config.withheld().iter().map(|it| it.name).collect()
 }

@@ -17,7 +17,7 @@ pub(super) struct Args {
     run: String,
 }
 
-/// Prints a line for each step: what ran in it, what it changed, and what came next.
+/// Prints a line for each step: its tasks, the changed fields, and the next nodes.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs history", &[Output::Text, Output::Json])?;
     let checkpointer = globals.database_to_read()?.open_for(&args.run)?;
