@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_shown_with_its_choices_and_cannot_move_the_cursor() {
+    fn a_question_shows_choices_and_cannot_move_the_cursor() {
         let OpenQuestion { node, question, .. } = &open()[0];
         insta::assert_snapshot!(show(node, question, Paint::new(false)).trim_start(), @r"
         ? help asks: Go on?

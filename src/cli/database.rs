@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_place_is_wrong_usage_and_says_which_layer_it_came_from() {
+    fn an_invalid_url_is_a_usage_error_that_names_its_layer() {
         for wrong in [
             "",
             "sqlite:",

@@ -22,7 +22,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity};
 /// Wider drawings are harder to read.
 const COLUMNS_MAX: usize = 120;
 
-/// Longer lines are not drawn: nobody could find the marker.
+/// Longer lines are not drawn: the marker would be hard to find.
 const LINE_LENGTH_MAX: usize = 2_000;
 
 /// The result of checking a workflow.

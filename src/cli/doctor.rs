@@ -1,5 +1,5 @@
-//! `graphrun doctor`: checks what is usable on this machine. It tries everything and guesses
-//! nothing.
+//! `graphrun doctor`: checks the requirements of runs on this machine. It tries everything and
+//! guesses nothing.
 
 use std::{
     env,

@@ -220,7 +220,7 @@ impl Plan {
         self.nodes.iter().any(|it| it.is_per_item && it.calls_max != Some(0))
     }
 
-    /// Returns the known model calls, and what they exclude.
+    /// Returns the known model calls, and the excluded ones.
     fn calls(&self) -> String {
         let mut calls = number(self.calls_max);
         if self.has_items() {

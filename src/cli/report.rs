@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_a_route_ended_has_failed_and_promises_no_resumption() {
+    fn a_run_that_a_route_to_fail_ended_cannot_be_resumed() {
         let (mut saved, mut records, events) = saved_sample("failed");
         // The missing key was added; the run continued to a route to `fail`.
         saved.position.frontier.clear();

@@ -1,4 +1,4 @@
-//! Workflows that are run as they stand in a test.
+//! Runs workflows that are written in a test.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,20 +15,20 @@ use graphrun::{
 };
 use serde_json::Value;
 
-/// A run that ended, and the nodes of its steps: `a b | c`; what was skipped is in brackets.
+/// A finished run, and the nodes of its steps: `a b | c`; skipped ones are in brackets.
 pub(crate) struct Ran {
     pub(crate) end: RunEnd,
     pub(crate) steps: String,
 }
 
 impl Ran {
-    /// A field of the state at the end; null where there is none.
+    /// Returns a field of the final state; null if it has no value.
     pub(crate) fn field(&self, name: &str) -> Value {
         self.end.state.get(name).cloned().unwrap_or_default()
     }
 }
 
-/// Runs a workflow, less its first two lines, of which there is nothing to warn.
+/// Runs a workflow without its first two lines; it must have no warnings.
 pub(crate) async fn run(workflow: &str, input: Value) -> Ran {
     let text = format!("graphrun: 1\nname: case\n{workflow}");
     let file = Arc::new(SourceFile { name: "case.yaml".into(), text });

@@ -239,7 +239,7 @@ fn without_trust_a_price_does_not_replace_one_of_the_user() {
 }
 
 #[test]
-fn a_setting_without_trust_is_named_with_its_place_and_the_remedies() {
+fn an_untrusted_setting_is_reported_with_place_and_remedies() {
     let config = untrusted_config(
         "model = \"x\"\nbase_url = \"https://me:pw@elsewhere.example/v1\"",
         "",
@@ -256,7 +256,7 @@ fn a_setting_without_trust_is_named_with_its_place_and_the_remedies() {
 }
 
 #[test]
-fn a_file_that_is_not_trusted_only_lowers_the_limits_of_a_workflow() {
+fn an_untrusted_file_only_lowers_the_limits_of_a_workflow() {
     use crate::{cli::options::Settings, graph::Limits};
     let own = Limits {
         steps: 10,

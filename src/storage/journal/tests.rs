@@ -103,7 +103,7 @@ fn an_entry_is_mostly_what_was_written() {
 }
 
 #[test]
-fn rows_that_are_missing_or_changed_or_in_another_order_are_found() {
+fn missing_changed_or_reordered_rows_are_detected() {
     let run = run();
     let good = rows(&[finished(0, json!("a"))], ChangeKind::Set(Arc::new(json!("a"))));
     let end = good.last().map(|it| it.link);

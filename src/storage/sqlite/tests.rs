@@ -45,7 +45,7 @@ fn noise(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn on_a_full_disk_a_step_is_saved_not_at_all_and_later_as_a_whole() {
+async fn a_step_on_a_full_disk_is_saved_later_as_a_whole() {
     let folder = TempDir::new().unwrap();
     let (storage, hold) = storage_with_a_run(&folder).await;
     let limit_pages = |pages: u32| {
