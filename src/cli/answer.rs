@@ -10,7 +10,7 @@ use super::{
     exit::Exit,
     keys::redact_given,
     signals::{Signal, Signals},
-    terminal::{Paint, say},
+    terminal::{Paint, print_message},
     words::clean,
 };
 use crate::{
@@ -70,7 +70,10 @@ pub(super) fn read(
             None => Closed::of(key, asked),
         };
         if let Some(over) = over {
-            problems.push(format!("`{key}` takes no answer any more: {over}{}", instead(open)));
+            problems.push(format!(
+                "`{key}` takes no answer any more: {over}{}",
+                list_open_questions(open)
+            ));
             closed += 1;
             continue;
         }
@@ -115,13 +118,13 @@ pub(super) async fn ask(
     let mut answers = BTreeMap::new();
     let deadline = open.iter().filter_map(|it| it.question.deadline).min();
     for OpenQuestion { node, question, .. } in open {
-        say(&show(node, question, paint));
+        print_message(&show(node, question, paint));
         loop {
             let line = tokio::select! {
                 line = tokio::task::spawn_blocking(read_line) => line??,
                 signal = signals.next() => return Ok(AskOutcome::Stopped(signal)),
                 () = until(deadline) => {
-                    say(&paint.faint("  too late: nobody answered in time"));
+                    print_message(&paint.faint("  too late: nobody answered in time"));
                     return Ok(AskOutcome::Answers(answers));
                 }
             };
@@ -136,7 +139,11 @@ pub(super) async fn ask(
                     break;
                 }
                 Err(problems) => {
-                    say(&format!("{} {}", paint.bad("not yet:"), clean(&problems.join("; "))));
+                    print_message(&format!(
+                        "{} {}",
+                        paint.bad("not yet:"),
+                        clean(&problems.join("; "))
+                    ));
                 }
             }
         }
@@ -273,7 +280,7 @@ fn chosen(field: Option<&str>, value: &str) -> Value {
 }
 
 /// Returns the list of questions that accept an answer.
-fn instead(open: &[OpenQuestion]) -> String {
+fn list_open_questions(open: &[OpenQuestion]) -> String {
     let open = open.iter().map(|it| &it.question).filter(|it| late(it).is_none());
     let keys: Vec<String> = open.map(|it| format!("`{}`", it.key)).collect();
     if keys.is_empty() { String::new() } else { format!("; open: {}", keys.join(", ")) }

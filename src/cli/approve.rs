@@ -9,7 +9,7 @@ use super::{
     globals::{Globals, Output},
     options::RunOptions,
     origin::Origin,
-    resume::go_on,
+    resume::resume_run,
     words::shell_word,
     yes_no::Verdict,
 };
@@ -75,7 +75,7 @@ fn give(
         })?;
         Ok(BTreeMap::from([(question.question.key.clone(), answer)]))
     };
-    go_on(run, globals, |origin: Origin| origin.with_options(options), answers)
+    resume_run(run, globals, |origin: Origin| origin.with_options(options), answers)
 }
 
 /// Returns the open question that the arguments name.

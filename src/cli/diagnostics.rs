@@ -14,7 +14,7 @@ use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, S
 use serde::Serialize;
 
 use super::{
-    terminal::{Paint, columns, say},
+    terminal::{Paint, columns, print_message},
     words::clean,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity};
@@ -64,10 +64,10 @@ pub(super) fn hint<'a>(findings: impl IntoIterator<Item = &'a Diagnostics>) -> O
 }
 
 /// Prints the warnings of a workflow.
-pub(super) fn tell_warnings(warnings: &Diagnostics, paint: Paint) {
+pub(super) fn print_warnings(warnings: &Diagnostics, paint: Paint) {
     if let Some(hint) = hint([warnings]) {
         let drawn = draw(warnings, paint, columns());
-        say(&format!("{drawn}{} {hint}", paint.command("help:")));
+        print_message(&format!("{drawn}{} {hint}", paint.command("help:")));
     }
 }
 

@@ -74,13 +74,13 @@ mod tests {
 
     use super::*;
 
-    fn told(old: Value, new: Value) -> Vec<String> {
+    fn describe(old: Value, new: Value) -> Vec<String> {
         let state = |it: Value| serde_json::from_value(it).unwrap();
         let found = differences(&state(old), &state(new));
-        let told = |it: Option<Value>| it.map_or("-".to_owned(), |it| it.to_string());
+        let text = |it: Option<Value>| it.map_or("-".to_owned(), |it| it.to_string());
         found
             .into_iter()
-            .map(|it| format!("{} {} {}", it.path, told(it.old), told(it.new)))
+            .map(|it| format!("{} {} {}", it.path, text(it.old), text(it.new)))
             .collect()
     }
 
@@ -90,7 +90,7 @@ mod tests {
             json!({"a": 1, "list": [1, 2], "deep": {"x": {"y": 1}, "same": []}, "gone": null});
         let new = json!({"a": "1", "list": [1, 3, 4], "deep": {"x": {"y": 2, "z": 3}, "same": []}});
         assert_eq!(
-            told(old.clone(), new),
+            describe(old.clone(), new),
             [
                 "a 1 \"1\"",
                 "deep.x.y 1 2",
@@ -100,13 +100,13 @@ mod tests {
                 "list[2] - 4"
             ]
         );
-        assert_eq!(told(old.clone(), old), Vec::<String>::new());
+        assert_eq!(describe(old.clone(), old), Vec::<String>::new());
     }
 
     #[test]
     fn what_is_no_longer_of_the_same_kind_differs_as_a_whole() {
-        assert_eq!(told(json!({"a": [1]}), json!({"a": {"b": 1}})), [r#"a [1] {"b":1}"#]);
-        assert_eq!(told(json!({"a": []}), json!({"a": {}})), ["a [] {}"]);
-        assert_eq!(told(json!({}), json!({"a": null})), ["a - null"]);
+        assert_eq!(describe(json!({"a": [1]}), json!({"a": {"b": 1}})), [r#"a [1] {"b":1}"#]);
+        assert_eq!(describe(json!({"a": []}), json!({"a": {}})), ["a [] {}"]);
+        assert_eq!(describe(json!({}), json!({"a": null})), ["a - null"]);
     }
 }

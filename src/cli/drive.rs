@@ -21,7 +21,7 @@ use super::{
     report::RunReport,
     signals::{Signal, Signals},
     summary,
-    terminal::{print_result, say},
+    terminal::{print_message, print_result},
     who::who,
 };
 use crate::{
@@ -74,7 +74,7 @@ impl Run<'_> {
         })?;
         let mut stopped = None;
         loop {
-            let (end, signal) = self.go(begin, &mut signals).await?;
+            let (end, signal) = self.drive_once(begin, &mut signals).await?;
             stopped = stopped.or(signal);
             let waits = end.is_some_and(|it| !it.questions.is_empty());
             if !waits || stopped.is_some() || !self.globals.can_ask() {
@@ -99,7 +99,7 @@ impl Run<'_> {
     }
 
     /// Drives the run until it stops or suspends; returns none if it had already finished.
-    async fn go(
+    async fn drive_once(
         &self,
         begin: Begin,
         signals: &mut Signals,
@@ -148,7 +148,7 @@ impl Run<'_> {
         match end {
             Some(Ok(end)) => Ok((Some(end), first)),
             Some(Err(RunError::NothingToDo(status))) => {
-                say(&format!("run {} is {} already", self.name, status.as_str()));
+                print_message(&format!("run {} is {} already", self.name, status.as_str()));
                 Ok((None, first))
             }
             Some(Err(error)) if is_saved => Err(self.failure(error)),
@@ -172,12 +172,16 @@ impl Run<'_> {
         print_report(&report, self.globals, self.database)?;
         let paint = self.globals.stderr;
         if !report.questions.is_empty() {
-            say(summary::draw_questions(&report, paint).trim_end());
+            print_message(summary::draw_questions(&report, paint).trim_end());
         } else if report.status != Status::Done
             && self.globals.output != Output::Text
             && let Some(command) = &report.resume
         {
-            say(&format!("{}; go on with: {}", report.status.as_str(), paint.command(command)));
+            print_message(&format!(
+                "{}; go on with: {}",
+                report.status.as_str(),
+                paint.command(command)
+            ));
         }
         let was_stopped = matches!(report.status, Status::Interrupted | Status::Paused);
         Ok(stopped.filter(|_| was_stopped).map_or(report.exit(), Signal::exit))

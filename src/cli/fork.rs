@@ -1,7 +1,7 @@
 //! `graphrun fork RUN[@STEP]`.
 
 use super::{
-    diagnostics::tell_warnings,
+    diagnostics::print_warnings,
     drive::{Begin, Run, print_report},
     error::CliError,
     exit::Exit,
@@ -63,7 +63,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             loaded.check_out(&origin.out)?;
             let results = loaded.cache(&database)?;
             let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
-            tell_warnings(&warnings, globals.stderr);
+            print_warnings(&warnings, globals.stderr);
             graph
         };
         let (id, name) = (info.id.clone(), info.name.clone());

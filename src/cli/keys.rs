@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::terminal::say;
+use super::terminal::print_message;
 use crate::redact::{REDACTED, redact_value};
 
 /// Redacts keys in a given value, and prints a warning.
@@ -11,7 +11,7 @@ use crate::redact::{REDACTED, redact_value};
 /// repeat it.
 pub(super) fn redact_given(name: &str, value: &mut Value) {
     if redact_value(value) {
-        say(&format!(
+        print_message(&format!(
             "warning: the value of `{name}` contains what looks like a key; it is replaced by {REDACTED}, as \
              keys are neither saved nor shown"
         ));

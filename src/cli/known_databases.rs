@@ -20,7 +20,7 @@ use super::{
     error::CliError,
     exit::Exit,
     state_file::{self, Stored},
-    terminal::say,
+    terminal::print_message,
     user_folders::UserFolders,
     words::shell_word,
 };
@@ -132,7 +132,7 @@ pub(super) fn remember_new(path: &Path, file: &File, is_named_by_user: bool) {
     let added = file.metadata().map_err(CliError::write).and_then(|it| add(path, &it, false));
     if let (Err(error), false) = (added, is_named_by_user) {
         let flag = shell_word(&format!("sqlite:{}", path.display())).into_owned();
-        say(&format!(
+        print_message(&format!(
             "warning: graphrun cannot remember that it made `{}` ({}); later commands need `--db {flag}`, \
              or `GRAPHRUN_DB`",
             path.display(),

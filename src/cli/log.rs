@@ -7,7 +7,7 @@ use std::{
 
 use tracing_subscriber::EnvFilter;
 
-use super::{error::CliError, terminal::say};
+use super::{error::CliError, terminal::print_message};
 
 /// The filter, for example `graphrun=debug`.
 const VARIABLE: &str = "GRAPHRUN_LOG";
@@ -46,7 +46,7 @@ struct LogWriter;
 impl Write for LogWriter {
     /// Each call is a whole line: the subscriber writes an event at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        say(String::from_utf8_lossy(line).trim_end());
+        print_message(String::from_utf8_lossy(line).trim_end());
         Ok(line.len())
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     database::Database,
-    diagnostics::tell_warnings,
+    diagnostics::print_warnings,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         let loaded = prepare::load(&args.workflow)?;
         let (graph, warnings) = prepare::check(&args.workflow)
             .map_err(|error| prepare::refuse(&args.workflow, error))?;
-        tell_warnings(&warnings, globals.stderr);
+        print_warnings(&warnings, globals.stderr);
         let set = SetArgs::of(args.set.clone()).read(graph.schema(), SetKind::Whole)?;
         let old = info.graph.as_deref().cloned().unwrap_or_default();
         let names = Names::new(&old, &Outline::of(&graph));

@@ -92,7 +92,7 @@ impl Names {
             (node, field) = (goes(Kind::Node), goes(Kind::Field));
         }
         if !node && !field {
-            return Err(self.nothing(flag.kind, old, Some(new)));
+            return Err(self.explain_no_match(flag.kind, old, Some(new)));
         }
         let mapping = if node { mapping.node(flag.old.clone(), flag.new.clone()) } else { mapping };
         Ok(if field { mapping.field(as_field(&flag.old)?, as_field(&flag.new)?) } else { mapping })
@@ -120,11 +120,11 @@ impl Names {
         if field {
             return Ok(mapping.drop_field(as_field(&flag.name)?));
         }
-        Err(self.nothing(flag.kind, name, None))
+        Err(self.explain_no_match(flag.kind, name, None))
     }
 
     /// Returns why a flag matches nothing.
-    fn nothing(&self, kind: Option<Kind>, old: &str, new: Option<&str>) -> String {
+    fn explain_no_match(&self, kind: Option<Kind>, old: &str, new: Option<&str>) -> String {
         let missing = |whose: &str, both: &Both, name: &str| {
             let word = match kind {
                 None => "node or field",

@@ -78,7 +78,7 @@ use self::{
     error::CliError,
     exit::Exit,
     globals::{GlobalArgs, Globals},
-    terminal::{Paint, columns, say},
+    terminal::{Paint, columns, print_message},
     terminal_env::TerminalEnv,
 };
 
@@ -191,7 +191,7 @@ fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
         if paint.is_enabled() { text.ansi().to_string() } else { text.to_string() }
     };
     if error.use_stderr() {
-        say(draw(globals.stderr).trim_end());
+        print_message(draw(globals.stderr).trim_end());
         return Exit::Usage;
     }
     // A closed pipe, as in `graphrun --help | head -1`, is not an error.
@@ -209,7 +209,7 @@ fn begin() -> Result<(), CliError> {
 
 /// Prints an error and returns its exit code.
 fn report(error: &CliError, paint: Paint) -> Exit {
-    say(&error.draw(paint, columns()));
+    print_message(&error.draw(paint, columns()));
     error.exit()
 }
 

@@ -7,7 +7,7 @@ use nix::sys::{
     resource::{Resource, setrlimit},
 };
 
-use super::terminal::say;
+use super::terminal::print_message;
 use crate::redact;
 
 /// Protects the secrets of this process: in its environment, in memory, and in the text of a panic.
@@ -22,10 +22,10 @@ pub(super) fn protect_secrets() {
     _ = prctl::set_dumpable(false);
     panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
-        say(&format!("thread '{}' {panic}", thread.name().unwrap_or("unnamed")));
+        print_message(&format!("thread '{}' {panic}", thread.name().unwrap_or("unnamed")));
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
-            say(&backtrace.to_string());
+            print_message(&backtrace.to_string());
         }
     }));
 }

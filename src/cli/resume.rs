@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     answer::{self, AnswerFlag},
-    diagnostics::tell_warnings,
+    diagnostics::print_warnings,
     drive::{Begin, Run},
     error::CliError,
     exit::Exit,
@@ -47,18 +47,18 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let origin = if no_pause { origin.without_pauses() } else { origin };
         origin.with_options(options)
     };
-    go_on(&run, globals, wanted, answers)
+    resume_run(&run, globals, wanted, answers)
 }
 
-/// Resumes a run: `wanted` contains the options, and `answers` computes the answers from the open
+/// Resumes a run: `wanted` adjusts its options, and `answers` computes the answers from the open
 /// questions and all questions.
-pub(super) fn go_on(
+pub(super) fn resume_run(
     run: &str,
     globals: &Globals,
     wanted: impl FnOnce(Origin) -> Origin,
     answers: impl FnOnce(&[OpenQuestion], &[AskedQuestion]) -> Result<BTreeMap<String, Value>, CliError>,
 ) -> Result<Exit, CliError> {
-    take_up(run, globals, wanted, |saved, journal| {
+    drive_saved(run, globals, wanted, |saved, journal| {
         let open = open_questions(&saved.position, &saved.records);
         let by_name = answers(&open, &asked_questions(journal))?;
         Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
@@ -66,7 +66,7 @@ pub(super) fn go_on(
 }
 
 /// Drives a saved run; `begin` is computed from the saved run.
-pub(super) fn take_up(
+pub(super) fn drive_saved(
     run: &str,
     globals: &Globals,
     wanted: impl FnOnce(Origin) -> Origin,
@@ -92,7 +92,7 @@ pub(super) fn take_up(
         loaded.check_out(&origin.out)?;
         let results = loaded.cache(&database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results).map_err(broken)?;
-        tell_warnings(&warnings, globals.stderr);
+        print_warnings(&warnings, globals.stderr);
         let pauses = origin.options.pauses(&graph);
         let engine = globals.engine(graph, checkpointer.clone())?;
         let (id, name) = (info.id, info.name);

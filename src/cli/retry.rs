@@ -27,7 +27,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("retry", &[Output::Text, Output::Json, Output::Jsonl])?;
     let Args { run, node, options } = args;
     let wanted = |origin: Origin| origin.with_options(options);
-    resume::take_up(&run, globals, wanted, |saved, _| {
+    resume::drive_saved(&run, globals, wanted, |saved, _| {
         // Errors are reported before anything is connected.
         check_retry(saved, node.as_ref())?;
         Ok(Begin::Retry(node))

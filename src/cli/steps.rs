@@ -138,7 +138,7 @@ impl HistoryStep {
 
 impl Writer {
     /// Returns the writer as text for people.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match &self.node {
             Some(node) => format!("{node} (step {})", self.step),
             None if self.step == Step(0) => "the beginning".to_owned(),

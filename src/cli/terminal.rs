@@ -128,14 +128,14 @@ pub(super) fn print_while_read(text: &str) -> io::Result<bool> {
 }
 
 /// Writes lines to stderr. Errors are ignored: there is no other stream to report them.
-pub(super) fn say(text: &str) {
+pub(super) fn print_message(text: &str) {
     let text = shown(text);
     let mut stderr = io::stderr().lock();
     drop(writeln!(stderr, "{text}").and_then(|()| stderr.flush()));
 }
 
 /// Writes a line to the terminal on stderr, over the last one.
-pub(super) fn say_over(text: &str) {
+pub(super) fn print_over(text: &str) {
     let terminal = console::Term::stderr();
     drop(terminal.clear_line().and_then(|()| terminal.write_str(&shown(text))));
 }

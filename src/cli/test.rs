@@ -21,7 +21,7 @@ use super::{
     globals::{Globals, Output, Progress},
     json::to_json,
     prepare::refuse,
-    terminal::{print_result, say_over},
+    terminal::{print_over, print_result},
     values::parse_duration,
     words::count,
 };
@@ -67,7 +67,7 @@ const STATES_MAX: usize = 100_000;
 /// The default time limit of the exploration.
 const TIME_MAX: &str = "1m";
 /// The interval between progress messages.
-const TOLD_EVERY: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs the test cases beside workflows, and explores the outcomes that they do not cover: without
 /// models, sandbox and terminal.
@@ -90,16 +90,16 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     for (path, definition, compiled) in &loaded.to_explore {
         let effort = Effort { states_max: args.explore_max, time_max: Some(args.explore_time) };
-        let mut told = Instant::now();
+        let mut last_shown = Instant::now();
         let is_shown = globals.progress == Progress::Tree;
         let explored = explore(definition, compiled, effort, |so_far| {
-            if is_shown && told.elapsed() >= TOLD_EVERY {
-                told = Instant::now();
-                say_over(&how_far(so_far));
+            if is_shown && last_shown.elapsed() >= PROGRESS_INTERVAL {
+                last_shown = Instant::now();
+                print_over(&how_far(so_far));
             }
         });
         if is_shown {
-            say_over("");
+            print_over("");
         }
         report.explored.push((path.clone(), explored));
     }

@@ -17,7 +17,7 @@ use super::{
     globals::{Globals, Output},
     json::to_json,
     known_databases::{self, Stranger},
-    terminal::{print_result, say},
+    terminal::{print_message, print_result},
     trusted_folders::TrustedFolders,
     user_folders::UserFolders,
     words::{clean, table},
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Err(log.refusal(&database));
     }
     if file.is_none() && stranger.is_none() {
-        say(&format!("`{}` is trusted already", folder.display()));
+        print_message(&format!("`{}` is trusted already", folder.display()));
         return Ok(Exit::Done);
     }
     let settings = file.as_ref().map(Config::trusted_settings).transpose()?.unwrap_or_default();
@@ -86,25 +86,28 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             .with_help("look at its files, and confirm with `graphrun trust --yes`"));
     }
     if file.is_some() {
-        say(&format!("`{}` sets:", folder.join(FILE).display()));
+        print_message(&format!("`{}` sets:", folder.join(FILE).display()));
     }
     for setting in &settings {
-        say(&format!("  {}", clean(setting)));
+        print_message(&format!("  {}", clean(setting)));
     }
     if stranger.is_some() {
-        say(&about_database(&database));
+        print_message(&about_database(&database));
     }
     if !args.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
-        say("nothing was changed");
+        print_message("nothing was changed");
         return Ok(Exit::Usage);
     }
     if stranger.is_some() {
         known_databases::trust(&database)?;
-        say(&format!("`{}` is trusted until another file takes its place", database.display()));
+        print_message(&format!(
+            "`{}` is trusted until another file takes its place",
+            database.display()
+        ));
     }
     if let Some(file) = file {
         trusted.trust(&folder, &file.text)?;
-        say(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
+        print_message(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
     }
     Ok(Exit::Done)
 }
@@ -119,7 +122,7 @@ pub(super) fn ask_about_database(path: &Path, stranger: Stranger) -> Result<bool
     if stranger != Stranger::Database {
         return Ok(false);
     }
-    say(&about_database(path));
+    print_message(&about_database(path));
     if !confirm(&format!("Trust `{}`?", path.display())) {
         return Ok(false);
     }
@@ -144,9 +147,9 @@ pub(super) fn ask(withheld: &[Withheld]) -> Result<bool, CliError> {
     let failed = |error| CliError::read(Path::new("."), error);
     let folder = fs::canonicalize(".").map_err(failed)?;
     let Some(file) = FolderFile::read(&folder)? else { return Ok(false) };
-    say(&format!("`{}` sets what needs your trust:", folder.join(FILE).display()));
+    print_message(&format!("`{}` sets what needs your trust:", folder.join(FILE).display()));
     for setting in withheld {
-        say(&format!("  {}", clean(&setting.shown())));
+        print_message(&format!("  {}", clean(&setting.shown())));
     }
     if !confirm(&format!("Trust `{}`, until the file changes?", folder.display())) {
         return Ok(false);
@@ -178,7 +181,7 @@ fn revoke(trusted: &mut TrustedFolders, folder: &Path) -> Result<Exit, CliError>
             .with_help("`graphrun trust --list` prints the trusted folders"));
     }
     trusted.revoke(&folder)?;
-    say(&format!("`{}` is not trusted any longer", folder.display()));
+    print_message(&format!("`{}` is not trusted any longer", folder.display()));
     Ok(Exit::Done)
 }
 

@@ -9,7 +9,7 @@ use super::{
     globals::{Globals, Output},
     json::to_json,
     prepare::{check, refuse},
-    terminal::{columns, print_result, say},
+    terminal::{columns, print_message, print_result},
     words::count,
 };
 use crate::{diagnostic::Diagnostics, workflow::LoadError};
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     if let (Output::Text, Some(hint)) =
         (globals.output, hint(checked.iter().map(|it| &it.findings)))
     {
-        say(&format!("{} {hint}", globals.stderr.command("help:")));
+        print_message(&format!("{} {hint}", globals.stderr.command("help:")));
     }
     let refused = |it: &Checked| it.findings.has_errors() || args.strict && !it.findings.is_empty();
     let is_fine = are_read && !checked.iter().any(refused);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::rules::{
     Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, finished_by,
-    misfit, rests,
+    misfit, stops_run,
 };
 use crate::{
     checkpoint::{
@@ -271,7 +271,7 @@ impl Run {
         if let Some(migration) = &entry.migration {
             self.info = self.info.clone().on(migration.is.clone());
         }
-        if rests(entry) {
+        if stops_run(entry) {
             self.holder = None;
         }
         self.entries.push(entry.clone());

@@ -167,7 +167,7 @@ pub(super) fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Ref
 }
 
 /// Returns whether an entry stops or suspends its run, so that the lease can be released.
-pub(super) fn rests(entry: &Entry) -> bool {
+pub(super) fn stops_run(entry: &Entry) -> bool {
     entry.standing.as_ref().is_some_and(|it| it.status != Status::Running)
 }
 

@@ -168,7 +168,7 @@ pub(crate) struct StderrLines {
 
 impl StderrLines {
     pub(crate) fn by(program: &mut Child) -> Self {
-        let stderr = program.stderr.take().expect("nobody listens to it yet");
+        let stderr = program.stderr.take().expect("stderr is piped and not taken yet");
         Self { lines: BufReader::new(stderr).lines(), heard: String::new() }
     }
 

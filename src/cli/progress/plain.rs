@@ -4,7 +4,7 @@ use std::io;
 
 use super::{
     super::{
-        terminal::say,
+        terminal::print_message,
         words::{clean, cost, duration, spent, tokens},
     },
     Caption, View,
@@ -29,12 +29,12 @@ impl Plain {
 
 impl View for Plain {
     fn show(&mut self, stamped: &Stamped) -> io::Result<()> {
-        say(&line(stamped, &self.caption));
+        print_message(&line(stamped, &self.caption));
         Ok(())
     }
 
     fn note(&mut self, text: &str) {
-        say(text);
+        print_message(text);
     }
 }
 
@@ -91,20 +91,24 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
         }
         Event::TaskFinished { node, ms, to, spent: took, .. } => {
             let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
-            format!("{node} finished in {}{}{took}", duration(*ms), leads(to))
+            format!("{node} finished in {}{}{took}", duration(*ms), describe_targets(to))
         }
         Event::TaskSkipped { node, condition, to, .. } => {
-            format!("{node} skipped, for `{}` does not hold{}", clean(condition), leads(to))
+            format!(
+                "{node} skipped, for `{}` does not hold{}",
+                clean(condition),
+                describe_targets(to)
+            )
         }
         Event::TaskFailed { node, ms, kind, error, to, .. } => {
             let (after, error) = (duration(*ms), clean(error));
-            format!("{node} failed after {after} ({kind}): {error}{}", leads(to))
+            format!("{node} failed after {after} ({kind}): {error}{}", describe_targets(to))
         }
         Event::QuestionAsked { node, key, prompt, .. } => {
             format!("{node} asks `{key}`: {}", clean(prompt))
         }
         Event::QuestionAnswered { node, key, .. } => format!("{node} was answered `{key}`"),
-        Event::Said { to, by, problem } => said(to, by.as_deref(), problem.as_deref()),
+        Event::Said { to, by, problem } => describe_message(to, by.as_deref(), problem.as_deref()),
         Event::Emitted { name, message, .. } => format!("*** {} ({name})", clean(message)),
         Event::StepCommitted { step, next } if next.is_empty() => format!("step {step} is saved"),
         Event::StepCommitted { step, next } => {
@@ -121,7 +125,7 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
 }
 
 /// Returns a message to the run: its author and the result.
-pub(super) fn said(to: &str, by: Option<&str>, problem: Option<&str>) -> String {
+pub(super) fn describe_message(to: &str, by: Option<&str>, problem: Option<&str>) -> String {
     let by = by.map_or_else(|| "somebody".to_owned(), clean);
     match problem {
         Some(problem) => {
@@ -141,7 +145,7 @@ pub(super) fn label(node: &NodeName, visit: u32, max_visits: Option<u32>) -> Str
 }
 
 /// Returns the targets of a transition, if there are any.
-pub(super) fn leads(to: &[String]) -> String {
+pub(super) fn describe_targets(to: &[String]) -> String {
     if to.is_empty() { String::new() } else { format!(" → {}", to.join(", ")) }
 }
 

@@ -8,7 +8,7 @@ use super::{
         words::{clean, clock, duration, spent, tokens},
     },
     Caption,
-    plain::{called, label, leads, said},
+    plain::{called, describe_message, describe_targets, label},
 };
 use crate::{
     event::{Event, Report, Spent, Stamped, Status},
@@ -73,17 +73,17 @@ impl Tree {
             Event::TaskFinished { task, node, ms, to, spent, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.good("✓");
-                vec![self.outcome(*task, &sign, &label, *ms, &leads(to), spent)]
+                vec![self.outcome(*task, &sign, &label, *ms, &describe_targets(to), spent)]
             }
             Event::TaskSkipped { task, node, condition, to } => {
                 let why = format!("skipped, for `{}` does not hold", clean(condition));
-                let (sign, to) = (paint.faint("-"), leads(to));
+                let (sign, to) = (paint.faint("-"), describe_targets(to));
                 vec![format!("{} {sign} {node}  {}{to}", step(*task), paint.faint(&why))]
             }
             Event::TaskFailed { task, node, ms, kind, error, to, spent, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.bad("✗");
-                let why = format!(" {kind}: {}{}", clean(error), leads(to));
+                let why = format!(" {kind}: {}{}", clean(error), describe_targets(to));
                 vec![self.outcome(*task, &sign, &label, *ms, &why, spent)]
             }
             Event::QuestionAsked { task, node, prompt, .. } => {
@@ -94,7 +94,10 @@ impl Tree {
                 vec![format!("{} {} {node} was answered", step(*task), paint.good("!"))]
             }
             Event::Said { to, by, problem } => {
-                vec![format!("    {}", paint.loud(&said(to, by.as_deref(), problem.as_deref())))]
+                vec![format!(
+                    "    {}",
+                    paint.loud(&describe_message(to, by.as_deref(), problem.as_deref()))
+                )]
             }
             Event::Emitted { message, .. } => {
                 vec![format!("    {}", paint.loud(&format!("▲ {}", clean(message))))]

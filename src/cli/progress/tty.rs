@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, time::Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{
-    super::terminal::{Paint, say, shown},
+    super::terminal::{Paint, print_message, shown},
     Caption, View,
     tree::Tree,
 };
@@ -62,7 +62,7 @@ impl View for Tty {
     fn note(&mut self, text: &str) {
         // Not `println`: it fills lines up to the width, and a copy of the screen would contain the
         // spaces.
-        self.lines.suspend(|| say(text));
+        self.lines.suspend(|| print_message(text));
     }
 
     fn tick(&mut self) {

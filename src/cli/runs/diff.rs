@@ -117,7 +117,7 @@ impl Diff {
             vec![["FIELD", "WAS", "IS", "WRITTEN BY"].map(|it| paint.faint(it)).to_vec()];
         rows.extend(self.changes.iter().map(|it| {
             let Difference { path, old, new, .. } = &it.difference;
-            let writers: Vec<String> = it.writers.iter().map(RunWriter::told).collect();
+            let writers: Vec<String> = it.writers.iter().map(RunWriter::describe).collect();
             vec![
                 paint.strong(&clean(path)),
                 short(old.as_ref()),
@@ -137,10 +137,10 @@ impl Side {
 }
 
 impl RunWriter {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         match &self.name {
-            Some(name) => format!("{name}: {}", self.writer.told()),
-            None => self.writer.told(),
+            Some(name) => format!("{name}: {}", self.writer.describe()),
+            None => self.writer.describe(),
         }
     }
 }

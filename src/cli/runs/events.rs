@@ -10,7 +10,7 @@ use super::super::{
     globals::{Globals, Output},
     json::to_json,
     progress::{Caption, line},
-    terminal::{print_result, print_while_read, say},
+    terminal::{print_message, print_result, print_while_read},
 };
 use crate::{
     checkpoint::{Checkpointer, RunSummary},
@@ -84,7 +84,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         if stands == FollowStatus::Abandoned {
             let gone = format!("the process that had run {} in hand is gone", caption.name);
             let resume = caption.resume.iter().map(|it| format!("; go on with: {it}"));
-            say(&resume.fold(gone, |text, it| text + &it));
+            print_message(&resume.fold(gone, |text, it| text + &it));
             return Ok(Exit::Done);
         }
         sleep(LOOK).await;

@@ -7,7 +7,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    terminal::{Paint, print_result, say},
+    terminal::{Paint, print_message, print_result},
     values::parse_count,
     words::{clean, count, in_one_line, table},
 };
@@ -61,7 +61,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         // One more than the limit shows whether there are more.
         checkpointer.page(before.as_ref(), args.limit as usize + 1).await?
     } else {
-        database.named_absence().iter().for_each(|it| say(it));
+        database.named_absence().iter().for_each(|it| print_message(it));
         Vec::new()
     };
     let lines = runs.into_iter().map(|it| it.map_or_else(|error| damaged(&error), Line::from));
@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     };
     print_result(&text).map_err(CliError::write)?;
     if let Some(last) = lines.last().filter(|_| more) {
-        say(&format!("there are more: graphrun runs list --before {}", last.run));
+        print_message(&format!("there are more: graphrun runs list --before {}", last.run));
     }
     some_damaged(lines.iter().filter(|it| it.status.is_none()).count())
 }

@@ -8,7 +8,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    terminal::say,
+    terminal::print_message,
     values::parse_duration,
     words::count,
 };
@@ -39,7 +39,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     globals.expect_output("runs prune", &[Output::Text])?;
     let database = globals.database()?;
     let Some(checkpointer) = database.open()? else {
-        say(&database.named_absence().unwrap_or_else(|| "no runs yet".to_owned()));
+        print_message(&database.named_absence().unwrap_or_else(|| "no runs yet".to_owned()));
         return Ok(Exit::Done);
     };
     let now = Timestamp::now();
@@ -57,12 +57,12 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         }
         removed += 1;
         let created = info.created.get(..10).unwrap_or(&info.created);
-        say(&format!("{verb} {} ({}, {created})", info.name, status.as_str()));
+        print_message(&format!("{verb} {} ({}, {created})", info.name, status.as_str()));
     }
     if removed > 0 && !args.dry_run {
         checkpointer.compact().await?;
     }
-    say(&format!("{verb} {}", count(removed, "run")));
+    print_message(&format!("{verb} {}", count(removed, "run")));
     // Damaged runs are kept, because their age is unknown.
     some_damaged(damaged)
 }

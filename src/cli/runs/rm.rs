@@ -6,7 +6,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    terminal::say,
+    terminal::print_message,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, Claim, Presence},
@@ -56,7 +56,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     }
     for (id, name) in &found {
         forget(checkpointer.as_ref(), id).await?;
-        say(&format!("removed {name}"));
+        print_message(&format!("removed {name}"));
     }
     checkpointer.compact().await?;
     Ok(Exit::Done)

@@ -58,17 +58,17 @@ pub(crate) fn encode<'a>(
     if let Some(Commit { position, changes: made }) = &entry.commit {
         meta.position = Some(Cow::Borrowed(position));
         written.sort_by_key(|it| it.task);
-        let mut told = Changes::new();
+        let mut stored = Changes::new();
         for change in made {
-            told.push((change.channel.clone(), how(change, &written, &mut data)));
+            stored.push((change.channel.clone(), how(change, &written, &mut data)));
         }
-        changes = Some(told);
+        changes = Some(stored);
     }
-    let told = |it: &'a Stamped| {
+    let stored_event = |it: &'a Stamped| {
         let (ts, event) = (Cow::Borrowed(it.ts.as_str()), Cow::Borrowed(&it.event));
         StoredEvent { v: it.v, ts, event }
     };
-    meta.events = entry.events.iter().map(told).collect();
+    meta.events = entry.events.iter().map(stored_event).collect();
 
     let body = pack(codec, changes.as_ref(), &meta, &data);
     let body = body.map_err(|error| unpackable(run, error))?;

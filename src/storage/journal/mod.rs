@@ -12,7 +12,7 @@ mod codec;
 mod decode;
 mod depth;
 mod encode;
-mod linked;
+mod hashed_rows;
 mod parts;
 mod values;
 
@@ -27,7 +27,7 @@ pub(super) use self::{
     decode::{Reader, Span, damaged},
     depth::check_depth,
     encode::{encode, info},
-    linked::HashedRows,
+    hashed_rows::HashedRows,
 };
 use crate::{
     checkpoint::{Link, Migration, Position, Standing, TaskRecord},

@@ -33,7 +33,7 @@ impl Pages {
         after: u64,
         limit: usize,
     ) -> Result<Self, Fault> {
-        let (run, head) = (&found.run, &found.stand.head);
+        let (run, head) = (&found.run, &found.stored.head);
         let after = after.min(head.number);
         let last = after.saturating_add(limit as u64).min(head.number);
         let sql = "SELECT number, link FROM journal
@@ -48,7 +48,7 @@ impl Pages {
             || Ok((0, beginning(&run.id, &info_at_first(&found.info)))),
             |row| Ok::<_, Fault>((number(&run.id, &row, "number")?, link(&run.id, &row)?)),
         )?;
-        let end = (last == head.number).then_some(found.stand.link);
+        let end = (last == head.number).then_some(found.stored.link);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| i64::MAX.cast_unsigned());
         let rows = run.rows_between(session, base, to).await?;

@@ -68,7 +68,7 @@ impl Lease {
     }
 
     /// Returns the same lease, released.
-    pub(super) fn given_back(self) -> Self {
+    pub(super) fn released(self) -> Self {
         Self { json: None, owner: None, ..self }
     }
 
@@ -81,7 +81,7 @@ impl Locked {
     /// Returns the owner, if the lease has not expired.
     pub(super) fn present_holder(&self) -> Option<Holder> {
         let now = Timestamp::from_millisecond(self.now).unwrap_or(Timestamp::MAX);
-        self.stand.lease.holder().filter(|it| it.has_it(now))
+        self.stored.lease.holder().filter(|it| it.has_it(now))
     }
 
     /// Fails if the run has an owner.

@@ -34,7 +34,7 @@ pub(super) async fn migrate(
     if before == 0 {
         transaction.batch_execute(SCHEMA).await?;
     } else {
-        require_rest(transaction, before).await?;
+        require_no_owner(transaction, before).await?;
     }
     for (_, sql) in MIGRATIONS.into_iter().filter(|(after, _)| before != 0 && *after > before) {
         transaction.batch_execute(sql).await.map_err(|error| {
@@ -52,7 +52,7 @@ pub(super) async fn migrate(
 
 /// Fails if a process runs a run: it only supports the old format. No process can acquire a run
 /// before the end of the transaction.
-async fn require_rest(transaction: &Transaction<'_>, format: u32) -> Result<(), Fault> {
+async fn require_no_owner(transaction: &Transaction<'_>, format: u32) -> Result<(), Fault> {
     transaction.batch_execute("LOCK TABLE heads IN EXCLUSIVE MODE").await?;
     let sql = format!(
         "SELECT r.id FROM heads h JOIN runs r ON r.key = h.run

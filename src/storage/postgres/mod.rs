@@ -200,13 +200,13 @@ impl Checkpointer for PostgresStorage {
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
         self.read(format!("load run `{run}`"), run, |found, journal, codec| {
-            let (position, values) = journal.checkpoint_at(codec, found.stand.head.step)?;
+            let (position, values) = journal.checkpoint_at(codec, found.stored.head.step)?;
             Ok(SavedRun {
                 summary: found.summary()?,
                 position,
                 values,
                 records: journal.open_records(codec)?,
-                last_seq: found.stand.head.seq,
+                last_seq: found.stored.head.seq,
             })
         })
         .await

@@ -29,7 +29,7 @@ pub(super) struct Run {
 
 /// The head of a run and the end of its journal.
 #[derive(Clone, Debug)]
-pub(super) struct Stand {
+pub(super) struct StoredHead {
     pub(super) head: Head,
     /// The number of the last entry that commits a step.
     pub(super) committed: u64,
@@ -41,7 +41,7 @@ pub(super) struct Stand {
 #[derive(Debug)]
 pub(super) struct Locked {
     pub(super) run: Run,
-    pub(super) stand: Stand,
+    pub(super) stored: StoredHead,
     /// The time of the server, in milliseconds since 1970.
     pub(super) now: i64,
 }
@@ -50,7 +50,7 @@ pub(super) struct Locked {
 #[derive(Clone, Debug)]
 pub(super) struct StoredRun {
     pub(super) run: Run,
-    pub(super) stand: Stand,
+    pub(super) stored: StoredHead,
     /// The stored info.
     pub(super) info: Vec<u8>,
 }
@@ -65,7 +65,7 @@ impl Run {
         let row =
             session.first(&sql, &[&id.as_str()]).await?.ok_or_else(|| unknown(id.as_str()))?;
         let run = Self { key: get(&row, "run")?, id: id.clone() };
-        Ok(Locked { run, stand: stand(id, &row)?, now: get(&row, "now")? })
+        Ok(Locked { run, stored: read_head(id, &row)?, now: get(&row, "now")? })
     }
 
     /// Inserts a new run.
@@ -223,7 +223,7 @@ impl StoredRun {
     pub(super) fn summary(&self) -> Result<RunSummary, CheckpointError> {
         let info = serde_json::from_slice(&self.info)
             .map_err(|error| damaged(self.run.id.as_str(), "the description", error))?;
-        let Stand { head, lease, .. } = self.stand.clone();
+        let StoredHead { head, lease, .. } = self.stored.clone();
         let (Standing { status, reason }, holder) = (head.standing, lease.holder());
         Ok(RunSummary { info, status, reason, step: head.step, holder })
     }
@@ -239,12 +239,12 @@ impl StoredRun {
         if sum != get::<&[u8]>(row, "info_checksum")? {
             return Err(broken(&id, "the description", "its checksum does not fit"));
         }
-        let (key, stand) = (get(row, "key")?, stand(&id, row)?);
-        Ok(Self { info: info.to_vec(), stand, run: Run { key, id } })
+        let (key, stored) = (get(row, "key")?, read_head(&id, row)?);
+        Ok(Self { info: info.to_vec(), stored, run: Run { key, id } })
     }
 }
 
-fn stand(id: &RunId, row: &Row) -> Result<Stand, Fault> {
+fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
     let damage = |how: &'static str| broken(id, "the status", how);
     let standing: &str = get(row, "standing")?;
     let head = Head {
@@ -261,7 +261,7 @@ fn stand(id: &RunId, row: &Row) -> Result<Stand, Fault> {
         return Err(damage("its checksum does not fit"));
     }
     let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
-    Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
+    Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
 }
 
 /// Returns a column that must exist.

@@ -143,13 +143,13 @@ impl Server {
         &self,
         work: impl Future<Output = Result<T, CheckpointError>> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        let (told, heard) = mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         let runtime = self.runtime.as_ref().expect("it is there until the server is dropped");
         runtime.spawn(async move {
             // The caller may be gone.
-            let _ = told.send(work.await);
+            let _ = sender.send(work.await);
         });
-        heard.recv().unwrap_or_else(|error| {
+        receiver.recv().unwrap_or_else(|error| {
             let action = "speak with the server".to_owned();
             Err(CheckpointError::Storage { action, source: error.into() })
         })

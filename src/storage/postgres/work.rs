@@ -13,7 +13,7 @@ use super::{
     entries::Pages,
     fault::Fault,
     lease::{Lease, NOW},
-    run::{Locked, Run, Stand, StoredRun, get, unknown},
+    run::{Locked, Run, StoredHead, StoredRun, get, unknown},
     session::{Mode, Server, Session, Work},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     id::RunId,
     storage::{
         journal::{Reader, committed as committed_after, damaged, encode},
-        rules::{Head, beginning, check_fence, rests},
+        rules::{Head, beginning, check_fence, stops_run},
     },
 };
 
@@ -142,7 +142,7 @@ impl Create {
             }
             made => made?,
         };
-        match made.stand.lease.holder() {
+        match made.stored.lease.holder() {
             Some(holder) if holder.owner == self.claim.owner => {
                 Ok(Hold { run: self.info.id.clone(), fence: holder.fence })
             }
@@ -170,7 +170,7 @@ impl Work for Acquire {
             }
             return Err(locked.owned(holder));
         }
-        let lease = Lease::next(locked.stand.lease.fence, &self.claim, locked.now)?;
+        let lease = Lease::next(locked.stored.lease.fence, &self.claim, locked.now)?;
         locked.put_lease(session, &lease).await?;
         Ok(Hold { run: locked.run.id, fence: lease.fence })
     }
@@ -184,7 +184,7 @@ impl Work for Renew {
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
         let locked = Run::lock(session, &self.hold.run).await?;
-        let lease = locked.stand.lease.clone();
+        let lease = locked.stored.lease.clone();
         check_fence(lease.holder().as_ref(), self.hold.fence)?;
         locked.put_lease(session, &lease.renewed(locked.now, self.ttl)).await
     }
@@ -198,11 +198,11 @@ impl Work for Release {
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
         let locked = Run::lock(session, &self.0.run).await?;
-        let lease = locked.stand.lease.clone();
+        let lease = locked.stored.lease.clone();
         if lease.fence != self.0.fence {
             return Ok(());
         }
-        locked.put_lease(session, &lease.given_back()).await
+        locked.put_lease(session, &lease.released()).await
     }
 }
 
@@ -223,8 +223,8 @@ impl Work for Append {
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
         let Self { hold, entry, server, .. } = self;
         // The attempt in doubt had this lock, too, and kept it until its end.
-        let Locked { run, stand, .. } = Run::lock(session, &hold.run).await?;
-        let Stand { head, committed, link, lease } = stand;
+        let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
+        let StoredHead { head, committed, link, lease } = stored;
         let before = *self.sent();
         if let Some(row) = before.filter(|_| in_doubt)
             && run.has(session, row).await?
@@ -251,7 +251,7 @@ impl Work for Append {
         if let Some(migration) = &entry.migration {
             run.migrate(session, migration).await?;
         }
-        let lease = if rests(entry) { lease.given_back() } else { lease };
+        let lease = if stops_run(entry) { lease.released() } else { lease };
         // Both are sent together.
         try_join(
             run.insert_row(session, &row),

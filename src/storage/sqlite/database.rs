@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Entry, Hold},
-    storage::{journal::Codec, open_steps::OpenSteps, rules::rests},
+    storage::{journal::Codec, open_steps::OpenSteps, rules::stops_run},
 };
 
 pub(super) struct Database {
@@ -61,10 +61,10 @@ impl Database {
         let action = entry.action(&hold.run);
         let work = |database: &Connection, codec: &mut Codec| {
             let mut open_steps = self.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
-            let (run, stand) = Run::find_standing(database, &hold.run)?;
-            run.append(database, stand, (codec, &mut open_steps), hold, entry)
+            let (run, stored) = Run::find_with_head(database, &hold.run)?;
+            run.append(database, stored, (codec, &mut open_steps), hold, entry)
         };
-        if rests(entry) {
+        if stops_run(entry) {
             self.write_at_need(action, work)?;
         } else {
             self.transact(TransactionBehavior::Immediate, action, work)?;

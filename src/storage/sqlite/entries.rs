@@ -7,7 +7,7 @@ use rusqlite::{Connection, params, types::ValueRef};
 use super::{
     fault::Fault,
     payload::bytes,
-    run::{Run, Stand, collect, each},
+    run::{Run, StoredHead, collect, each},
 };
 use crate::{
     checkpoint::{Entry, Hold, Link},
@@ -19,7 +19,7 @@ use crate::{
             encode, info_after, info_at_first,
         },
         open_steps::OpenSteps,
-        rules::{Head, beginning, check_fence, rests},
+        rules::{Head, beginning, check_fence, stops_run},
     },
 };
 
@@ -43,12 +43,12 @@ impl Run {
     pub(super) fn append(
         &self,
         database: &Connection,
-        stand: Stand,
+        stored: StoredHead,
         (codec, open_steps): (&mut Codec, &mut OpenSteps),
         hold: &Hold,
         entry: &Entry,
     ) -> Result<(), Fault> {
-        let Stand { head, committed, link, lease } = stand;
+        let StoredHead { head, committed, link, lease } = stored;
         check_fence(lease.holder().as_ref(), hold.fence)?;
         let has_open = head.number > committed;
         let known = if has_open { open_steps.take(&self.id, link) } else { Some(BTreeSet::new()) };
@@ -71,7 +71,7 @@ impl Run {
         let committed = committed_after(entry, &next, committed);
         self.put(database, &next, committed, row.link)?;
         open_steps.note(&self.id, row.link, entry, finished);
-        if rests(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
+        if stops_run(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
     }
 
     /// Returns the rows of the journal, checked from the first to the last.
@@ -87,9 +87,9 @@ impl Run {
         after: u64,
         limit: usize,
     ) -> Result<Reader<'a>, Fault> {
-        let stand = self.stand(database)?;
-        let after = after.min(stand.head.number);
-        let last = after.saturating_add(limit as u64).min(stand.head.number);
+        let stored = self.stored_head(database)?;
+        let after = after.min(stored.head.number);
+        let last = after.saturating_add(limit as u64).min(stored.head.number);
         let sql = "SELECT number, link FROM journal
                    WHERE run = ? AND number <= ? AND changes IS NOT NULL
                    ORDER BY number DESC LIMIT 1";
@@ -101,7 +101,7 @@ impl Run {
             Some(base) => base,
             None => (0, beginning(&self.id, &info_at_first(&self.info(database)?))),
         };
-        let end = (last == stand.head.number).then_some(stand.link);
+        let end = (last == stored.head.number).then_some(stored.link);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| u64::MAX >> 1);
         let read = HashedRows::read(before, |take| self.each_between(database, (base, to), take))?;

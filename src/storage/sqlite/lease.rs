@@ -54,7 +54,7 @@ impl Lease {
 impl Run {
     /// Gives the run to this claim, unless it has an owner.
     pub(super) fn acquire(&self, database: &Connection, claim: &Claim) -> Result<Hold, Fault> {
-        let lease = self.stand(database)?.lease;
+        let lease = self.stored_head(database)?.lease;
         if let Some(holder) = present(database, &lease)?
             && Some(holder.fence) != claim.over
         {
@@ -65,7 +65,7 @@ impl Run {
 
     /// Fails if the run has an owner.
     pub(super) fn require_free(&self, database: &Connection) -> Result<(), Fault> {
-        match present(database, &self.stand(database)?.lease)? {
+        match present(database, &self.stored_head(database)?.lease)? {
             Some(holder) => Err(self.owned(holder).into()),
             None => Ok(()),
         }
@@ -91,7 +91,7 @@ impl Run {
         fence: u64,
         ttl: Duration,
     ) -> Result<(), Fault> {
-        let lease = self.stand(database)?.lease;
+        let lease = self.stored_head(database)?.lease;
         check_fence(lease.holder().as_ref(), fence)?;
         let until = now(database)? + ms(ttl);
         self.put_lease(database, fence, lease.json.as_deref(), until)
@@ -99,7 +99,7 @@ impl Run {
 
     /// Releases the lease with this fencing token.
     pub(super) fn take_back(&self, database: &Connection, fence: u64) -> Result<(), Fault> {
-        let lease = self.stand(database)?.lease;
+        let lease = self.stored_head(database)?.lease;
         if lease.fence != fence {
             return Ok(());
         }

@@ -26,7 +26,7 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     if before == FORMAT_VERSION {
         return Ok(());
     }
-    require_rest(&transaction, before)?;
+    require_no_owner(&transaction, before)?;
     for (after, sql) in MIGRATIONS.into_iter().filter(|(after, _)| *after > before) {
         transaction.execute_batch(sql)?;
         transaction.pragma_update(None, "user_version", after)?;
@@ -40,7 +40,7 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
 }
 
 /// Fails if a process runs a run: it only supports the old format.
-fn require_rest(database: &Connection, format: u32) -> Result<(), Fault> {
+fn require_no_owner(database: &Connection, format: u32) -> Result<(), Fault> {
     let sql = "SELECT id FROM heads JOIN runs ON key = run
                WHERE owner IS NOT NULL AND until > ? LIMIT 1";
     let held = database.query_row(sql, [now(database)?], |row| row.get::<_, String>(0));

@@ -243,15 +243,15 @@ impl Checkpointer for SqliteStorage {
         let run = run.clone();
         self.read(format!("load run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            let stand = run.stand(database)?;
+            let stored = run.stored_head(database)?;
             let journal = run.journal(database)?;
-            let (position, values) = journal.checkpoint_at(codec, stand.head.step)?;
+            let (position, values) = journal.checkpoint_at(codec, stored.head.step)?;
             Ok(SavedRun {
                 summary: run.summary(database)?,
                 position,
                 values,
                 records: journal.open_records(codec)?,
-                last_seq: stand.head.seq,
+                last_seq: stored.head.seq,
             })
         })
         .await

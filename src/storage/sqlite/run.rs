@@ -27,7 +27,7 @@ pub(super) struct Run {
 
 /// The head of a run and the end of its journal.
 #[derive(Debug)]
-pub(super) struct Stand {
+pub(super) struct StoredHead {
     pub(super) head: Head,
     /// The number of the last entry that commits a step.
     pub(super) committed: u64,
@@ -36,7 +36,7 @@ pub(super) struct Stand {
 }
 
 /// The columns of a head.
-macro_rules! stand {
+macro_rules! head_columns {
     () => {
         "number, committed, step, seq, link, standing, checksum,
          fence, owner, until, lease_checksum"
@@ -51,25 +51,28 @@ impl Run {
     }
 
     /// Returns the run with exactly this id, and its head.
-    pub(super) fn find_standing(database: &Connection, id: &RunId) -> Result<(Self, Stand), Fault> {
+    pub(super) fn find_with_head(
+        database: &Connection,
+        id: &RunId,
+    ) -> Result<(Self, StoredHead), Fault> {
         // Not as a join: SQLite would plan it again for each id.
         let sql = concat!(
             "SELECT ",
-            stand!(),
+            head_columns!(),
             ", run FROM heads WHERE run = (SELECT key FROM runs WHERE id = ?)"
         );
         let mut found = collect(database, sql, [id.as_str()], |row| {
             let run = Self { key: row.get(11)?, id: id.clone() };
-            let stand = run.read_stand(row)?;
-            Ok((run, stand))
+            let stored = run.read_head(row)?;
+            Ok((run, stored))
         })?;
         if let Some(found) = found.pop() {
             return Ok(found);
         }
         // One of the two rows is missing; each query reports its own error.
         let run = Self::find(database, id)?;
-        let stand = run.stand(database)?;
-        Ok((run, stand))
+        let stored = run.stored_head(database)?;
+        Ok((run, stored))
     }
 
     /// Returns the run with this id, this name, or a unique id that begins with the text.
@@ -165,19 +168,25 @@ impl Run {
     pub(super) fn summary(&self, database: &Connection) -> Result<RunSummary, Fault> {
         let info = serde_json::from_slice(&self.info(database)?);
         let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
-        let stand = self.stand(database)?;
-        let Standing { status, reason } = stand.head.standing;
-        Ok(RunSummary { info, status, reason, step: stand.head.step, holder: stand.lease.holder() })
+        let stored = self.stored_head(database)?;
+        let Standing { status, reason } = stored.head.standing;
+        Ok(RunSummary {
+            info,
+            status,
+            reason,
+            step: stored.head.step,
+            holder: stored.lease.holder(),
+        })
     }
 
     /// Returns the head.
-    pub(super) fn stand(&self, database: &Connection) -> Result<Stand, Fault> {
-        let sql = concat!("SELECT ", stand!(), " FROM heads WHERE run = ?");
-        self.one(database, sql, "the status", |row| self.read_stand(row))
+    pub(super) fn stored_head(&self, database: &Connection) -> Result<StoredHead, Fault> {
+        let sql = concat!("SELECT ", head_columns!(), " FROM heads WHERE run = ?");
+        self.one(database, sql, "the status", |row| self.read_head(row))
     }
 
     /// Reads the head from a row that begins with its columns.
-    fn read_stand(&self, row: &Row<'_>) -> Result<Stand, Fault> {
+    fn read_head(&self, row: &Row<'_>) -> Result<StoredHead, Fault> {
         let id = self.id.as_str();
         let damage = |how: &'static str| broken(id, "the status", how);
         let standing: String = row.get(5)?;
@@ -195,7 +204,7 @@ impl Run {
             return Err(damage("its checksum does not fit"));
         }
         let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
-        Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
+        Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
     }
 
     /// Inserts the first head.
