@@ -1,9 +1,9 @@
-//! What it takes to check a workflow: reading, every check, the prompts, the graph.
+//! The cost of checking a workflow: parsing, every check, the prompts, the graph.
 //!
 //! `cargo bench --bench check`. The first table has generated workflows of a usual shape (loops,
-//! parallels, matches, maps, prompts in the file), beside a floor: the same text read into a tree
-//! of values by the same parser, without a check. Each line is the median of several rounds, both sides in turns
-//! in one process. The second has the inputs of `tests/hostile`, once each.
+//! parallels, matches, maps, prompts in the file), beside a floor: the same text parsed into a tree
+//! of values by the same parser, without checks. Each line is the median of several rounds; both
+//! sides alternate in one process. The second table has the inputs of `tests/hostile`, once each.
 //! `GRAPHRUN_BENCH_ROUNDS` sets the rounds.
 
 use std::{
@@ -28,7 +28,7 @@ mod hostile;
 
 const SIZES: [usize; 4] = [10, 50, 200, 1_000];
 const ROUNDS: usize = 9;
-/// What no input of any kind may take longer than.
+/// The longest allowed duration of any input.
 const HOSTILE_MAX: Duration = Duration::from_millis(100);
 
 #[expect(clippy::cast_precision_loss, reason = "there are at most a thousand")]
@@ -66,13 +66,13 @@ fn timed(work: impl FnOnce()) -> Duration {
     started.elapsed()
 }
 
-/// In milliseconds.
+/// Returns the median in milliseconds.
 fn median(times: &mut [Duration]) -> f64 {
     times.sort();
     times[times.len() / 2].as_secs_f64() * 1e3
 }
 
-/// All that `graphrun validate` does with a text.
+/// Does the work of `graphrun validate` on a text.
 fn check(text: &str, right: bool) {
     let file = Arc::new(SourceFile { name: "bench.yaml".into(), text: text.to_owned() });
     let registry = registry();
@@ -89,12 +89,13 @@ fn check(text: &str, right: bool) {
     }
 }
 
-/// The floor: the text as a tree of values.
+/// The floor: parses the text into a tree of values.
 fn read(text: &str) {
     drop(black_box(saphyr::MarkedYaml::load_from_str(text).unwrap()));
 }
 
-/// A workflow of about so many nodes: stages of ten, each a loop with a parallel and a match.
+/// Returns a workflow of about `nodes` nodes: stages of ten, each a loop with a parallel and a
+/// match.
 fn workflow(nodes: usize) -> String {
     let stages = nodes / 10;
     let mut text = "graphrun: 1\nname: bench\ntypes:\n  Task: { title: string, hard: bool, note: string? }\n  \

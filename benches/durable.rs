@@ -1,10 +1,10 @@
-//! What it costs to save a long run, beside a hand-written loop that saves the same bytes.
+//! The cost of saving a long run, beside a hand-written loop that saves the same bytes.
 //!
-//! `cargo bench --bench durable`. A run of 10,000 steps appends an item of 1 KB a step to a list, in
-//! a SQLite database on the disk of the target folder; the items are noise that cannot be made
-//! smaller. The floor inserts the same items with the same durability: one transaction a step in
-//! a database with a write-ahead log and `synchronous=FULL`. Both sides take turns, 500 steps each, so that
-//! a disk that is slow for a while is slow for both. `GRAPHRUN_BENCH_STEPS` sets the steps.
+//! `cargo bench --bench durable`. A run of 10,000 steps appends an item of 1 KB per step to a list,
+//! in a SQLite database on the disk of the target folder; the items are noise that does not
+//! compress. The floor inserts the same items with the same durability: one transaction per step in
+//! a database with a write-ahead log and `synchronous=FULL`. Both sides alternate, 500 steps each,
+//! so that a slow phase of the disk affects both. `GRAPHRUN_BENCH_STEPS` sets the steps.
 
 use std::{
     fs,
@@ -33,9 +33,9 @@ use serde_json::{Value, json};
 
 const STEPS: usize = 10_000;
 const ITEM: usize = 1_000;
-/// How many steps each side does in its turn.
+/// The steps of each side in its turn.
 const TURN: usize = 500;
-/// How many steps are compared at the beginning and the end.
+/// The number of steps that are compared at the beginning and the end.
 const ENDS: usize = 100;
 
 #[expect(clippy::cast_precision_loss, reason = "there are far fewer bytes than 2⁵²")]
@@ -62,7 +62,7 @@ fn main() {
     println!("{:<44} {:>8.1} ms", "open it and be ready for the next step", median(&opened) / 1e3);
 }
 
-/// The time of every step of both sides.
+/// Returns the duration of every step of both sides.
 fn in_turns(folder: &Path, steps: usize) -> (Vec<Duration>, Vec<Duration>) {
     let (go, wait) = sync_channel(0);
     let (done, turned) = sync_channel(0);
@@ -71,7 +71,7 @@ fn in_turns(folder: &Path, steps: usize) -> (Vec<Duration>, Vec<Duration>) {
     let path = folder.join("runs.db");
     let run = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        // As the program does it: on a thread of those that run the nodes.
+        // Like the program: on a worker thread of the nodes.
         let run = runtime.spawn(async {
             let storage = Arc::new(SqliteStorage::open(path).unwrap().on_the_same_thread());
             let engine = Engine::new(graph, storage);
@@ -97,7 +97,7 @@ fn in_turns(folder: &Path, steps: usize) -> (Vec<Duration>, Vec<Duration>) {
     (times, by_hand)
 }
 
-/// Lets the run go on for a turn, and notes the time of its steps.
+/// Lets the run continue for a turn, and records the duration of its steps.
 struct Pace {
     wait: Mutex<Receiver<()>>,
     done: SyncSender<()>,
@@ -138,7 +138,7 @@ fn appender(steps: usize, pace: Pace) -> CompiledGraph {
         exhausted: Some(Target::End),
         ..Policies::default()
     };
-    // One more than is measured, so that the time of the last one is known.
+    // One more than measured, so that the duration of the last one is known.
     let limits = Limits { steps: steps as u64 + 1, ..Limits::default() };
     let graph = GraphBuilder::new::<Items>("appender")
         .node_with("append", append, bound)
@@ -148,11 +148,11 @@ fn appender(steps: usize, pace: Pace) -> CompiledGraph {
     compile(graph.build()).unwrap().0
 }
 
-/// A kilobyte that differs from every other and cannot be made much smaller.
+/// Returns a kilobyte that differs from every other and hardly compresses.
 fn noise(seed: usize) -> String {
     let mut bytes = vec![0; ITEM];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
-    // Every character that JSON need not escape.
+    // All characters that JSON need not escape.
     let characters: Vec<char> = (' '..='~').filter(|it| !['"', '\\'].contains(it)).collect();
     bytes.into_iter().map(|it| characters[usize::from(it) % characters.len()]).collect()
 }
@@ -183,7 +183,7 @@ impl Floor {
     }
 }
 
-/// Opens the database and takes the run up, as far as its next task.
+/// Opens the database and resumes the run, up to its next task.
 fn reopen(folder: &Path, steps: usize) -> Duration {
     let (_, wait) = sync_channel(0);
     let (done, _) = sync_channel(0);
@@ -205,7 +205,7 @@ fn reopen(folder: &Path, steps: usize) -> Duration {
     took
 }
 
-/// The bytes of a database and of what lies beside it.
+/// Returns the bytes of a database and of the files beside it.
 fn stored(path: &Path) -> u64 {
     let beside = ["", "-wal", "-shm"].map(|it| format!("{}{it}", path.display()));
     beside.iter().filter_map(|it| fs::metadata(it).ok()).map(|it| it.len()).sum()
@@ -215,7 +215,7 @@ fn id() -> RunId {
     RunId::parse("BENCH").unwrap()
 }
 
-/// In microseconds.
+/// Returns the median in microseconds.
 fn median(times: &[Duration]) -> f64 {
     let mut times = times.to_vec();
     times.sort();

@@ -1,7 +1,7 @@
-//! What the engine itself costs, beside a hand-written tokio loop that does the same work.
+//! The cost of the engine itself, beside a hand-written tokio loop that does the same work.
 //!
-//! `cargo bench --bench engine`. Each line is the median of several rounds, both sides in turns
-//! in one process, so that a slower machine slows both. `GRAPHRUN_BENCH_ROUNDS` sets the rounds.
+//! `cargo bench --bench engine`. Each line is the median of several rounds; both sides alternate in
+//! one process, so that a slower machine slows both. `GRAPHRUN_BENCH_ROUNDS` sets the rounds.
 
 use std::{
     sync::Arc,
@@ -99,7 +99,8 @@ async fn count(graph: &CompiledGraph) {
     assert_eq!(end.state.get("count"), Some(&json!(STEPS)));
 }
 
-/// The same: a task a step, which reads the state as a struct and writes it back as JSON.
+/// The same by hand: one task per step, which reads the state as a struct and writes it back as
+/// JSON.
 async fn count_by_hand() {
     let mut state = json!({"count": 0});
     for _ in 0..STEPS {
@@ -153,7 +154,7 @@ async fn spread(graph: &CompiledGraph, width: u64) {
     assert_eq!(items, Some(usize::try_from(width).unwrap()));
 }
 
-/// The same: a task an item, results as JSON, put in the order in which they were sent.
+/// The same by hand: one task per item, results as JSON, in the order of dispatch.
 async fn spread_by_hand(width: u64) {
     let mut tasks = JoinSet::new();
     for item in 0..width {

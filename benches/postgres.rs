@@ -1,9 +1,9 @@
-//! What many runs in PostgreSQL cost: to accept, to step, to list, to find, to load, and on disk.
+//! The cost of many runs in PostgreSQL: to create, to step, to list, to find, to load, and on disk.
 //!
-//! `cargo bench --bench postgres --features postgres`, on the server that `GRAPHRUN_TEST_POSTGRES`
-//! names. `GRAPHRUN_BENCH_RUNS` says how many runs (100,000), `GRAPHRUN_BENCH_KEEP=1` keeps their
-//! schema, and `GRAPHRUN_BENCH_SCHEMA` names one that was kept, to look at it again. What one operation takes is measured again and again while their number
-//! grows, so that what grows with it shows.
+//! `cargo bench --bench postgres --features postgres`, on the server in `GRAPHRUN_TEST_POSTGRES`.
+//! `GRAPHRUN_BENCH_RUNS` sets the number of runs (100,000), `GRAPHRUN_BENCH_KEEP=1` keeps their
+//! schema, and `GRAPHRUN_BENCH_SCHEMA` names a kept one to measure again. Each operation is
+//! measured repeatedly while the number of runs grows, which shows its growth.
 
 #[path = "../tests/support/postgres.rs"]
 mod server;
@@ -28,17 +28,17 @@ use tokio::task::JoinSet;
 
 const RUNS: usize = 100_000;
 
-/// The steps of a run; with the acceptance and the end it has two entries more.
+/// The steps of a run; with its creation and its end, it has two entries more.
 const STEPS: u64 = 2;
 
-/// What a step writes.
+/// The bytes that a step writes.
 const BYTES: usize = 400;
 
-/// As many processes with as many runs at a time.
+/// The number of processes, and of concurrent runs in each.
 const PROCESSES: usize = 4;
 const AT_A_TIME: usize = 4;
 
-/// How often each look is taken; the median counts.
+/// How often each operation is measured; the median counts.
 const LOOKS: usize = 21;
 
 fn main() {
@@ -81,7 +81,7 @@ fn main() {
     }
 }
 
-/// Makes runs, as several processes would that each have several in hand.
+/// Creates runs, like several processes that own several runs each.
 async fn fill(url: &str, runs: usize) -> Duration {
     let storages: Vec<_> = (0..PROCESSES).map(|_| PostgresStorage::open(url).unwrap()).collect();
     let began = Instant::now();
@@ -120,7 +120,7 @@ async fn accept(storage: &PostgresStorage) -> (Presence, Hold) {
     (presence, hold)
 }
 
-/// How long each kind of operation takes now, in milliseconds.
+/// Returns the current duration of each kind of operation, in milliseconds.
 async fn look(url: &str) -> String {
     let storage = PostgresStorage::open(url).unwrap();
     let newest = storage.page(None, 50).await.unwrap();
@@ -154,7 +154,7 @@ async fn look(url: &str) -> String {
 }
 
 fn entry(step: u64) -> Entry {
-    // Noise, so that it cannot be made much smaller.
+    // Noise, which hardly compresses.
     let mut bytes = vec![0; BYTES];
     blake3::Hasher::new().update(&rand::random::<[u8; 16]>()).finalize_xof().fill(&mut bytes);
     let text: String = bytes.into_iter().map(|it| char::from(b' ' + it % 64)).collect();
@@ -185,7 +185,7 @@ fn channel() -> ChannelName {
     ChannelName::parse("text").unwrap()
 }
 
-/// The bytes of all tables and indexes.
+/// Returns the bytes of all tables and indexes.
 fn size(schema: &str) -> u64 {
     let sql = format!(
         "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c

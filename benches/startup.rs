@@ -1,6 +1,6 @@
-//! How long the whole program takes to answer, beside a program that does nothing.
+//! The time until the whole program responds, beside a program that does nothing.
 //!
-//! `cargo bench --bench startup`. Each line is the median of several starts, in turns.
+//! `cargo bench --bench startup`. Each line is the median of several starts; both sides alternate.
 
 use std::{
     fmt::Write as _,
@@ -44,7 +44,7 @@ fn median(mut times: Vec<Duration>) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e3
 }
 
-/// A workflow of nodes that each compute a field, one after the other.
+/// Returns a workflow with a chain of nodes that each compute a field.
 fn chain(nodes: usize) -> String {
     let mut text = "graphrun: 1\nname: chain\nstate: { count: { type: int, default: 0 } }\nstart: n0\nnodes:\n".to_owned();
     for at in 0..nodes {

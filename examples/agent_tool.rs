@@ -1,7 +1,7 @@
-//! An agent that calls a function of one's own before it answers.
+//! An agent that calls a function of the library user before it answers.
 //!
-//! `cargo run --example agent_tool`. The model is a recording; with `graphrun::llm::from_env` in its
-//! place it is asked.
+//! `cargo run --example agent_tool`. The model is a recording; `graphrun::llm::from_env` replaces
+//! it with a real one.
 
 use std::{error::Error, path::Path, sync::Arc};
 
@@ -30,7 +30,7 @@ struct Stock {
     pieces: u32,
 }
 
-/// An error is told to the model, which may mend its call or say so.
+/// Errors are returned to the model, which can correct its call or report them.
 async fn count(input: Article, _: ToolContext) -> Result<Stock, ToolError> {
     match input.article.as_str() {
         "bowler" => Ok(Stock { pieces: 3 }),

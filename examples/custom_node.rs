@@ -1,4 +1,4 @@
-//! A node of one's own in a YAML workflow.
+//! A custom node in a YAML workflow.
 //!
 //! `cargo run --example custom_node`
 
@@ -40,7 +40,7 @@ async fn count(reads: Reads, _: NodeContext) -> Result<Writes, NodeError> {
     Ok(Writes { counts: Counts { words, sentences: ends.max(1) } })
 }
 
-/// The same behind the trait itself, for nodes that carry something along: a client, a cache.
+/// The same as an implementation of the trait, for nodes that own a resource: a client, a cache.
 struct CountWords<N> {
     inner: N,
 }

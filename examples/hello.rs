@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs the graph and gives the greeting.
+/// Runs the graph and returns the greeting.
 pub async fn run() -> Result<String, Box<dyn Error>> {
     let graph = GraphBuilder::new::<Hello>("hello")
         .input("name")

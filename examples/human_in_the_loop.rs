@@ -1,4 +1,4 @@
-//! A node asks a person; the run is saved, and goes on when the answer comes.
+//! A node asks a person; the run is saved and resumes with the answer.
 //!
 //! `cargo run --example human_in_the_loop`
 
@@ -33,7 +33,7 @@ struct Shipped {
     shipped: bool,
 }
 
-/// Runs twice: once up to the question, and once from its start with the answer.
+/// Runs twice: first up to the question, then from its start with the answer.
 async fn ship(reads: Notes, ctx: NodeContext) -> Result<Shipped, NodeError> {
     let question = Question::new("ship", format!("Ship this? {}", reads.notes))
         .with_schema(json!({"type": "boolean"}));
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs up to the question, then answers it; gives a line for each thing that happened.
+/// Runs up to the question, then answers it; returns a line for each event.
 pub async fn run(answer: Value) -> Result<Vec<String>, Box<dyn Error>> {
     let graph = GraphBuilder::new::<Release>("release")
         .input("notes")
@@ -67,7 +67,7 @@ pub async fn run(answer: Value) -> Result<Vec<String>, Box<dyn Error>> {
     let mut told: Vec<String> =
         paused.questions.iter().map(|it| it.question.prompt.clone()).collect();
 
-    // An answer that does not fit is refused, and the question stays open.
+    // An invalid answer is refused, and the question stays open.
     let wrong = BTreeMap::from([("ship".to_owned(), json!("perhaps"))]);
     if let Err(refused) = engine.resume(&run, wrong, EventSink::default(), &Stop::default()).await {
         told.push(refused.to_string());

@@ -1,4 +1,4 @@
-//! Map-reduce: one task for each item of a list, side by side, then one that sums up.
+//! Map-reduce: one parallel task for each item of a list, then one that sums up.
 //!
 //! `cargo run --example map_reduce`
 
@@ -35,7 +35,7 @@ struct Counted {
     counts: Vec<usize>,
 }
 
-/// Works on the text it was sent, not on the state.
+/// Works on the dispatched text, not on the state.
 async fn count(_: Nothing, ctx: NodeContext) -> Result<Counted, NodeError> {
     let Input::Value(text) = &ctx.input else {
         return Err(NodeError::permanent("`count` is only dispatched to"));

@@ -1,4 +1,4 @@
-//! A loop whose route is a function over the typed state, with a bound that must be there.
+//! A loop whose route is a function over the typed state, with a required bound.
 //!
 //! `cargo run --example typed_routing`
 
@@ -79,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives the guesses that led to the square root of `target`.
+/// Returns the guesses that led to the square root of `target`.
 pub async fn run(target: f64) -> Result<Vec<f64>, Box<dyn Error>> {
     // Without a bound on this loop the graph does not compile.
     let bound =

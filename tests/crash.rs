@@ -20,7 +20,7 @@ use nix::sys::{
     wait::{Id, WaitPidFlag, WaitStatus, waitid},
 };
 use program::{
-    Ended, Home, RUN, Said, in_repository, pid_of,
+    Ended, Home, RUN, StderrLines, in_repository, pid_of,
     processes::{self, Process},
     provider::Provider,
     send, timeless,
@@ -237,7 +237,7 @@ async fn kill_program(home: &Home, recording: &str, moment: Moment) -> Option<Ve
         Moment::At(_) | Moment::After(..) => Provider::start(recording).await,
     };
     let mut program = home.execute(&provider.base_url).spawn().unwrap();
-    let mut said = Said::by(&mut program);
+    let mut said = StderrLines::by(&mut program);
     match moment {
         Moment::At(wait) => sleep(wait).await,
         Moment::After(words, wait) => {

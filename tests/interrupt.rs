@@ -8,7 +8,7 @@ use nix::sys::signal::{
     Signal::{self, SIGINT, SIGTERM},
     killpg,
 };
-use program::{Ended, Home, Said, pid_of, processes, provider::Provider, send};
+use program::{Ended, Home, StderrLines, pid_of, processes, provider::Provider, send};
 use tokio::process::Child;
 
 /// The requests that come after the design, which is the second step.
@@ -55,7 +55,7 @@ async fn ctrl_c_in_a_terminal_spares_the_tests_of_the_code() {
     future::join_all(at_work.map(|name| async move {
         let (home, provider) = (Home::new(), Provider::start("retry").await);
         let mut program = home.execute(&provider.base_url).process_group(0).spawn().unwrap();
-        let mut said = Said::by(&mut program);
+        let mut said = StderrLines::by(&mut program);
         said.until("unit_tests started").await;
         processes::until_below(&program, name).await;
         killpg(pid_of(&program), SIGINT).unwrap();
@@ -74,7 +74,7 @@ struct Run {
     home: Home,
     provider: Provider,
     program: Child,
-    said: Said,
+    said: StderrLines,
 }
 
 struct Stopped {
@@ -87,7 +87,7 @@ impl Run {
     async fn held_at_the_design() -> Self {
         let (home, provider) = (Home::new(), Provider::holding("retry", "ta").await);
         let mut program = home.execute(&provider.base_url).spawn().unwrap();
-        let mut said = Said::by(&mut program);
+        let mut said = StderrLines::by(&mut program);
         said.until("qc finished").await;
         provider.until_held().await;
         Self { home, provider, program, said }

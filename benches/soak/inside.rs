@@ -1,4 +1,4 @@
-//! Runs within this process, one after the other, as a program that lives long has them.
+//! Consecutive runs within this process, like in a long-lived program.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -33,7 +33,7 @@ struct Channels {
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-/// Runs until the time is over, and gives back what this process had after each.
+/// Runs until the time is over, and returns the resources of this process after each run.
 pub(crate) fn run(soak: &Soak) -> Vec<Sample> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -49,7 +49,7 @@ pub(crate) fn run(soak: &Soak) -> Vec<Sample> {
     samples
 }
 
-/// A run with a node that is timed out, and one that is dropped with everything else every third time.
+/// Runs once, with a node that times out; every third run is dropped as a whole.
 async fn one(soak: &Soak, nth: usize) {
     let notes = node_fn(|_: Nothing, ctx: NodeContext| async move {
         Ok::<_, NodeError>(Channels { notes: vec![format!("{} {}", ctx.node, "x".repeat(1_000))] })
@@ -73,9 +73,9 @@ async fn one(soak: &Soak, nth: usize) {
     let run = engine.start(info, Update::default(), events, &stop);
     let patience =
         if nth.is_multiple_of(3) { Duration::from_millis(15) } else { Duration::from_secs(60) };
-    // Dropped, it is as if this process had died.
+    // Dropping the run simulates the death of this process.
     drop(tokio::time::timeout(patience, run).await);
-    // It is given back by and by.
+    // The release of the run takes some time.
     while storage.remove(&id).await.is_err() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

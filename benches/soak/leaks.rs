@@ -1,4 +1,4 @@
-//! What piles up: memory, open files, processes.
+//! Leaks: memory, open files, processes.
 
 use std::{
     fs,
@@ -7,19 +7,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// More memory than this, and by a fifth, is a leak.
+/// A growth above this, and by a fifth, is a leak.
 const GROWTH_MIN_KB: u64 = 8 << 10;
 
-/// What a process had at some moment.
+/// The resources of a process at some moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Kilobytes of memory that no file backs.
+    /// Kilobytes of anonymous memory.
     memory_kb: u64,
     descriptors: u64,
 }
 
 impl Sample {
-    /// Looks at a process; none if it is gone.
+    /// Samples a process; none if it is gone.
     pub(crate) fn of(process: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"))?;
@@ -30,14 +30,14 @@ impl Sample {
     }
 }
 
-/// Pipes are left out: those to processes come and go with them.
+/// Excludes pipes: those to child processes come and go with them.
 fn is_counted(descriptor: &Path) -> bool {
     let target = fs::read_link(descriptor).unwrap_or_default();
     let target = target.to_string_lossy();
     !["pipe:", "socket:", "/dev/null", "/proc/"].iter().any(|it| target.starts_with(it))
 }
 
-/// Compares the first quarter of all that was seen with the last. Fails if it has grown.
+/// Compares the first quarter of all samples with the last. Fails if the resources have grown.
 pub(crate) fn compare(what: &str, samples: &[Sample]) {
     let quarter = samples.len() / 4;
     assert!(quarter > 0, "{what} was seen {} times only", samples.len());
@@ -60,7 +60,7 @@ fn median(values: impl Iterator<Item = u64>) -> u64 {
     values[values.len() / 2]
 }
 
-/// Waits until no process has the marker in its arguments or environment, but this one.
+/// Waits until no other process has the marker in its arguments or environment.
 pub(crate) fn assert_gone(marker: &str, within: Duration) {
     let started = Instant::now();
     loop {
@@ -73,7 +73,7 @@ pub(crate) fn assert_gone(marker: &str, within: Duration) {
     }
 }
 
-/// The processes with a marker, zombies included: those of this one are zombies of somebody's.
+/// Returns the processes with a marker, and the zombies of this process: it did not wait for them.
 fn marked(marker: &str) -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();

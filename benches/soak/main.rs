@@ -1,8 +1,9 @@
-//! Many runs at a time for a long time, in processes that are killed, stopped and asked to end at any moment: every run
-//! comes to its one end, and nothing is left behind.
+//! Many concurrent runs for a long time, in processes that are killed, stopped and terminated at
+//! any moment: every run must finish once and leave nothing behind.
 //!
-//! `cargo bench --bench soak -- --minutes 30 --seed 7`. Not a part of CI; without arguments it takes a minute. Ends with an
-//! error at the first run that went wrong, and at the end if memory, descriptors, files or processes have piled up.
+//! `cargo bench --bench soak -- --minutes 30 --seed 7`. Not a part of CI; without arguments, it
+//! takes a minute. Ends with an error at the first run that went wrong, and at the end if memory,
+//! descriptors, files or processes have leaked.
 
 mod inside;
 mod leaks;
@@ -18,25 +19,25 @@ use std::{
 
 use leaks::Sample;
 
-/// Runs at a time.
+/// Concurrent runs.
 const SLOTS: u64 = 20;
 
-/// How long a process that was killed or ended may take to be gone, with all that it started.
+/// How long a killed or finished process and its children may take to disappear.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// What all runs share.
+/// The data that all runs share.
 struct Soak {
     folder: PathBuf,
     until: Instant,
     seed: u64,
-    /// Stands in the arguments and the environment of all that is started.
+    /// Part of the arguments and the environment of every started process.
     marker: String,
     seen: Mutex<Seen>,
-    /// A run went wrong: nothing new begins.
+    /// A run went wrong: no new runs start.
     is_over: AtomicBool,
 }
 
-/// What was seen of processes and runs.
+/// Counts of processes and runs.
 #[derive(Default)]
 struct Seen {
     samples: Vec<Sample>,
@@ -45,7 +46,7 @@ struct Seen {
     kills: usize,
     stops: usize,
     terms: usize,
-    /// Processes that ended because another one kept the database.
+    /// Processes that ended because another one had locked the database.
     locked: usize,
 }
 
@@ -89,7 +90,7 @@ fn main() {
     assert!(runs > 0, "no run has come to its end");
 }
 
-/// The number after a name on the command line.
+/// Returns the number after a name on the command line.
 fn argument(name: &str) -> Option<u64> {
     let mut arguments = env::args().skip_while(|it| it != name);
     arguments.next()?;

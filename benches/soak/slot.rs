@@ -1,4 +1,4 @@
-//! One run after the other, each in as many processes as it takes.
+//! Consecutive runs, each in as many processes as needed.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::{Soak, leaks::Sample};
 /// How often the two branches and the node before them run.
 const ROUNDS: usize = 6;
 
-/// After so many processes a run should have come to its end; the later ones are left in peace.
+/// A run must finish within this many processes; those after `DISTURBED_MAX` are not disturbed.
 const LIVES_MAX: usize = 60;
 const DISTURBED_MAX: usize = 8;
 
@@ -31,22 +31,22 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// What is said of a run that another process has, had or never accepted.
+/// The messages for a run that another process owns, has finished or never accepted.
 const KNOWN_REFUSALS: [&str; 4] =
     ["in the hands of", "taken over", "given back", "its lease is over"];
 
-/// What is said of a database that another process keeps for itself.
+/// The message for a database that another process has locked.
 const LOCKED: &str = "locked for too long";
 
 const TICK: Duration = Duration::from_millis(10);
 
-/// What happens to a process.
+/// The fate of a process.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     None,
     Kill,
     Terminate,
-    /// It stands still that long, while another process wants its run.
+    /// It is stopped this long, while another process claims its run.
     Stop(Duration),
 }
 
@@ -89,10 +89,10 @@ fn see_through(soak: &Soak, run: &str, random: &mut StdRng) {
         soak.seen.lock().unwrap().lives += 1;
         match (status.code(), status.signal()) {
             (Some(0), _) => break,
-            // Another process has brought it to its end meanwhile.
+            // Another process has finished it meanwhile.
             (Some(6), _) if said.contains("done already") => break,
             (Some(6), _) if KNOWN_REFUSALS.iter().any(|it| said.contains(it)) => (),
-            // A process that was stopped in the middle of a transaction keeps the file for itself.
+            // A process that was stopped in the middle of a transaction keeps the file locked.
             (Some(5), _) if said.contains(LOCKED) => soak.seen.lock().unwrap().locked += 1,
             (Some(143), _) | (None, Some(9 | 15)) => (),
             _ => panic!("{run} ended with {status}, {fate:?}: {said}"),
@@ -119,7 +119,7 @@ fn see_through(soak: &Soak, run: &str, random: &mut StdRng) {
     soak.seen.lock().unwrap().runs += 1;
 }
 
-/// One process, and what happens to it.
+/// Runs one process with its fate.
 fn live(
     soak: &Soak,
     arguments: &[&str],
@@ -167,13 +167,13 @@ impl Fate {
     }
 }
 
-/// Every history that is still there proves itself, and the file is sound.
+/// Verifies every remaining history and the database file.
 pub(crate) fn verify(soak: &Soak) {
     let verified = program(soak, &["runs", "verify"]).output().unwrap();
     assert!(verified.status.success(), "{verified:?}");
 }
 
-/// The program, which finds nothing of this machine but its tools.
+/// Returns the program, isolated from this machine except for its tools.
 fn program(soak: &Soak, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_graphrun"));
     command
@@ -191,11 +191,11 @@ fn program(soak: &Soak, arguments: &[&str]) -> Command {
 }
 
 fn send(process: &Child, signal: Signal) {
-    // It may have ended by itself, and is a zombie then, which hears everything.
+    // It may have ended already; a zombie accepts every signal.
     kill(Pid::from_raw(process.id().try_into().unwrap()), signal).unwrap();
 }
 
-/// Waits for the end of a process, and gives back what it said on stderr.
+/// Waits for the end of a process, and returns its stderr.
 fn wait(process: &mut Child) -> (ExitStatus, String) {
     let mut stderr = process.stderr.take().unwrap();
     let said = thread::spawn(move || {
@@ -217,7 +217,7 @@ fn wait(process: &mut Child) -> (ExitStatus, String) {
     (status, said.join().unwrap().unwrap())
 }
 
-/// A loop of a node and two branches, one of which is a program in a sandbox.
+/// Returns a loop of a node and two branches, one of which is a program in a sandbox.
 fn workflow(marker: &str) -> String {
     format!(
         "graphrun: 1

@@ -10,7 +10,7 @@ use super::{
     exit::Exit,
     keys::redact_given,
     signals::{Signal, Signals},
-    terminal::{Paint, say},
+    terminal::{Paint, print_message},
     words::clean,
 };
 use crate::{
@@ -29,12 +29,12 @@ pub(super) struct AnswerFlag {
     text: String,
 }
 
-/// What came of asking.
+/// The result of asking.
 #[derive(Debug)]
-pub(super) enum Asked {
-    /// These questions have answers that fit. Others may be left, also some whose time is over.
+pub(super) enum AskOutcome {
+    /// Valid answers. Other questions may stay open, also some whose deadline has passed.
     Answers(BTreeMap<String, Value>),
-    /// There was no more input: the run stays paused.
+    /// The input ended: the run stays paused.
     Closed,
     /// A signal came first.
     Stopped(Signal),
@@ -49,12 +49,12 @@ impl FromStr for AnswerFlag {
     }
 }
 
-/// Reads the flags as answers to the open questions, among all that were asked.
+/// Reads the flags as answers to the open questions; `asked` contains all questions of the run.
 ///
 /// # Errors
 ///
-/// Fails with everything that is wrong: unknown keys, keys given twice, answers that do not fit,
-/// questions that take no answer any more.
+/// Fails with all problems: unknown keys, duplicate keys, answers that do not fit, questions that
+/// no longer accept an answer.
 pub(super) fn read(
     flags: &[AnswerFlag],
     open: &[OpenQuestion],
@@ -70,7 +70,10 @@ pub(super) fn read(
             None => Closed::of(key, asked),
         };
         if let Some(over) = over {
-            problems.push(format!("`{key}` takes no answer any more: {over}{}", instead(open)));
+            problems.push(format!(
+                "`{key}` takes no answer any more: {over}{}",
+                list_open_questions(open)
+            ));
             closed += 1;
             continue;
         }
@@ -101,7 +104,8 @@ pub(super) fn read(
     Err(refused.with_problems(problems))
 }
 
-/// Asks whoever sits at the terminal, until every answer fits or the time of a question is over.
+/// Asks the person at the terminal until every answer fits or the deadline of a question has
+/// passed.
 ///
 /// # Errors
 ///
@@ -110,52 +114,56 @@ pub(super) async fn ask(
     open: &[OpenQuestion],
     signals: &mut Signals,
     paint: Paint,
-) -> io::Result<Asked> {
+) -> io::Result<AskOutcome> {
     let mut answers = BTreeMap::new();
     let deadline = open.iter().filter_map(|it| it.question.deadline).min();
     for OpenQuestion { node, question, .. } in open {
-        say(&show(node, question, paint));
+        print_message(&show(node, question, paint));
         loop {
             let line = tokio::select! {
                 line = tokio::task::spawn_blocking(read_line) => line??,
-                signal = signals.next() => return Ok(Asked::Stopped(signal)),
+                signal = signals.next() => return Ok(AskOutcome::Stopped(signal)),
                 () = until(deadline) => {
-                    say(&paint.faint("  too late: nobody answered in time"));
-                    return Ok(Asked::Answers(answers));
+                    print_message(&paint.faint("  too late: nobody answered in time"));
+                    return Ok(AskOutcome::Answers(answers));
                 }
             };
-            let Some(line) = line else { return Ok(Asked::Closed) };
+            let Some(line) = line else { return Ok(AskOutcome::Closed) };
             match read_answer(question, &choice(question, &line)) {
                 Ok(answer) => {
                     answers.insert(question.key.clone(), answer);
                     if question.deadline.is_some() {
-                        // It is given before the time for it is over.
-                        return Ok(Asked::Answers(answers));
+                        // The answers are used before the next deadline.
+                        return Ok(AskOutcome::Answers(answers));
                     }
                     break;
                 }
                 Err(problems) => {
-                    say(&format!("{} {}", paint.bad("not yet:"), clean(&problems.join("; "))));
+                    print_message(&format!(
+                        "{} {}",
+                        paint.bad("not yet:"),
+                        clean(&problems.join("; "))
+                    ));
                 }
             }
         }
     }
-    Ok(Asked::Answers(answers))
+    Ok(AskOutcome::Answers(answers))
 }
 
-/// Waits for a moment; for ever if there is none.
+/// Waits until a moment; forever if there is none.
 async fn until(moment: Option<Timestamp>) {
     let Some(moment) = moment else { return std::future::pending().await };
     let left = moment.duration_since(Timestamp::now());
     tokio::time::sleep(left.try_into().unwrap_or_default()).await;
 }
 
-/// When the time of a question was over, if it is.
+/// Returns the deadline of a question, if it has passed.
 fn late(question: &Question) -> Option<Timestamp> {
     question.deadline.filter(|&it| it <= Timestamp::now())
 }
 
-/// An answer that fits, as JSON, as far as the schema tells.
+/// Returns an example of a valid answer as JSON, as far as the schema is known.
 pub(super) fn example(schema: &Value) -> String {
     match Form::of(schema) {
         Form::Choice { field, values } => {
@@ -166,10 +174,10 @@ pub(super) fn example(schema: &Value) -> String {
     }
 }
 
-/// What a person has to type.
+/// The form of input that a question needs.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
-    /// One of a few texts: the answer itself, or the one field that an answer must have.
+    /// One of a few texts: the answer itself, or the only required field of an answer.
     Choice { field: Option<String>, values: Vec<String> },
     /// Any text.
     Text,
@@ -197,11 +205,11 @@ impl Form {
     }
 }
 
-/// A question as a person sees it.
+/// Returns a question as text for a person.
 fn show(node: &NodeName, question: &Question, paint: Paint) -> String {
     let mut lines = vec![format!("\n{} {node} asks: {}", paint.loud("?"), clean(&question.prompt))];
     if !question.show.is_null() {
-        // The escapes of JSON keep control characters of others away from the terminal.
+        // The escapes of JSON keep control characters away from the terminal.
         let shown = serde_json::to_string_pretty(&question.show).unwrap_or_default();
         lines.extend(shown.lines().map(|it| format!("  {}", paint.faint(it))));
     }
@@ -220,14 +228,14 @@ fn show(node: &NodeName, question: &Question, paint: Paint) -> String {
     lines.join("\n")
 }
 
-/// Reads one line; nothing at the end of the input.
+/// Reads one line; none at the end of the input.
 fn read_line() -> io::Result<Option<String>> {
     let mut line = String::new();
     let length = io::stdin().read_line(&mut line)?;
     Ok((length > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
-/// The choice a person means by a number, or else what they typed.
+/// Returns the choice with the typed number, or else the typed text.
 fn choice(question: &Question, typed: &str) -> String {
     let number = typed.trim().parse::<usize>().ok().and_then(|it| it.checked_sub(1));
     match (Form::of(&question.schema), number) {
@@ -236,14 +244,14 @@ fn choice(question: &Question, typed: &str) -> String {
     }
 }
 
-/// Reads a text as an answer, without the keys in it.
+/// Reads a text as an answer and redacts keys in it.
 fn read_answer(question: &Question, text: &str) -> Result<Value, Vec<String>> {
     let mut answer = read_as_typed(question, text)?;
     redact_given(&question.key, &mut answer);
     Ok(answer)
 }
 
-/// Reads a text as an answer: as JSON, or as it stands where a text is wanted.
+/// Reads a text as an answer: as JSON, or as plain text where a text is expected.
 fn read_as_typed(question: &Question, text: &str) -> Result<Value, Vec<String>> {
     let problems = match read_json(text) {
         Ok(value) => match question.check(&value) {
@@ -263,7 +271,7 @@ fn read_as_typed(question: &Question, text: &str) -> Result<Value, Vec<String>> 
     question.check(&value).map(|()| value)
 }
 
-/// The answer that makes a choice.
+/// Returns the answer for a choice.
 fn chosen(field: Option<&str>, value: &str) -> Value {
     match field {
         Some(field) => json!({ field: value }),
@@ -271,8 +279,8 @@ fn chosen(field: Option<&str>, value: &str) -> Value {
     }
 }
 
-/// The questions that do take an answer.
-fn instead(open: &[OpenQuestion]) -> String {
+/// Returns the list of questions that accept an answer.
+fn list_open_questions(open: &[OpenQuestion]) -> String {
     let open = open.iter().map(|it| &it.question).filter(|it| late(it).is_none());
     let keys: Vec<String> = open.map(|it| format!("`{}`", it.key)).collect();
     if keys.is_empty() { String::new() } else { format!("; open: {}", keys.join(", ")) }
@@ -292,7 +300,7 @@ fn unknown(key: &str, open: &[OpenQuestion]) -> String {
 mod tests {
     use super::*;
 
-    /// As the schema of a Rust type says it: a choice, and a comment that may be left out.
+    /// The schema of a Rust type: a choice and an optional comment.
     fn decision() -> Value {
         json!({
             "type": "object",
@@ -364,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_shown_with_its_choices_and_cannot_move_the_cursor() {
+    fn a_question_shows_choices_and_cannot_move_the_cursor() {
         let OpenQuestion { node, question, .. } = &open()[0];
         insta::assert_snapshot!(show(node, question, Paint::new(false)).trim_start(), @r"
         ? help asks: Go on?

@@ -1,4 +1,4 @@
-//! `graphrun approve RUN` and `graphrun reject RUN`: answers whose meaning the question itself tells.
+//! `graphrun approve RUN` and `graphrun reject RUN`: answers to questions with a yes and a no.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{
     globals::{Globals, Output},
     options::RunOptions,
     origin::Origin,
-    resume::go_on,
+    resume::resume_run,
     words::shell_word,
     yes_no::Verdict,
 };
@@ -41,14 +41,14 @@ pub(super) struct RejectArgs {
     options: RunOptions,
 }
 
-/// Answers a question with yes, and goes on.
+/// Answers a question with yes, and resumes the run.
 pub(super) fn approve(args: ApproveArgs, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("approve", &[Output::Text, Output::Json, Output::Jsonl])?;
     let ApproveArgs { run, node, options } = args;
     give(&run, node.as_deref(), Verdict { is_yes: true, comment: None }, options, globals)
 }
 
-/// Answers a question with no, and goes on.
+/// Answers a question with no, and resumes the run.
 pub(super) fn reject(args: RejectArgs, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("reject", &[Output::Text, Output::Json, Output::Jsonl])?;
     let RejectArgs { run, node, comment, options } = args;
@@ -75,10 +75,10 @@ fn give(
         })?;
         Ok(BTreeMap::from([(question.question.key.clone(), answer)]))
     };
-    go_on(run, globals, |origin: Origin| origin.with_options(options), answers)
+    resume_run(run, globals, |origin: Origin| origin.with_options(options), answers)
 }
 
-/// The open question that is meant.
+/// Returns the open question that the arguments name.
 fn find<'a>(
     run: &str,
     node: Option<&str>,

@@ -18,7 +18,7 @@ pub(super) struct Args {
     shell: Shell,
 }
 
-/// Prints the script; where it goes is the shell's business.
+/// Prints the script; the shell decides where to store it.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("completions", &[Output::Text])?;
     let mut script = Vec::new();

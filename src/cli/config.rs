@@ -1,9 +1,10 @@
-//! What flags leave open: the environment, the `graphrun.toml` of the current folder, and the user's own configuration.
+//! Settings that no flag gives: from the environment, the `graphrun.toml` of the current folder,
+//! and the user's configuration.
 //!
-//! [`KEYS`] is the list of what can be set. A value is kept as the text it was written as, with the layer it came from, and
-//! is read by the code that reads the flag; so an error names its layer, and a command that does not use a value does not
-//! fail by it. Files are read as a whole, in [`file`]. [`trust`] decides which settings of a folder's file need the trust of
-//! the user.
+//! [`KEYS`] lists all settings. A value is stored as text with the layer it came from, and the code
+//! that parses the flag parses it too. So an error names its layer, and a command that does not use
+//! a value does not fail on it. [`file`] reads whole files. [`trust`] decides which settings of a
+//! folder's file require that the user trusts the folder.
 
 mod file;
 mod layers;
@@ -22,35 +23,35 @@ use super::{
 };
 use crate::llm::Prices;
 
-/// The file, in the folder in which the program is started.
+/// The file, in the working directory.
 pub(super) const FILE: &str = "graphrun.toml";
 
-/// Something that can be set.
+/// A setting.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// Its name in the file, with that of its table.
+    /// The name in the file, including its table.
     pub(super) name: &'static str,
-    /// The variable that says it before the file does.
+    /// The environment variable, which takes precedence over the file.
     variable: &'static str,
-    /// How the file writes it.
+    /// How the file writes the value.
     kind: Kind,
-    /// Says what is wrong with a value.
+    /// Checks a value; the error describes the problem.
     check: fn(&str) -> Result<(), String>,
-    /// Whether the file of a folder may set it only where the user trusts the folder.
+    /// Whether the file of a folder may set it only if the user trusts the folder.
     trust: Trust,
 }
 
-/// How a value is written in the file.
+/// The TOML type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
     Number,
 }
 
-/// Why an address of models needs trust.
+/// Why a base URL of models needs trust.
 const KEYS_GO_THERE: &str = "requests to models go there, and your key with them";
 
-/// Everything that can be set, prices and sizes of models aside.
+/// All settings besides the prices and context sizes of models.
 #[rustfmt::skip] // a line for each
 const KEYS: &[Key] = &[
     Key { name: "db", variable: "GRAPHRUN_DB", kind: Kind::Text, check: anything, trust: Trust::Database },
@@ -63,70 +64,70 @@ const KEYS: &[Key] = &[
     Key { name: "limits.time", variable: "GRAPHRUN_TIMEOUT", kind: Kind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Limit(Amount::Time) },
 ];
 
-/// What the environment and the files say.
+/// The settings from the environment and the files.
 #[derive(Debug, Default)]
 pub(super) struct Config {
-    said: BTreeMap<&'static str, Said>,
-    /// What models cost.
+    said: BTreeMap<&'static str, ConfigValue>,
+    /// The prices of models.
     pub(super) prices: Prices,
-    /// The same, less what only a file says that is not trusted.
+    /// The prices without those of an untrusted file.
     pub(super) trusted_prices: Prices,
     /// Whether the user limits the cost of runs, apart from flags.
     pub(super) is_cost_limited: bool,
-    /// The most tokens that a request to a model and its reply can have together.
+    /// The most tokens of a request to a model together with its reply.
     pub(super) context: BTreeMap<String, u64>,
     /// The files that were read, as they are shown.
     files: Vec<String>,
-    /// The settings of a file that is not trusted, which have no effect.
+    /// The ignored settings of an untrusted file.
     withheld: Vec<Withheld>,
 }
 
-/// A value, and who said it.
+/// A value and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ConfigValue {
     pub(super) text: String,
-    /// A variable, or a place in a file.
+    /// The environment variable, or a position in a file.
     pub(super) layer: String,
-    /// Whether it is that of a folder which the user does not trust.
+    /// Whether it comes from a folder that the user does not trust.
     pub(super) is_untrusted: bool,
 }
 
 impl Config {
-    /// The value of a key, from the first layer that sets it.
-    pub(super) fn get(&self, name: &str) -> Option<&Said> {
+    /// Returns the value of a key from the first layer that sets it.
+    pub(super) fn get(&self, name: &str) -> Option<&ConfigValue> {
         self.said.get(name)
     }
 
-    /// The most tokens that a request to a model and its reply can have together, if it is said. A name
-    /// without a provider is one of OpenAI, as everywhere.
+    /// Returns the most tokens of a request to a model together with its reply, if configured. A
+    /// name without a provider is a model of OpenAI, as everywhere.
     pub(super) fn context_of(&self, model: &str) -> Option<u64> {
         let by_default =
             || self.context.get(&format!("openai/{model}")).filter(|_| !model.contains('/'));
         self.context.get(model).or_else(by_default).copied()
     }
 
-    /// The settings that have no effect because the user does not trust the folder.
+    /// Returns the settings that are ignored because the user does not trust the folder.
     pub(super) fn withheld(&self) -> &[Withheld] {
         &self.withheld
     }
 
-    /// Checks that none of these settings waits for the trust of the user.
+    /// Checks that none of the selected settings requires the user's trust.
     ///
     /// # Errors
     ///
-    /// Fails with each of them, its place and the remedies.
+    /// Fails with each of them, its position and the remedies.
     pub(super) fn check_trust(&self, needs: impl Fn(&Withheld) -> bool) -> Result<(), CliError> {
         let problems: Vec<String> =
             self.withheld.iter().filter(|it| needs(it)).map(Withheld::shown).collect();
         if problems.is_empty() { Ok(()) } else { Err(untrusted(problems)) }
     }
 
-    /// The files that were read, as they are shown.
+    /// Returns the files that were read, as they are shown.
     pub(super) fn files(&self) -> &[String] {
         &self.files
     }
 
-    /// The limits of a file that is not trusted, which no flag replaces: each with its place.
+    /// Returns the limits of an untrusted file that no flag replaces, each with its position.
     pub(super) fn untrusted_limits(&self, options: &RunOptions) -> UntrustedLimits {
         let place = |name: &str, is_replaced: bool| {
             self.get(name).filter(|it| it.is_untrusted && !is_replaced).map(|it| it.layer.clone())
@@ -139,19 +140,19 @@ impl Config {
         }
     }
 
-    /// Everything that is said, without what may be secret in it.
+    /// Returns all settings, without secrets.
     pub(super) fn shown(&self) -> Vec<String> {
-        let line = |(name, it): (&&str, &Said)| {
+        let line = |(name, it): (&&str, &ConfigValue)| {
             format!("{name} = {} ({})", without_secrets(&it.text), it.layer)
         };
         self.said.iter().map(line).collect()
     }
 
-    /// The options of a run, filled with what is said here where no flag says it.
+    /// Completes the options of a run with settings where no flag is given.
     ///
     /// # Errors
     ///
-    /// Fails with every value that cannot be, and the layer it came from.
+    /// Fails with every invalid value and the layer it came from.
     pub(super) fn complete(&self, options: &RunOptions) -> Result<RunOptions, CliError> {
         let mut problems = Vec::new();
         let options = RunOptions {
@@ -183,13 +184,13 @@ impl Config {
         read: fn(&str) -> Result<T, String>,
         problems: &mut Vec<String>,
     ) -> Option<T> {
-        let Said { text, layer, .. } = self.get(name)?;
+        let ConfigValue { text, layer, .. } = self.get(name)?;
         let wrong = |error| problems.push(format!("{layer} is `{text}`: {error}"));
         read(text).map_err(wrong).ok()
     }
 }
 
-/// The error for settings of a file in a folder that the user does not trust.
+/// Returns the error for settings of a file in an untrusted folder.
 pub(super) fn untrusted(problems: Vec<String>) -> CliError {
     let message =
         format!("`{FILE}` sets what needs your trust in this folder; nothing was started");

@@ -1,16 +1,15 @@
-//! Limits of cost that nobody could hold: before a run begins, every model that may be paid must
-//! have a price.
+//! Checks that cost limits are enforceable: before a run begins, every paid model needs a price.
 
 use std::collections::BTreeSet;
 
 use super::{config::FILE, error::CliError, exit::Exit, models::Connected, options::Settings};
 use crate::workflow::{NodeDefinition, NodeKind, Workflow};
 
-/// Refuses a limit of cost if the price of a model that counts is not known.
+/// Refuses a cost limit if the price of a paid model is unknown.
 ///
 /// # Errors
 ///
-/// Fails with every limit and the models it waits for.
+/// Fails with every limit and the models without a price.
 pub(super) fn check(
     workflow: &Workflow,
     settings: &Settings,

@@ -1,24 +1,24 @@
-//! The limits on the size of data, as the environment sets them: one variable for each.
+//! Limits on the size of data, set by environment variables, one for each.
 //!
-//! They are set once, before anything is read, and belong to the process: a workflow cannot raise them.
+//! They are set once per process, before any input is read: a workflow cannot raise them.
 
 use std::{collections::BTreeMap, env};
 
 use super::{error::CliError, exit::Exit, values::parse_count};
 use crate::data_limit::{DataLimit, set_data_limits};
 
-/// Sets the limits that the environment names. The others keep their defaults.
+/// Sets the limits that the environment defines. The others keep their defaults.
 ///
 /// # Errors
 ///
-/// Fails with every variable whose value is not one of its limit.
+/// Fails with every variable that has an invalid value.
 pub(super) fn set_from_environment() -> Result<(), CliError> {
     let text = |name: &str| env::var_os(name).map(|it| it.to_string_lossy().into_owned());
     let values = read(text).map_err(refused)?;
     set_data_limits(values).map_err(|error| refused(vec![error.to_string()]))
 }
 
-/// The values that a layer of the configuration gives, by the names of the variables.
+/// Returns the limits that a layer of the configuration sets, by the names of the variables.
 fn read(text: impl Fn(&str) -> Option<String>) -> Result<BTreeMap<DataLimit, u64>, Vec<String>> {
     let (mut values, mut problems) = (BTreeMap::new(), Vec::new());
     for limit in DataLimit::ALL {
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(rows.len(), expected.len());
     }
 
-    /// A number in groups of three digits, as it may be written in a setting.
+    /// Returns a number in groups of three digits, as it may be written in a setting.
     fn grouped(number: u64) -> String {
         let digits = number.to_string();
         let groups: Vec<&str> =

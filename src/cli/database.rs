@@ -1,4 +1,4 @@
-//! Where runs are kept, as `--db` names it.
+//! The database for runs, as `--db` names it.
 
 use std::{
     fmt,
@@ -20,29 +20,29 @@ use crate::{
     storage::{MemoryResults, MemoryStorage, SqliteStorage},
 };
 
-/// Where runs are kept when nobody says so.
+/// The default path.
 pub(super) const PATH_DEFAULT: &str = ".graphrun/runs.db";
 
-/// A place that keeps runs, as the user named it.
+/// A database, as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Database {
     location: Location,
-    /// What a later command must say to find it again, if it must.
+    /// The `--db` flag that a later command needs to find it again, if any.
     flag: Option<Url>,
-    /// Whether the folder chose the place, and not the user: a file there may have come with the folder.
+    /// Whether the folder, not the user, chose the path: the file may have come with the folder.
     is_of_folder: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Location {
     Sqlite(PathBuf),
-    /// The URL of a server, which may hold a password.
+    /// The URL of a server, which may contain a password.
     #[cfg(feature = "postgres")]
     Postgres(Url),
     Memory,
 }
 
-/// A URL that is shown without what may be secret in it.
+/// A URL whose secrets are hidden in output.
 #[derive(Clone, PartialEq, Eq)]
 struct Url(String);
 
@@ -53,15 +53,15 @@ impl Default for Database {
 }
 
 impl Database {
-    /// Reads a URL; `layer` is the flag or variable it came from.
+    /// Parses a URL; `layer` is the flag or variable it came from.
     ///
     /// # Errors
     ///
-    /// Fails when this version does not know such a place.
+    /// Fails when this version does not support the URL.
     pub(super) fn parse(url: &str, layer: &str) -> Result<Self, CliError> {
         redact::learn_url(url);
         let location = match url.split_once(':') {
-            // In other programs this is no file.
+            // In other programs, this means a database in memory.
             Some(("sqlite", ":memory:")) => return Err(no_place(url, layer)),
             Some(("sqlite", path)) if !path.trim_start_matches('/').is_empty() => {
                 Location::Sqlite(path.strip_prefix("//").unwrap_or(path).into())
@@ -73,12 +73,12 @@ impl Database {
         Ok(Self { location, flag: Some(Url(url.to_owned())), is_of_folder: false })
     }
 
-    /// The place of runs in the current folder, where the user names none. A link of this name may have come with the
-    /// folder, so that only the user may choose it.
+    /// Returns the default database in the working directory. A symbolic link of this name may have
+    /// come with the folder, so only the user may choose its target.
     ///
     /// # Errors
     ///
-    /// Fails when the place is a symbolic link.
+    /// Fails when the path is a symbolic link.
     pub(super) fn of_the_folder() -> Result<Self, CliError> {
         let path = Path::new(PATH_DEFAULT);
         match path.ancestors().find(|it| it.is_symlink()) {
@@ -94,12 +94,12 @@ impl Database {
         }
     }
 
-    /// The same place, named by the environment or a file: later commands find it without a flag.
+    /// Returns the same database, named by the environment or a file: later commands need no flag.
     pub(super) fn implied(self, is_of_folder: bool) -> Self {
         Self { flag: None, is_of_folder, ..self }
     }
 
-    /// The file, if the folder chose it and not the user.
+    /// Returns the path, if the folder chose it and not the user.
     pub(super) fn file_of_folder(&self) -> Option<&Path> {
         match &self.location {
             Location::Sqlite(path) if self.is_of_folder => Some(path),
@@ -107,7 +107,7 @@ impl Database {
         }
     }
 
-    /// Opens it, and makes it if it is not there.
+    /// Opens the database and creates it if it is missing.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Database {
         }
     }
 
-    /// Opens it for the results of nodes. It is there already, since a run is.
+    /// Opens the database for the results of nodes. It exists already, since the run is in it.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Database {
         }
     }
 
-    /// Opens it, or gives nothing back if it is not there; a look makes no database.
+    /// Opens the database; returns none if it is missing, since reading creates no database.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Database {
     pub(super) fn open(&self) -> Result<Option<Arc<dyn Checkpointer>>, CliError> {
         match &self.location {
             Location::Memory => Ok(None),
-            // What cannot be looked for may be there: opening it says why.
+            // An inaccessible path may hold a database: opening it reports the cause.
             Location::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
             Location::Sqlite(path) => {
                 let storage = SqliteStorage::open_existing(path)?;
@@ -159,11 +159,11 @@ impl Database {
         }
     }
 
-    /// Opens it to look for a run.
+    /// Opens the database to search for a run.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be used, or is not there.
+    /// Fails when it cannot be used or is missing.
     pub(super) fn open_for(&self, run: &str) -> Result<Arc<dyn Checkpointer>, CliError> {
         self.open()?.ok_or_else(|| {
             let place = self.absence();
@@ -172,7 +172,8 @@ impl Database {
         })
     }
 
-    /// Why there is no run, as far as somebody named the place: another may have been meant.
+    /// Returns why the database has no runs, if a flag or setting named it: the user may have meant
+    /// another.
     pub(super) fn named_absence(&self) -> Option<String> {
         (self.location != Self::default().location).then(|| self.absence())
     }
@@ -186,13 +187,13 @@ impl Database {
         }
     }
 
-    /// The command with which a later process goes on with a run; none if nothing is left of it.
+    /// Returns the command that resumes a run in a later process; none for a database in memory.
     pub(super) fn command(&self, verb: &str, run: &str) -> Option<String> {
         if self.location == Location::Memory {
             return None;
         }
         let flag = self.flag.as_ref().map(|Url(url)| match &self.location {
-            // What is printed ends up in logs, and what is typed in the list of processes.
+            // Printed text ends up in logs, and arguments in the process list.
             #[cfg(feature = "postgres")]
             Location::Postgres(_) if without_secrets(url) != *url => {
                 " --db \"$GRAPHRUN_DB\"".to_owned()
@@ -202,11 +203,11 @@ impl Database {
         Some(format!("graphrun {verb} {}{}", shell_word(run), flag.unwrap_or_default()))
     }
 
-    /// Looks at it and says what is there, in a few words; makes nothing.
+    /// Describes the existing database in a few words; creates nothing.
     ///
     /// # Errors
     ///
-    /// Fails when runs cannot be kept there.
+    /// Fails when the database cannot be used.
     pub(super) fn survey(&self) -> Result<String, CliError> {
         let path = match &self.location {
             Location::Memory => return Ok("in memory: runs end with their process".to_owned()),
@@ -256,7 +257,7 @@ fn postgres(_: &str, layer: &str) -> Result<Location, CliError> {
         .with_help("build it with `cargo install --path . --features postgres`"))
 }
 
-/// A URL less the password and the parameters.
+/// Returns a URL without password and parameters.
 pub(super) fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let rest = match rest.rsplit_once('@') {
@@ -302,7 +303,7 @@ impl From<CheckpointError> for CliError {
             CheckpointError::Overtaken { .. } => {
                 "another process goes on with this run; `graphrun runs show` tells how far it is"
             }
-            // These say it themselves.
+            // The errors below already contain this.
             CheckpointError::Damaged { .. }
             | CheckpointError::Unusable { .. }
             | CheckpointError::Storage { .. } => "",
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_place_is_wrong_usage_and_says_which_layer_it_came_from() {
+    fn an_invalid_url_is_a_usage_error_that_names_its_layer() {
         for wrong in [
             "",
             "sqlite:",

@@ -1,6 +1,6 @@
-//! Draws findings: the source line with a marker, the other places, what to do; or as JSON.
+//! Prints diagnostics: the source line with a marker, the other labels, the help; or as JSON.
 //!
-//! For programs of others there are `sarif` and `github`.
+//! The modules `sarif` and `github` print formats of other tools.
 
 pub(super) mod github;
 pub(super) mod sarif;
@@ -14,27 +14,27 @@ use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, S
 use serde::Serialize;
 
 use super::{
-    terminal::{Paint, columns, say},
+    terminal::{Paint, columns, print_message},
     words::clean,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity};
 
-/// Drawings wider than this are harder to read, not easier.
+/// Wider drawings are harder to read.
 const COLUMNS_MAX: usize = 120;
 
-/// A line longer than this is not drawn: where its marker is, nobody would find.
+/// Longer lines are not drawn: the marker would be hard to find.
 const LINE_LENGTH_MAX: usize = 2_000;
 
-/// What was found in a workflow.
+/// The result of checking a workflow.
 #[derive(Debug)]
 pub(super) struct Checked {
-    /// The workflow.
+    /// The path of the workflow.
     pub(super) workflow: PathBuf,
-    /// The findings, about its prompts as well.
+    /// The diagnostics, including those of its prompts.
     pub(super) findings: Diagnostics,
 }
 
-/// Draws every finding in the order of its place; nothing if there is none.
+/// Draws every diagnostic in source order; an empty text if there is none.
 pub(super) fn draw(findings: &Diagnostics, paint: Paint, columns: usize) -> String {
     let theme = if paint.is_enabled() {
         GraphicalTheme::unicode()
@@ -48,7 +48,7 @@ pub(super) fn draw(findings: &Diagnostics, paint: Paint, columns: usize) -> Stri
     for finding in findings.in_order() {
         let before = text.len();
         if handler.render_report(&mut text, &Drawn::new(finding)).is_err() {
-            // A place outside its file cannot be drawn; what was found still can be said.
+            // A label outside of its file cannot be drawn; the message is still printed.
             text.truncate(before);
             text.extend([finding.code, ": ", &finding.message, "\n"]);
         }
@@ -57,21 +57,21 @@ pub(super) fn draw(findings: &Diagnostics, paint: Paint, columns: usize) -> Stri
     text
 }
 
-/// Where to read more about findings, if there are any.
+/// Returns where to read more about the diagnostics, if there are any.
 pub(super) fn hint<'a>(findings: impl IntoIterator<Item = &'a Diagnostics>) -> Option<String> {
     let first = findings.into_iter().flat_map(Diagnostics::in_order).next()?;
     Some(format!("every code is explained: `graphrun explain {}`", first.code))
 }
 
-/// Tells of the findings that do not keep a workflow from running.
-pub(super) fn tell_warnings(warnings: &Diagnostics, paint: Paint) {
+/// Prints the warnings of a workflow.
+pub(super) fn print_warnings(warnings: &Diagnostics, paint: Paint) {
     if let Some(hint) = hint([warnings]) {
         let drawn = draw(warnings, paint, columns());
-        say(&format!("{drawn}{} {hint}", paint.command("help:")));
+        print_message(&format!("{drawn}{} {hint}", paint.command("help:")));
     }
 }
 
-/// What is wrong and what to do about it, a line each.
+/// Returns the problem and the help, one line each.
 pub(super) fn advice(finding: &Diagnostic) -> String {
     let lines: Vec<String> = [Some(&finding.message), finding.help.as_ref()]
         .into_iter()
@@ -81,8 +81,8 @@ pub(super) fn advice(finding: &Diagnostic) -> String {
     lines.join("\n")
 }
 
-/// The path of a file as it is seen from a folder, with `/` between its parts; a file elsewhere
-/// has its whole path.
+/// Returns the path of a file relative to a folder, with `/` between its parts; a file elsewhere
+/// keeps its whole path.
 pub(super) fn seen_from(folder: &Path, file: &Path) -> String {
     let mut whole = PathBuf::new();
     for part in folder.join(file).components() {
@@ -96,7 +96,7 @@ pub(super) fn seen_from(folder: &Path, file: &Path) -> String {
     path.display().to_string().replace(MAIN_SEPARATOR_STR, "/")
 }
 
-/// One finding as a program reads it.
+/// A diagnostic as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     code: &'static str,
@@ -109,7 +109,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Every finding, those of each workflow in the order of their places.
+    /// Returns all diagnostics, those of each workflow in source order.
     pub(super) fn all(checked: &[Checked]) -> Vec<Self> {
         let findings = checked.iter().flat_map(|Checked { workflow, findings }| {
             findings.in_order().into_iter().map(|it| Self::new(it, workflow))
@@ -135,7 +135,7 @@ impl Finding {
     }
 }
 
-/// A finding in the form that miette draws.
+/// A diagnostic in the form that miette draws.
 struct Drawn<'a> {
     finding: &'a Diagnostic,
     source: Option<NamedSource<String>>,
@@ -149,14 +149,15 @@ impl<'a> Drawn<'a> {
         Self { finding, source }
     }
 
-    /// Whether a place is in the file that is shown; there is room for one.
+    /// Returns whether a label is in the drawn file; a drawing has only one file.
     fn is_shown(&self, label: &Label) -> bool {
         let first = self.finding.labels.first().filter(|_| self.source.is_some());
         first.is_some_and(|it| it.place.file.name == label.place.file.name)
     }
 }
 
-/// Whether the lines of a place and those beside it, which are drawn with it, are not too long.
+/// Returns whether the lines of a label and their neighbours, which are drawn as well, are short
+/// enough.
 fn stands_in_short_lines(Place { file, range }: &Place) -> bool {
     let text = &file.text;
     let (Some(before), Some(after)) = (text.get(..range.start), text.get(range.end..)) else {
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
     use crate::diagnostic::SourceFile;
 
-    /// Findings of both kinds, with places in two files and without any.
+    /// Errors and warnings, with labels in two files and without any.
     pub(super) fn checked() -> Checked {
         Checked { workflow: "team.yaml".into(), findings: findings() }
     }

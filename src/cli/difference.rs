@@ -1,4 +1,4 @@
-//! What differs between two states, field by field and as deep as it can be told.
+//! Computes the differences between two states, field by field and as deep as possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,23 @@ use serde_json::Value;
 
 use crate::id::ChannelName;
 
-/// A place in which two states differ.
+/// A difference between two states.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Difference {
-    /// The field of the state it is in.
+    /// The field of the state.
     pub(super) field: String,
-    /// The place in it, such as `review.problems[2]`; the field itself if it differs as a whole.
+    /// The path in the field, such as `review.problems[2]`; the field itself if it differs as a
+    /// whole.
     pub(super) path: String,
-    /// What was there.
+    /// The old value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) old: Option<Value>,
-    /// What is there.
+    /// The new value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) new: Option<Value>,
 }
 
-/// Every place in which two states differ, in the order of their names.
+/// Returns every difference between two states, ordered by name.
 pub(super) fn differences(
     old: &BTreeMap<ChannelName, Value>,
     new: &BTreeMap<ChannelName, Value>,
@@ -52,7 +53,7 @@ impl Comparing<'_> {
                 }
             }
             (Some(Value::Array(old)), Some(Value::Array(new))) => {
-                // Of two lists, where they differ place by place: items are mostly appended.
+                // Lists are compared by index: items are mostly appended.
                 for at in 0..old.len().max(new.len()) {
                     self.compare(format!("{path}[{at}]"), old.get(at), new.get(at));
                 }
@@ -73,13 +74,13 @@ mod tests {
 
     use super::*;
 
-    fn told(old: Value, new: Value) -> Vec<String> {
+    fn describe(old: Value, new: Value) -> Vec<String> {
         let state = |it: Value| serde_json::from_value(it).unwrap();
         let found = differences(&state(old), &state(new));
-        let told = |it: Option<Value>| it.map_or("-".to_owned(), |it| it.to_string());
+        let text = |it: Option<Value>| it.map_or("-".to_owned(), |it| it.to_string());
         found
             .into_iter()
-            .map(|it| format!("{} {} {}", it.path, told(it.old), told(it.new)))
+            .map(|it| format!("{} {} {}", it.path, text(it.old), text(it.new)))
             .collect()
     }
 
@@ -89,7 +90,7 @@ mod tests {
             json!({"a": 1, "list": [1, 2], "deep": {"x": {"y": 1}, "same": []}, "gone": null});
         let new = json!({"a": "1", "list": [1, 3, 4], "deep": {"x": {"y": 2, "z": 3}, "same": []}});
         assert_eq!(
-            told(old.clone(), new),
+            describe(old.clone(), new),
             [
                 "a 1 \"1\"",
                 "deep.x.y 1 2",
@@ -99,13 +100,13 @@ mod tests {
                 "list[2] - 4"
             ]
         );
-        assert_eq!(told(old.clone(), old), Vec::<String>::new());
+        assert_eq!(describe(old.clone(), old), Vec::<String>::new());
     }
 
     #[test]
     fn what_is_no_longer_of_the_same_kind_differs_as_a_whole() {
-        assert_eq!(told(json!({"a": [1]}), json!({"a": {"b": 1}})), [r#"a [1] {"b":1}"#]);
-        assert_eq!(told(json!({"a": []}), json!({"a": {}})), ["a [] {}"]);
-        assert_eq!(told(json!({}), json!({"a": null})), ["a - null"]);
+        assert_eq!(describe(json!({"a": [1]}), json!({"a": {"b": 1}})), [r#"a [1] {"b":1}"#]);
+        assert_eq!(describe(json!({"a": []}), json!({"a": {}})), ["a [] {}"]);
+        assert_eq!(describe(json!({}), json!({"a": null})), ["a - null"]);
     }
 }

@@ -1,4 +1,5 @@
-//! `graphrun doctor`: what is usable here. Everything is tried, nothing is guessed.
+//! `graphrun doctor`: checks the requirements of runs on this machine. It tries everything and
+//! guesses nothing.
 
 use std::{
     env,
@@ -28,21 +29,21 @@ use crate::{
     sandbox::{Job, Outcome, PythonEnvironment, Sandbox},
 };
 
-/// How long a model server on this machine has to take a call.
+/// The time limit for connecting to a model server on this machine.
 const CONNECT_TIME: Duration = Duration::from_millis(200);
 
-/// One thing that `execute` needs.
+/// The check of one requirement of `execute`.
 #[derive(Debug, PartialEq, Serialize)]
 struct Check {
     name: &'static str,
     ok: bool,
-    /// What was found, or what is wrong.
+    /// The version or the location, or the problem.
     detail: String,
-    /// What to do about it.
+    /// The remedy.
     help: Option<String>,
 }
 
-/// Tries everything and prints a table; the exit code says whether `execute` can run.
+/// Runs all checks and prints a table; the exit code tells whether `execute` can run.
 pub(super) fn run(globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("doctor", &[Output::Text, Output::Json])?;
     block_on(async {
@@ -96,7 +97,7 @@ fn sandbox(probed: &Result<Sandbox, crate::sandbox::SandboxError>) -> Check {
     }
 }
 
-/// Makes an environment and runs its interpreter where generated code would run.
+/// Creates an environment and runs its interpreter in the sandbox for generated code.
 async fn python(sandbox: &Sandbox) -> Check {
     let cache = cache_dir();
     let environment = match PythonEnvironment::prepare(&[], &cache).await {
@@ -120,12 +121,13 @@ async fn python(sandbox: &Sandbox) -> Check {
     }
 }
 
-/// An error with all of its causes, in one line.
+/// Returns an error with all of its causes, in one line.
 fn causes(error: &dyn Error) -> String {
     Failure::of(ErrorKind::Sandbox, error).message
 }
 
-/// Which providers have a key, and which servers of this machine take calls. Keys are never shown.
+/// Checks which providers have a key, and which local servers accept connections. Keys are never
+/// shown.
 fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) -> Check {
     let found: Vec<String> = PROVIDERS
         .iter()
@@ -148,14 +150,14 @@ fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) ->
     )
 }
 
-/// Whether a server of this machine takes a call.
+/// Returns whether a local server accepts a connection.
 fn listens(provider: &Provider) -> bool {
     let authority = provider.base_url.split('/').nth(2).unwrap_or_default();
     let addresses = authority.to_socket_addrs().into_iter().flatten();
     addresses.into_iter().any(|it| TcpStream::connect_timeout(&it, CONNECT_TIME).is_ok())
 }
 
-/// Whether runs can be kept. Looks, and makes nothing.
+/// Checks whether runs can be saved. Creates nothing.
 fn database(database: Result<Database, CliError>) -> Check {
     match database.and_then(|it| it.survey()) {
         Ok(found) => Check::good("database", found),
@@ -163,7 +165,7 @@ fn database(database: Result<Database, CliError>) -> Check {
     }
 }
 
-/// What the environment and the files set, which of them it was, and whether the folder is trusted.
+/// Checks the settings of the environment and the files, and whether the folder is trusted.
 fn configuration(config: Result<&Config, CliError>) -> Check {
     let config = match config {
         Ok(config) => config,
@@ -186,7 +188,7 @@ fn configuration(config: Result<&Config, CliError>) -> Check {
     Check::good("settings", parts.join("; "))
 }
 
-/// What a command would say, with its remedy where those of the others are.
+/// Converts the error of a command into a failed check; the remedy goes into the help column.
 fn refused(name: &'static str, error: CliError) -> Check {
     let (error, help) = error.split_help();
     let text = error.draw(Paint::new(false), usize::MAX);

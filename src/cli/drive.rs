@@ -1,4 +1,4 @@
-//! Runs an engine under the eyes of a person: shows events, heeds signals, asks questions.
+//! Runs an engine at a terminal: shows events, handles signals, asks questions.
 
 use std::{panic, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    answer::{self, Asked},
+    answer::{self, AskOutcome},
     database::Database,
     error::CliError,
     exit::Exit,
@@ -21,7 +21,7 @@ use super::{
     report::RunReport,
     signals::{Signal, Signals},
     summary,
-    terminal::{print_result, say},
+    terminal::{print_message, print_result},
     who::who,
 };
 use crate::{
@@ -32,10 +32,10 @@ use crate::{
     state::Update,
 };
 
-/// How often the live view shows that time goes by.
+/// How often the live view updates the elapsed time.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A run that is to be driven.
+/// A run and its engine.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     pub(super) globals: &'a Globals,
@@ -46,18 +46,18 @@ pub(super) struct Run<'a> {
     pub(super) name: String,
 }
 
-/// How a run begins in this process.
+/// How a run starts in this process.
 #[derive(Debug)]
 pub(super) enum Begin {
-    /// For the first time, with its input.
+    /// A new run, with its input.
     Start(Box<RunInfo>, Update),
     /// From its last checkpoint, with answers.
     Resume(Answers),
-    /// With what failed; of one node only, if one is named.
+    /// With the failed tasks; with those of one node only, if one is named.
     Retry(Option<NodeName>),
 }
 
-/// Goes on with the panic of a task; nobody cancels one that is waited for.
+/// Resumes the panic of a task; tasks that are awaited are never cancelled.
 fn unwind<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => panic::resume_unwind(panic),
@@ -66,30 +66,31 @@ fn unwind<T>(error: JoinError) -> T {
 }
 
 impl Run<'_> {
-    /// Drives the run until it comes to rest with nothing to ask here, and tells what became of it.
+    /// Drives the run until it stops or suspends without a question to ask here, and reports the
+    /// result.
     pub(super) async fn drive(&self, mut begin: Begin) -> Result<Exit, CliError> {
         let mut signals = Signals::listen().map_err(|error| {
             CliError::new(Exit::Unusable, "cannot listen to signals").because(error)
         })?;
         let mut stopped = None;
         loop {
-            let (end, signal) = self.go(begin, &mut signals).await?;
+            let (end, signal) = self.drive_once(begin, &mut signals).await?;
             stopped = stopped.or(signal);
             let waits = end.is_some_and(|it| !it.questions.is_empty());
             if !waits || stopped.is_some() || !self.globals.can_ask() {
                 return self.finish(stopped).await;
             }
             match self.ask(&mut signals).await? {
-                Asked::Answers(by_name) => {
+                AskOutcome::Answers(by_name) => {
                     begin = Begin::Resume(Answers { by_name, by: Some(who()) });
                 }
-                Asked::Closed => return self.finish(None).await,
-                Asked::Stopped(signal) => return self.finish(Some(signal)).await,
+                AskOutcome::Closed => return self.finish(None).await,
+                AskOutcome::Stopped(signal) => return self.finish(Some(signal)).await,
             }
         }
     }
 
-    /// Checks that the run can go on with its workflow as it is.
+    /// Checks that the run can continue with the current version of its workflow.
     pub(super) async fn check_changes(&self) -> Result<(), CliError> {
         match self.engine.check_changes(&self.id).await {
             Ok(()) => Ok(()),
@@ -97,8 +98,8 @@ impl Run<'_> {
         }
     }
 
-    /// Drives the run to its next rest; gives nothing back if it was at its end before.
-    async fn go(
+    /// Drives the run until it stops or suspends; returns none if it had already finished.
+    async fn drive_once(
         &self,
         begin: Begin,
         signals: &mut Signals,
@@ -107,7 +108,7 @@ impl Run<'_> {
         let (stop, mut sink) = (Stop::default(), EventSink::default());
         let mut events = sink.subscribe();
         let (engine, id, stopping) = (self.engine.clone(), self.id.clone(), stop.clone());
-        // On a thread of those that run its nodes: so that a step mostly wakes no other thread.
+        // On a worker thread of its nodes, so that a step mostly wakes no other thread.
         let mut run = AbortOnDropHandle::new(tokio::spawn(async move {
             match begin {
                 Begin::Start(info, input) => engine.start(*info, input, sink, &stopping).await,
@@ -123,7 +124,7 @@ impl Run<'_> {
                 biased;
                 event = events.recv(), if is_open => match event {
                     Some(event) => {
-                        // What became an event was saved before.
+                        // The engine saves entries before it emits their events.
                         is_saved = true;
                         views.show(&event);
                     }
@@ -147,7 +148,7 @@ impl Run<'_> {
         match end {
             Some(Ok(end)) => Ok((Some(end), first)),
             Some(Err(RunError::NothingToDo(status))) => {
-                say(&format!("run {} is {} already", self.name, status.as_str()));
+                print_message(&format!("run {} is {} already", self.name, status.as_str()));
                 Ok((None, first))
             }
             Some(Err(error)) if is_saved => Err(self.failure(error)),
@@ -157,7 +158,7 @@ impl Run<'_> {
     }
 
     /// Asks the open questions at the terminal.
-    async fn ask(&self, signals: &mut Signals) -> Result<Asked, CliError> {
+    async fn ask(&self, signals: &mut Signals) -> Result<AskOutcome, CliError> {
         let saved = self.checkpointer.load(&self.id).await?;
         let open = open_questions(&saved.position, &saved.records);
         answer::ask(&open, signals, self.globals.stderr)
@@ -165,18 +166,22 @@ impl Run<'_> {
             .map_err(|error| CliError::new(Exit::Paused, "cannot read the terminal").because(error))
     }
 
-    /// Prints the result, and how to go on if the run can.
+    /// Prints the result, and the command to resume the run if it can continue.
     async fn finish(&self, stopped: Option<Signal>) -> Result<Exit, CliError> {
         let report = RunReport::read(self.checkpointer.as_ref(), &self.id, self.database).await?;
         print_report(&report, self.globals, self.database)?;
         let paint = self.globals.stderr;
         if !report.questions.is_empty() {
-            say(summary::draw_questions(&report, paint).trim_end());
+            print_message(summary::draw_questions(&report, paint).trim_end());
         } else if report.status != Status::Done
             && self.globals.output != Output::Text
             && let Some(command) = &report.resume
         {
-            say(&format!("{}; go on with: {}", report.status.as_str(), paint.command(command)));
+            print_message(&format!(
+                "{}; go on with: {}",
+                report.status.as_str(),
+                paint.command(command)
+            ));
         }
         let was_stopped = matches!(report.status, Status::Interrupted | Status::Paused);
         Ok(stopped.filter(|_| was_stopped).map_or(report.exit(), Signal::exit))
@@ -187,8 +192,8 @@ impl Run<'_> {
         Caption { name: self.name.clone(), resume }
     }
 
-    /// An error of the engine that has done nothing; of a changed workflow with the command that
-    /// carries the run over.
+    /// Returns the error of an engine that did nothing. For a changed workflow, it contains the
+    /// command to migrate the run.
     async fn refused(&self, error: RunError) -> CliError {
         let RunError::Broken { remedies, .. } = &error else { return error.into() };
         let info = self.checkpointer.find(self.id.as_str()).await.map(|it| it.info);
@@ -199,7 +204,7 @@ impl Run<'_> {
         help.into_iter().fold(CliError::from(error), CliError::with_help)
     }
 
-    /// An error of the engine, with the way back to the run.
+    /// Returns the error of an engine, with the command to resume the run.
     fn failure(&self, error: RunError) -> CliError {
         let is_overtaken =
             matches!(&error, RunError::Checkpoint(CheckpointError::Overtaken { .. }));
@@ -214,7 +219,7 @@ impl Run<'_> {
     }
 }
 
-/// Prints what became of a run in the form that was asked for.
+/// Prints the result of a run in the requested format.
 ///
 /// # Errors
 ///
@@ -227,8 +232,8 @@ pub(super) fn print_report(
     let text = match globals.output {
         Output::Text => summary::draw(report, database, globals.stdout),
         Output::Json => to_json(report)?,
-        // The events were the result; the last one said how the run ended. No run has the forms of
-        // findings; they were refused before it began.
+        // The events were the output; the last one contains the status of the run. The formats for
+        // diagnostics were refused before the run began.
         Output::Jsonl | Output::Sarif | Output::Github => return Ok(()),
     };
     print_result(&text).map_err(CliError::write)

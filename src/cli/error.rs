@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked to: what happened, its causes, the exit code, a way out.
+//! The error of a command: message, causes, exit code and remedy.
 
 use std::{error::Error, io, path::Path};
 
@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostics;
 /// The most causes that are shown of one error.
 const CAUSES_MAX: usize = 8;
 
-/// A command did not do what it was asked to.
+/// The error of a command.
 #[derive(Debug)]
 pub(super) struct CliError {
     exit: Exit,
@@ -20,7 +20,7 @@ pub(super) struct CliError {
 }
 
 impl CliError {
-    /// An error that ends the program with this code.
+    /// Returns an error with this exit code.
     pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -32,12 +32,12 @@ impl CliError {
         }
     }
 
-    /// The command line, or a file it names, asks for what cannot be.
+    /// Returns an error of usage: the command line, or a file it names, is invalid.
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// A file that the command line names cannot be read.
+    /// Returns the error for a file on the command line that cannot be read.
     pub(super) fn read(path: &Path, source: io::Error) -> Self {
         let help = match source.kind() {
             io::ErrorKind::NotFound if path.is_relative() => {
@@ -52,12 +52,12 @@ impl CliError {
         help.into_iter().fold(refused, Self::with_help)
     }
 
-    /// A result could not be written to stdout.
+    /// Returns the error for a result that cannot be written to stdout.
     pub(super) fn write(source: io::Error) -> Self {
         Self::new(Exit::Failed, "cannot write the result").because(source)
     }
 
-    /// The author of a workflow did something wrong.
+    /// Returns the error for an invalid workflow.
     pub(super) fn invalid(path: &Path, findings: Diagnostics) -> Self {
         let (errors, _) = findings.counts();
         let what = if errors == 1 { "an error".to_owned() } else { format!("{errors} errors") };
@@ -67,51 +67,51 @@ impl CliError {
         hint.into_iter().fold(invalid, Self::with_help)
     }
 
-    /// Says what it was caused by.
+    /// Adds the cause.
     #[must_use]
     pub(super) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Lists what is wrong, one line each.
+    /// Adds a list of problems, one line each.
     #[must_use]
     pub(super) fn with_problems(mut self, problems: Vec<String>) -> Self {
         self.problems = problems;
         self
     }
 
-    /// Says what to do about it.
+    /// Adds a remedy.
     #[must_use]
     pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }
 
-    /// The same error under another exit code.
+    /// Returns the same error with another exit code.
     #[must_use]
     pub(super) fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
 
-    /// The same error without its remedies, and these.
+    /// Returns the same error without its remedies, and the remedies.
     pub(super) fn split_help(mut self) -> (Self, Vec<String>) {
         let help = std::mem::take(&mut self.help);
         (self, help)
     }
 
-    /// What happened, without causes and remedies.
+    /// Returns the message, without causes and remedies.
     pub(super) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(super) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// The whole message, as it is printed on stderr.
+    /// Returns the whole message, as it is printed on stderr.
     pub(super) fn draw(&self, paint: Paint, columns: usize) -> String {
         let mut lines = vec![format!("{} {}", paint.bad("error:"), clean(&self.message))];
         lines.extend(self.problems.iter().map(|it| format!("  - {}", clean(it))));
@@ -120,13 +120,13 @@ impl CliError {
         diagnostics::draw(&self.findings, paint, columns) + &lines.join("\n")
     }
 
-    /// The texts of the causes, the nearest first, each one once.
+    /// Returns the texts of the causes, the nearest first, without duplicates.
     fn causes(&self) -> Vec<String> {
         let mut causes: Vec<String> = Vec::new();
         let mut next = self.source.as_deref().map(|it| it as &dyn Error);
         while let Some(cause) = next.filter(|_| causes.len() < CAUSES_MAX) {
             let text = cause.to_string();
-            // SQLite and others say the same again, behind a number.
+            // SQLite and other libraries repeat the text after a number.
             let last = causes.last().unwrap_or(&self.message);
             if !text.ends_with(last.as_str()) {
                 causes.push(text);

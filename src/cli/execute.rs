@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{
-    diagnostics::tell_warnings,
+    diagnostics::print_warnings,
     drive::{Begin, Run},
     error::CliError,
     exit::Exit,
@@ -30,7 +30,7 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Checks everything that can be checked, then runs the workflow.
+/// Makes all static checks, then runs the workflow.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
     let database = globals.database()?;
@@ -45,7 +45,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         loaded.check_out(&origin.out)?;
         let results = loaded.cache(&database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
-        tell_warnings(&warnings, globals.stderr);
+        print_warnings(&warnings, globals.stderr);
         let pauses = origin.options.pauses(&graph)?;
         let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
         let (id, name) = (info.id.clone(), info.name.clone());

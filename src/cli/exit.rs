@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use crate::event::Status;
 
-/// How the program ended, as a shell sees it.
+/// The exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Exit {
-    /// Everything was done.
+    /// Success.
     Done = 0,
     /// The run failed.
     Failed = 1,
@@ -28,7 +28,7 @@ pub(super) enum Exit {
     Terminated = 143,
 }
 
-/// The table of exit codes, as `--help` shows it.
+/// The table of exit codes in `--help`.
 pub(super) const TABLE: &str = "\
 Exit codes:
   0    done
@@ -42,11 +42,11 @@ Exit codes:
   143  terminated; resumable";
 
 impl Exit {
-    /// The exit code of a run that came to rest.
+    /// Returns the exit code for a run that stopped or suspended.
     pub(super) fn of(status: Status) -> Self {
         match status {
             Status::Done => Self::Done,
-            // A run at rest is never `Running`; if storage says so, it was not brought to an end.
+            // The saved status of a stopped run is `Running` only if it was not stopped properly.
             Status::Failed | Status::Running => Self::Failed,
             Status::Paused => Self::Paused,
             Status::Limit => Self::Limit,

@@ -18,7 +18,7 @@ pub(super) struct Args {
     code: Option<String>,
 }
 
-/// Prints the page of a code, or the list of all.
+/// Prints the page of a code, or the list of all codes.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("explain", &[Output::Text, Output::Json])?;
     let code = args.code.as_deref().map(find).transpose()?;
@@ -44,7 +44,7 @@ fn find(word: &str) -> Result<&'static Code, CliError> {
     })
 }
 
-/// `GR010` for `gr010`, `GR10` and `10`.
+/// Returns `GR010` for `gr010`, `GR10` and `10`.
 fn full_name(word: &str) -> String {
     let name = word.trim().to_uppercase();
     match name.strip_prefix("GR").unwrap_or(&name).parse::<u16>() {
@@ -53,7 +53,7 @@ fn full_name(word: &str) -> String {
     }
 }
 
-/// The code that a name may stand for, of the same range if there is one.
+/// Returns the most similar code, preferably of the same range.
 fn nearest(name: &str) -> Option<&'static str> {
     let of_range = |it: &&str| name.get(..4).is_some_and(|range| it.starts_with(range));
     let all = || CODES.iter().map(Code::as_str);
@@ -75,7 +75,7 @@ fn whole(code: &Code) -> Value {
     })
 }
 
-/// The page, with indented examples instead of Markdown's marks.
+/// Returns the page as plain text: examples are indented, Markdown marks removed.
 fn draw(code: &Code, paint: Paint) -> String {
     let mut text = String::new();
     let mut in_example = false;

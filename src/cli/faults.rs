@@ -1,18 +1,18 @@
-//! Faults on purpose, for tests: `GRAPHRUN_FAIL` says at which points of a run what happens.
+//! Fault injection for tests: `GRAPHRUN_FAIL` names the points of a run that fail, and how.
 
 use std::env;
 
 use super::error::CliError;
 use crate::fault;
 
-/// The plan, as in `task.in_tx=abort@3`.
+/// The plan, for example `task.in_tx=abort@3`.
 const VARIABLE: &str = "GRAPHRUN_FAIL";
 
-/// Follows the plan from now on, if there is one.
+/// Activates the plan, if there is one.
 ///
 /// # Errors
 ///
-/// Fails when the variable cannot be understood.
+/// Fails when the variable cannot be parsed.
 pub(super) fn plan() -> Result<(), CliError> {
     let Some(plan) = env::var(VARIABLE).ok().filter(|it| !it.is_empty()) else { return Ok(()) };
     fault::plan(&plan)

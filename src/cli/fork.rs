@@ -1,7 +1,7 @@
 //! `graphrun fork RUN[@STEP]`.
 
 use super::{
-    diagnostics::tell_warnings,
+    diagnostics::print_warnings,
     drive::{Begin, Run, print_report},
     error::CliError,
     exit::Exit,
@@ -36,7 +36,7 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Makes a new run of an old checkpoint and goes on with it; the old one stays as it is.
+/// Creates a new run from an old checkpoint and runs it; the old run stays unchanged.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("fork", &[Output::Text, Output::Json, Output::Jsonl])?;
     let database = globals.database()?;
@@ -44,7 +44,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     block_on(async {
         let found = args.run.find(checkpointer.as_ref()).await?;
         let origin = Origin::of(&found.info)?;
-        // Its recording is of that run alone.
+        // A recording belongs to the old run only.
         let started = RunOptions { record: None, ..origin.options.clone() };
         let origin = Origin { options: started, ..origin }.with_options(args.options);
         let loaded = prepare::load(&origin.workflow)
@@ -63,7 +63,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             loaded.check_out(&origin.out)?;
             let results = loaded.cache(&database)?;
             let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
-            tell_warnings(&warnings, globals.stderr);
+            print_warnings(&warnings, globals.stderr);
             graph
         };
         let (id, name) = (info.id.clone(), info.name.clone());

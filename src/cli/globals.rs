@@ -1,4 +1,4 @@
-//! The flags that every command takes, and what they mean in these surroundings.
+//! The flags of every command, resolved in the environment of the process.
 
 use std::{cell::OnceCell, sync::Arc, time::Duration};
 
@@ -10,17 +10,17 @@ use super::{
     error::CliError,
     known_databases::Stranger,
     options::{RunOptions, Settings},
-    surroundings::Surroundings,
     terminal::Paint,
+    terminal_env::TerminalEnv,
     trust,
     values::parse_duration,
 };
 use crate::{checkpoint::Checkpointer, compile::CompiledGraph, engine::Engine};
 
-/// A shorter lease would be over whenever a machine is busy.
+/// A shorter lease would expire whenever a machine is busy.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// The variables that `--help` of the program tells of.
+/// The environment variables in `--help`.
 pub(super) const VARIABLES: &str = "\
 Environment:
   GRAPHRUN_DB     where runs are kept, if `--db` does not say so
@@ -99,7 +99,7 @@ enum ColorFlag {
     Never,
 }
 
-/// How progress is shown.
+/// The resolved form of progress output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// A live tree.
@@ -110,45 +110,45 @@ pub(super) enum Progress {
     Silent,
 }
 
-/// What the flags mean here.
+/// The resolved flags.
 #[derive(Debug)]
 pub(super) struct Globals {
-    /// In which form the result is printed.
+    /// The format of the result.
     pub(super) output: Output,
-    /// How progress is shown.
+    /// The form of progress output.
     pub(super) progress: Progress,
     /// The colours of results.
     pub(super) stdout: Paint,
-    /// The colours of everything else.
+    /// The colours of all other output.
     pub(super) stderr: Paint,
-    surroundings: Surroundings,
+    terminal_env: TerminalEnv,
     db: Option<String>,
     config: OnceCell<Config>,
-    /// The configuration as it is since the user trusted the folder at the terminal.
+    /// The configuration after the user trusted the folder at the terminal.
     trusted: OnceCell<Config>,
 }
 
 impl Globals {
-    /// Reads the flags in these surroundings.
-    pub(super) fn new(args: GlobalArgs, surroundings: Surroundings) -> Self {
-        let paint = |is_terminal| Paint::new(colours(args.color, is_terminal, surroundings));
+    /// Resolves the flags in this environment.
+    pub(super) fn new(args: GlobalArgs, terminal_env: TerminalEnv) -> Self {
+        let paint = |is_terminal| Paint::new(colours(args.color, is_terminal, terminal_env));
         Self {
             output: args.output,
-            progress: progress(args.progress, args.output, surroundings),
-            stdout: paint(surroundings.stdout_is_terminal),
-            stderr: paint(surroundings.stderr_is_terminal),
-            surroundings,
+            progress: progress(args.progress, args.output, terminal_env),
+            stdout: paint(terminal_env.stdout_is_terminal),
+            stderr: paint(terminal_env.stderr_is_terminal),
+            terminal_env,
             db: args.db,
             config: OnceCell::new(),
             trusted: OnceCell::new(),
         }
     }
 
-    /// What the environment and the files say, read when it is first asked for.
+    /// Returns the settings of the environment and the files; reads them on the first call.
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with a file.
+    /// Fails with all mistakes in a file.
     pub(super) fn config(&self) -> Result<&Config, CliError> {
         if let Some(config) = self.trusted.get().or_else(|| self.config.get()) {
             return Ok(config);
@@ -157,12 +157,12 @@ impl Globals {
         Ok(self.config.get_or_init(|| config))
     }
 
-    /// The same, for a use that these settings of the folder's file would change. At a terminal the user is asked whether
-    /// to trust the folder.
+    /// Returns the settings for a command; `uses` selects the withheld settings that would affect
+    /// it. At a terminal, it asks the user whether to trust the folder.
     ///
     /// # Errors
     ///
-    /// Fails also when one of the settings needs trust that the user does not give.
+    /// Also fails when one of the settings needs trust and the user denies it.
     fn config_for(&self, uses: impl Fn(&Withheld) -> bool) -> Result<&Config, CliError> {
         let config = self.config()?;
         let Err(refused) = config.check_trust(uses) else { return Ok(config) };
@@ -174,11 +174,11 @@ impl Globals {
         Ok(self.trusted.get_or_init(|| config))
     }
 
-    /// The place of runs, for a command that only shows them.
+    /// Returns the database, for a command that only shows runs.
     ///
     /// # Errors
     ///
-    /// Fails when the flag, or else the environment or the file, names something this version does not know.
+    /// Fails when the flag, or else the environment or the file, names an unsupported database.
     pub(super) fn database_to_read(&self) -> Result<Database, CliError> {
         if let Some(url) = &self.db {
             return Database::parse(url, "--db");
@@ -189,12 +189,12 @@ impl Globals {
         })
     }
 
-    /// The place of runs.
+    /// Returns the database.
     ///
     /// # Errors
     ///
-    /// Fails as [`database_to_read`](Self::database_to_read) does, and when the folder has a database that is not the
-    /// user's.
+    /// Fails as [`database_to_read`](Self::database_to_read) does, and when the database of the
+    /// folder is not the user's.
     pub(super) fn database(&self) -> Result<Database, CliError> {
         let database = self.database_to_read()?;
         if let Some(path) = database.file_of_folder()
@@ -206,13 +206,13 @@ impl Globals {
         Ok(database)
     }
 
-    /// How a run runs: its options, and where they say nothing, what the environment and the file say.
+    /// Returns the settings of a run: its options, completed by the environment and the file.
     ///
     /// # Errors
     ///
-    /// Fails with every value that cannot be, and the layer it came from.
+    /// Fails with every invalid value, and the layer it came from.
     pub(super) fn settings(&self, options: &RunOptions) -> Result<Settings, CliError> {
-        // A flag may have replaced the database; `database` checks it where none has.
+        // A flag may replace the database; otherwise, `database` checks it.
         let config = self.config_for(|it| it.name != "db")?;
         let is_cost_limited = options.max_cost.is_some() || config.is_cost_limited;
         Ok(Settings {
@@ -224,11 +224,11 @@ impl Globals {
         })
     }
 
-    /// The settings of a run that is planned and not started: nothing needs trust.
+    /// Returns the settings of a run that is planned and not started: nothing needs trust.
     ///
     /// # Errors
     ///
-    /// Fails with every value that cannot be, and the layer it came from.
+    /// Fails with every invalid value, and the layer it came from.
     pub(super) fn settings_to_plan(&self) -> Result<Settings, CliError> {
         let config = self.config()?;
         Ok(Settings {
@@ -238,11 +238,11 @@ impl Globals {
         })
     }
 
-    /// The engine of a command, with what is set for all of them.
+    /// Returns the engine of a command, with the configured lease.
     ///
     /// # Errors
     ///
-    /// Fails when the lease that is set is none.
+    /// Fails when the configured lease is invalid.
     pub(super) fn engine(
         &self,
         graph: CompiledGraph,
@@ -252,11 +252,11 @@ impl Globals {
         Ok(self.lease()?.into_iter().fold(engine, Engine::with_lease))
     }
 
-    /// How long a run stays with a process that is silent, if somebody says so.
+    /// Returns the duration of a lease, if it is configured.
     ///
     /// # Errors
     ///
-    /// Fails when the environment or the file names no duration, or one that is too short.
+    /// Fails when the value of the environment or the file is not a duration, or too short.
     fn lease(&self) -> Result<Option<Duration>, CliError> {
         let Some(said) = self.config()?.get("lease") else { return Ok(None) };
         match parse_duration(&said.text) {
@@ -270,22 +270,22 @@ impl Globals {
         }
     }
 
-    /// Whether somebody can be asked right here.
+    /// Returns whether questions can be asked at the terminal.
     pub(super) fn can_ask(&self) -> bool {
-        self.surroundings.stdin_is_terminal && self.progress == Progress::Tree
+        self.terminal_env.stdin_is_terminal && self.progress == Progress::Tree
     }
 
-    /// Whether a person types at a terminal.
+    /// Returns whether a person types at a terminal.
     pub(super) fn can_type(&self) -> bool {
-        self.surroundings.stdin_is_terminal && self.surroundings.stderr_is_terminal
+        self.terminal_env.stdin_is_terminal && self.terminal_env.stderr_is_terminal
     }
 
-    /// Whether drawings should do without line-drawing characters.
+    /// Returns whether drawings must avoid line-drawing characters.
     pub(super) fn is_ascii_only(&self) -> bool {
-        self.surroundings.is_dumb
+        self.terminal_env.is_dumb
     }
 
-    /// Refuses a form of output that a command does not have.
+    /// Refuses a format that a command does not support.
     ///
     /// # Errors
     ///
@@ -312,12 +312,12 @@ impl Output {
     }
 }
 
-fn progress(flag: ProgressFlag, output: Output, around: Surroundings) -> Progress {
+fn progress(flag: ProgressFlag, output: Output, around: TerminalEnv) -> Progress {
     let is_live = around.stderr_is_terminal && !around.is_dumb && !around.is_logging;
     match flag {
         ProgressFlag::None => Progress::Silent,
         ProgressFlag::Plain => Progress::Plain,
-        // A tree cannot be drawn on what is no terminal, whoever asks for it.
+        // A tree needs a terminal, even if the flag requests it.
         ProgressFlag::Tty if is_live => Progress::Tree,
         ProgressFlag::Tty => Progress::Plain,
         // The events themselves are on the screen already.
@@ -333,7 +333,7 @@ fn progress(flag: ProgressFlag, output: Output, around: Surroundings) -> Progres
     }
 }
 
-fn colours(flag: ColorFlag, is_terminal: bool, around: Surroundings) -> bool {
+fn colours(flag: ColorFlag, is_terminal: bool, around: TerminalEnv) -> bool {
     match flag {
         ColorFlag::Always => true,
         ColorFlag::Never => false,
@@ -345,7 +345,7 @@ fn colours(flag: ColorFlag, is_terminal: bool, around: Surroundings) -> bool {
 mod tests {
     use super::*;
 
-    const PERSON: Surroundings = Surroundings {
+    const PERSON: TerminalEnv = TerminalEnv {
         stdin_is_terminal: true,
         stdout_is_terminal: true,
         stderr_is_terminal: true,
@@ -358,11 +358,11 @@ mod tests {
     #[test]
     fn progress_is_a_tree_only_where_a_person_watches() {
         use ProgressFlag::{Auto, None, Plain, Tty};
-        let piped = Surroundings { stderr_is_terminal: false, ..PERSON };
-        let result_piped = Surroundings { stdout_is_terminal: false, ..PERSON };
-        let ci = Surroundings { is_ci: true, ..PERSON };
-        let dumb = Surroundings { is_dumb: true, ..PERSON };
-        let logging = Surroundings { is_logging: true, ..PERSON };
+        let piped = TerminalEnv { stderr_is_terminal: false, ..PERSON };
+        let result_piped = TerminalEnv { stdout_is_terminal: false, ..PERSON };
+        let ci = TerminalEnv { is_ci: true, ..PERSON };
+        let dumb = TerminalEnv { is_dumb: true, ..PERSON };
+        let logging = TerminalEnv { is_logging: true, ..PERSON };
         let cases = [
             (Auto, Output::Text, PERSON, Progress::Tree),
             (Auto, Output::Json, result_piped, Progress::Tree),
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn no_color_turns_colours_off_unless_they_are_asked_for() {
-        let no_color = Surroundings { no_color: true, ..PERSON };
+        let no_color = TerminalEnv { no_color: true, ..PERSON };
         assert!(colours(ColorFlag::Auto, true, PERSON));
         assert!(!colours(ColorFlag::Auto, false, PERSON));
         assert!(!colours(ColorFlag::Auto, true, no_color));
@@ -396,7 +396,7 @@ mod tests {
     fn nobody_is_asked_where_nobody_can_type_or_see() {
         let globals = |around| Globals::new(GlobalArgs::default(), around);
         assert!(globals(PERSON).can_ask());
-        assert!(!globals(Surroundings { stdin_is_terminal: false, ..PERSON }).can_ask());
-        assert!(!globals(Surroundings { stderr_is_terminal: false, ..PERSON }).can_ask());
+        assert!(!globals(TerminalEnv { stdin_is_terminal: false, ..PERSON }).can_ask());
+        assert!(!globals(TerminalEnv { stderr_is_terminal: false, ..PERSON }).can_ask());
     }
 }

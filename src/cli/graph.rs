@@ -15,7 +15,7 @@ use super::{
 };
 use crate::draw::{Charset, Details, Drawing};
 
-/// What is worth typing, shown behind the flags.
+/// The examples after the flags in `--help`.
 const EXAMPLES: &str = "Examples:
   graphrun graph team.yaml                              # to the terminal
   graphrun graph team.yaml --format svg > team.svg      # a picture, for light and dark pages
@@ -51,7 +51,7 @@ enum Format {
     Json,
 }
 
-/// Draws a workflow that passes its checks.
+/// Draws a valid workflow.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let format = format(args.format, globals)?;
     let drawing = load(&args.workflow)?;
@@ -76,7 +76,7 @@ fn print(drawing: &Drawing, format: Format, globals: &Globals) -> Result<Exit, C
     Ok(Exit::Done)
 }
 
-/// The form that the two flags agree on.
+/// Returns the format that the two flags agree on.
 fn format(format: Option<Format>, globals: &Globals) -> Result<Format, CliError> {
     globals.expect_output("graph", &[Output::Text, Output::Json])?;
     match (format, globals.output) {
@@ -89,7 +89,7 @@ fn format(format: Option<Format>, globals: &Globals) -> Result<Format, CliError>
     }
 }
 
-/// What is to be seen of a workflow. Nothing is connected for it.
+/// Loads a workflow for drawing, without connecting anything.
 fn load(path: &Path) -> Result<Drawing, CliError> {
     let loaded = prepare::load(path)?;
     let details = Details::of(&loaded.workflow);

@@ -1,4 +1,4 @@
-//! `graphrun init [TEMPLATE] [DIR]`: a workflow that runs at once, to start from.
+//! `graphrun init [TEMPLATE] [DIR]`: writes a workflow that runs immediately, as a starting point.
 
 use std::{
     fs::{self, OpenOptions},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::workflow;
 
-/// The schema that editors with the YAML language server complete and underline by.
+/// The schema that the YAML language server of an editor uses for completion and checks.
 const SCHEMA: &str = "workflow.schema.json";
 
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ impl Template {
         }
     }
 
-    /// What to do with it, in the order in which one may want to, each with a word about it.
+    /// Returns the next commands in their usual order, each with a short description.
     fn commands(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Review => &[
@@ -94,7 +94,7 @@ impl Template {
     }
 }
 
-/// Writes the files, all or none, and says what to do with them.
+/// Writes all files or none, and prints the next commands.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("init", &[Output::Text, Output::Json])?;
     let schema = to_json(&workflow::json_schema())?;
@@ -115,7 +115,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Nothing that is there is written over.
+/// Fails if a file exists: nothing is overwritten.
 fn refuse_existing(files: &[(PathBuf, &str)]) -> Result<(), CliError> {
     let is_there = |it: &&(PathBuf, &str)| it.0.symlink_metadata().is_ok();
     let there: Vec<String> =
@@ -130,7 +130,7 @@ fn refuse_existing(files: &[(PathBuf, &str)]) -> Result<(), CliError> {
 fn write_all(files: &[(PathBuf, &str)]) -> Result<(), CliError> {
     for (at, (path, text)) in files.iter().enumerate() {
         if let Err(source) = write_new(path, text) {
-            // The next try must not be told that some files are there already.
+            // Otherwise, a second attempt would fail because some files exist.
             files[..at].iter().for_each(|(path, _)| drop(fs::remove_file(path)));
             let message = format!("could not write {}", path.display());
             return Err(CliError::new(Exit::Unusable, message)

@@ -1,7 +1,7 @@
-//! What a run is given: `-i KEY=VALUE`, `-i KEY=@file`, `-i @file.json`, read by the types of the fields.
-//! The file `-` is stdin.
+//! The input of a run: `-i KEY=VALUE`, `-i KEY=@file`, `-i @file.json`, parsed by the types of the
+//! fields. The file `-` is stdin.
 //!
-//! Everything that is wrong with it is found at once, and before anything starts.
+//! All mistakes are reported together, before the run starts.
 
 use std::{
     collections::BTreeMap,
@@ -30,9 +30,9 @@ use crate::{
 /// One `-i` of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum InputFlag {
-    /// `KEY=VALUE`: the text is read by the type of the field.
+    /// `KEY=VALUE`: the text is parsed by the type of the field.
     Text { key: String, text: String },
-    /// `KEY=@PATH`: as above, the text is in a file.
+    /// `KEY=@PATH`: as above, with the text in a file.
     TextFile { key: String, path: String },
     /// `@PATH`: a JSON object of fields.
     Fields { path: String },
@@ -55,7 +55,7 @@ impl FromStr for InputFlag {
             return Err("there is no field name before `=`".to_owned());
         }
         Ok(match text.strip_prefix('@') {
-            // So that a text may begin with `@`, too.
+            // A text may begin with `@`, too.
             Some(literal) if literal.starts_with('@') => {
                 Self::Text { key, text: literal.to_owned() }
             }
@@ -69,8 +69,8 @@ impl FromStr for InputFlag {
 ///
 /// # Errors
 ///
-/// Fails with everything that is wrong: files that cannot be read, fields that are unknown, given
-/// twice or missing, values that are not of the type of their field.
+/// Fails with all mistakes: unreadable files; unknown, duplicate or missing fields; values that do
+/// not match the type of their field.
 pub(super) fn read(
     flags: &[InputFlag],
     schema: &Schema,
@@ -91,19 +91,19 @@ pub(super) fn read(
     reading.finish()
 }
 
-/// The input as it is read, with what is wrong with it.
+/// The input read so far, and its problems.
 struct Reading<'a> {
     schema: &'a Schema,
     input: &'a [ChannelName],
-    /// `None` for a field that was given, but cannot be read: it is not missing.
+    /// `None` for a given field that cannot be read: it is not missing.
     values: BTreeMap<ChannelName, Option<Value>>,
     problems: Vec<String>,
     has_read_stdin: bool,
-    /// The number of bytes that files and stdin gave so far.
+    /// The number of bytes read from files and stdin so far.
     bytes: u64,
 }
 
-/// The fields of a JSON object as they are written, for a map would keep the last of two of one name.
+/// The fields of a JSON object in order, because a map would hide duplicate names.
 struct Fields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Fields {
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Fields {
 }
 
 impl Reading<'_> {
-    /// Notes that a field was given whose value cannot be read.
+    /// Notes that the value of a given field cannot be read.
     fn unread(&mut self, key: &str) {
         if let Some(channel) = self.channel(key) {
             self.put(&channel, None);
@@ -162,7 +162,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The text of a file, without the mark that some editors put before it.
+    /// Returns the text of a file, without the byte order mark of some editors.
     fn file(&mut self, path: &str) -> Option<String> {
         let read = match path {
             "-" if self.has_read_stdin => Err(io::Error::other("stdin can be read once only")),
@@ -183,7 +183,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads a text, no further than the limit of the whole input, since some never end.
+    /// Reads a text up to the limit of the whole input, since some sources never end.
     fn read_text(&mut self, from: impl Read) -> io::Result<String> {
         let limit = DataLimit::InputBytes;
         let left = limit.value().saturating_sub(self.bytes);
@@ -201,7 +201,7 @@ impl Reading<'_> {
         })
     }
 
-    /// The input field of that name.
+    /// Returns the input field of that name.
     fn channel(&mut self, key: &str) -> Option<Channel> {
         if self.input.iter().any(|it| it.as_str() == key) {
             return self.schema.channel(key).cloned();
@@ -255,11 +255,11 @@ impl Reading<'_> {
     }
 }
 
-/// Reads a text as a value of a type.
+/// Parses a text as a value of a type.
 fn read_text(ty: &Type, text: &str) -> Result<Value, String> {
     match ty.required() {
         Type::String => Ok(Value::from(text)),
-        // Whether it is one is for the check of the field.
+        // The check of the field validates them.
         Type::Date | Type::Duration => Ok(Value::from(text.trim())),
         Type::Enum(values) => {
             let text = text.trim();

@@ -2,11 +2,11 @@
 
 use super::error::CliError;
 
-/// A value as JSON that people can read, too.
+/// Returns a value as formatted JSON.
 ///
 /// # Errors
 ///
-/// Fails when it cannot be said in JSON.
+/// Fails when the value cannot be represented as JSON.
 pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, CliError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| CliError::write(error.into()))?;

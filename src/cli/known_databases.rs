@@ -1,9 +1,10 @@
-//! The databases that graphrun made for this user, and those that the user trusts: a list in the user's state folder.
+//! The databases that graphrun created for this user, and those that the user trusts: a list in the
+//! user's state folder.
 //!
-//! A database may come with a folder of another author, and its runs name the workflow and the output folder that `resume`
-//! uses. So a database that the user did not name is opened only if it is in this list. A file is recognised by its inode
-//! and by the time at which it was made. No repository and no archive can choose them, and a folder that is moved keeps
-//! them. A copy has others.
+//! A database may come with a folder of another author, and its runs name the workflow and the
+//! output folder that `resume` uses. So a database that the user did not name is opened only if it
+//! is in this list. A file is identified by its inode and its creation time. No repository or
+//! archive can choose these. A moved folder keeps them; a copy has others.
 
 use std::{
     fs::{self, File, Metadata},
@@ -19,19 +20,19 @@ use super::{
     error::CliError,
     exit::Exit,
     state_file::{self, Stored},
-    terminal::say,
+    terminal::print_message,
     user_folders::UserFolders,
     words::shell_word,
 };
 
-/// With more databases than this, those that are gone leave the list.
+/// With more databases than this, missing ones are removed from the list.
 const DATABASES_MAX: usize = 500;
-/// With more bytes than this in the paths, the oldest databases leave the list.
+/// With more bytes of paths than this, the oldest databases are removed from the list.
 const PATHS_BYTES_MAX: usize = 256 << 10;
 /// The endings of the files that SQLite reads with a database.
 const LOGS: [&str; 2] = ["-wal", "-journal"];
 
-/// The list as it is stored, the oldest database first.
+/// The stored list, the oldest database first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
@@ -44,30 +45,30 @@ struct Content {
 #[serde(deny_unknown_fields)]
 struct Known {
     file: String,
-    /// Where it was when it was added.
+    /// The path when it was added.
     path: PathBuf,
-    /// Whether the user trusts it, and graphrun did not make it.
+    /// Whether the user trusts a database that graphrun did not create.
     trusted: bool,
 }
 
-/// Why a database is not opened without the word of the user.
+/// Why a database needs the user's consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stranger {
     /// It is not in the list.
     Database,
-    /// The file of this ending beside it is not one that SQLite made for it.
+    /// SQLite did not create the file with this ending beside it.
     Log(&'static str),
 }
 
 impl Stranger {
-    /// Looks at the database at a path. A path without a file, and a database of this user, are no strangers. Nothing is
-    /// one where the list cannot be kept.
+    /// Checks the database at a path. Returns none for a missing file, for a database of this user,
+    /// and where no list can be kept.
     ///
     /// # Errors
     ///
     /// Fails when the list cannot be read.
     pub(super) fn find(path: &Path) -> Result<Option<Self>, CliError> {
-        // A file that cannot be looked at is named by the code that opens it.
+        // The code that opens the database reports an inaccessible file.
         let Ok(found) = fs::metadata(path) else { return Ok(None) };
         let file = UserFolders::find().databases_file();
         if !state_file::can_be_kept(file.as_deref()) {
@@ -78,14 +79,15 @@ impl Stranger {
             return Ok(Some(Self::Database));
         }
         let mode = |it: &Metadata| it.permissions().mode();
-        // SQLite gives its files the mode of the database, and a repository cannot keep others from reading a file.
+        // SQLite gives its files the mode of the database, and a repository cannot make a file
+        // unreadable for others.
         let is_strange = |ending: &str| {
             fs::symlink_metadata(beside(path, ending)).is_ok_and(|it| mode(&it) != mode(&found))
         };
         Ok(LOGS.into_iter().find(|it| is_strange(it)).map(Self::Log))
     }
 
-    /// The error, with what to do.
+    /// Returns the error with its remedy.
     pub(super) fn refusal(self, path: &Path) -> CliError {
         match self {
             Self::Database => {
@@ -121,7 +123,8 @@ impl Stranger {
     }
 }
 
-/// Adds a database that is about to get its name. If it cannot be added, a warning tells what later commands need.
+/// Adds a database that is about to get its name. If it cannot be added, a warning explains what
+/// later commands need.
 pub(super) fn remember_new(path: &Path, file: &File, is_named_by_user: bool) {
     if !state_file::can_be_kept(UserFolders::find().databases_file().as_deref()) {
         return;
@@ -129,7 +132,7 @@ pub(super) fn remember_new(path: &Path, file: &File, is_named_by_user: bool) {
     let added = file.metadata().map_err(CliError::write).and_then(|it| add(path, &it, false));
     if let (Err(error), false) = (added, is_named_by_user) {
         let flag = shell_word(&format!("sqlite:{}", path.display())).into_owned();
-        say(&format!(
+        print_message(&format!(
             "warning: graphrun cannot remember that it made `{}` ({}); later commands need `--db {flag}`, \
              or `GRAPHRUN_DB`",
             path.display(),
@@ -148,7 +151,7 @@ pub(super) fn trust(path: &Path) -> Result<(), CliError> {
     add(path, &found, true)
 }
 
-/// Trusts the database at a path no longer, if the user trusted it. Returns whether there was one.
+/// Removes the trust in the database at a path. Returns whether the user trusted it.
 ///
 /// # Errors
 ///
@@ -163,7 +166,7 @@ pub(super) fn revoke(path: &Path) -> Result<bool, CliError> {
     Ok(true)
 }
 
-/// The databases that the user trusts, where they were then.
+/// Returns the databases that the user trusts, by their paths at that time.
 ///
 /// # Errors
 ///
@@ -180,8 +183,8 @@ fn add(path: &Path, found: &Metadata, trusted: bool) -> Result<(), CliError> {
     state_file::change(place.as_deref(), |it: &mut Content| it.add(known)).map(drop)
 }
 
-/// What tells a file from all others: its inode, and when it was made. A file system that does not keep that time gives its
-/// inodes to new files, so that the path has to tell more there.
+/// Returns the identity of a file: its inode and its creation time. A file system without creation
+/// times reuses inodes, so the identity also contains the path there.
 fn identity_of(found: &Metadata, path: &Path) -> String {
     let made = found.created().ok().and_then(|it| it.duration_since(UNIX_EPOCH).ok());
     let made = made.map_or_else(
@@ -191,7 +194,7 @@ fn identity_of(found: &Metadata, path: &Path) -> String {
     format!("{}-{made}", found.ino())
 }
 
-/// The path with the links in its folder resolved; the file need not be there.
+/// Returns the path with resolved symbolic links in its folder; the file itself may be missing.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok(fs::canonicalize(folder)?.join(path.file_name().unwrap_or_default()))

@@ -1,4 +1,4 @@
-//! The log for whoever looks into graphrun itself: off, unless `GRAPHRUN_LOG` says what to log.
+//! The log for developers of graphrun: off, unless `GRAPHRUN_LOG` sets a filter.
 
 use std::{
     env,
@@ -7,21 +7,21 @@ use std::{
 
 use tracing_subscriber::EnvFilter;
 
-use super::{error::CliError, terminal::say};
+use super::{error::CliError, terminal::print_message};
 
-/// What to log, as in `graphrun=debug`.
+/// The filter, for example `graphrun=debug`.
 const VARIABLE: &str = "GRAPHRUN_LOG";
 
-/// Whether there is a log on stderr, so that no live view should be drawn there.
+/// Returns whether there is a log on stderr, so that no live view should be drawn there.
 pub(super) fn is_wanted() -> bool {
     env::var_os(VARIABLE).is_some_and(|it| !it.is_empty())
 }
 
-/// Starts the log, if one is wanted.
+/// Starts the log, if the variable is set.
 ///
 /// # Errors
 ///
-/// Fails when the variable cannot be understood.
+/// Fails when the variable cannot be parsed.
 pub(super) fn start() -> Result<(), CliError> {
     if !is_wanted() {
         return Ok(());
@@ -35,18 +35,18 @@ pub(super) fn start() -> Result<(), CliError> {
         .with_env_filter(filter)
         .with_writer(|| LogWriter)
         .with_ansi(false);
-    // Only a host that embeds this program can have started another one; that one stays.
+    // Only a host that embeds this program can have started another subscriber; that one stays.
     drop(subscriber.try_init());
     Ok(())
 }
 
-/// Writes the log to stderr as everything else is written there: without keys.
+/// Writes the log to stderr with redacted keys, like all output.
 struct LogWriter;
 
 impl Write for LogWriter {
     /// Each call is a whole line: the subscriber writes an event at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        say(String::from_utf8_lossy(line).trim_end());
+        print_message(String::from_utf8_lossy(line).trim_end());
         Ok(line.len())
     }
 

@@ -14,12 +14,12 @@ pub(super) struct Args {
     stdio: bool,
 }
 
-/// Serves an editor on stdin and stdout until it says that it is enough.
+/// Serves an editor on stdin and stdout until the editor ends the session.
 pub(super) fn run(_: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("lsp", &[Output::Text])?;
     match lsp::serve(nodes::registry()) {
         Ok(true) => Ok(Exit::Done),
-        // The protocol wants 1 from a server that was not shut down.
+        // The protocol requires 1 from a server without a shutdown request.
         Ok(false) => Ok(Exit::Failed),
         Err(error) => {
             Err(CliError::new(Exit::Failed, "the editor cannot be understood").because(error))

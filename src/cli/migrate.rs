@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     database::Database,
-    diagnostics::tell_warnings,
+    diagnostics::print_warnings,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -56,7 +56,7 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
-/// What became of the run, as a program reads it.
+/// The result of the migration, as JSON.
 #[derive(Debug, Serialize)]
 struct Report {
     run: RunId,
@@ -72,7 +72,7 @@ struct Report {
     resume: Option<String>,
 }
 
-/// Carries a run over to another workflow, in place; it stays at rest.
+/// Migrates a run to another workflow, in place, and does not resume it.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("migrate", &[Output::Text, Output::Json])?;
     let database = globals.database()?;
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         let loaded = prepare::load(&args.workflow)?;
         let (graph, warnings) = prepare::check(&args.workflow)
             .map_err(|error| prepare::refuse(&args.workflow, error))?;
-        tell_warnings(&warnings, globals.stderr);
+        print_warnings(&warnings, globals.stderr);
         let set = SetArgs::of(args.set.clone()).read(graph.schema(), SetKind::Whole)?;
         let old = info.graph.as_deref().cloned().unwrap_or_default();
         let names = Names::new(&old, &Outline::of(&graph));
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     })
 }
 
-/// The command that carries a run over, with flags that somebody may want to change.
+/// Returns the command that migrates a run, with flags for the user to edit.
 pub(super) fn command(
     database: &Database,
     name: &str,
@@ -130,7 +130,7 @@ pub(super) fn command(
     Some(words.join(" "))
 }
 
-/// The breakpoints of a run, where its nodes are now.
+/// Returns the options with the breakpoints renamed to the new nodes.
 fn with_mapped_pauses(options: RunOptions, mapping: &Mapping) -> RunOptions {
     let named = |names: Vec<String>| -> Vec<String> {
         let names = names.iter().filter_map(|it| NodeName::parse_path(it).ok());

@@ -1,4 +1,4 @@
-//! `--map OLD=NEW` and `--drop NAME`: which nodes and fields of a run they mean.
+//! `--map OLD=NEW` and `--drop NAME`: resolves them to nodes and fields of a run.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use crate::{
     id::{ChannelName, NameError, NodeName},
 };
 
-/// What a name may be of.
+/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Node,
@@ -31,7 +31,7 @@ pub(super) struct DropFlag {
     name: NodeName,
 }
 
-/// The names of a run, and of the workflow that it is carried over to.
+/// The names in a run and in its new workflow.
 #[derive(Debug)]
 pub(super) struct Names {
     old: Both,
@@ -49,11 +49,11 @@ impl Names {
         Self { old: Both::of(old), new: Both::of(new) }
     }
 
-    /// Reads the flags.
+    /// Resolves the flags.
     ///
     /// # Errors
     ///
-    /// Fails with everything that names nothing, or one thing as well as another.
+    /// Fails with every flag that matches nothing or is ambiguous.
     pub(super) fn read(&self, map: &[MapFlag], drop: &[DropFlag]) -> Result<Mapping, CliError> {
         let mut mapping = Mapping::default();
         let mut problems = Vec::new();
@@ -77,8 +77,8 @@ impl Names {
             .with_help("`graphrun graph WORKFLOW.yaml` draws the nodes of a workflow"))
     }
 
-    /// What has that name in the run and in the workflow is meant: nodes, fields or both. Where one of
-    /// them keeps its name, it is not meant.
+    /// Maps every node and field with that name in the run and in the workflow. If both match and
+    /// only one of them loses its old name, maps only that one.
     fn mapped(&self, flag: &MapFlag, mapping: Mapping) -> Result<Mapping, String> {
         let (old, new) = (flag.old.as_str(), flag.new.as_str());
         let is = |kind: Kind| {
@@ -92,7 +92,7 @@ impl Names {
             (node, field) = (goes(Kind::Node), goes(Kind::Field));
         }
         if !node && !field {
-            return Err(self.nothing(flag.kind, old, Some(new)));
+            return Err(self.explain_no_match(flag.kind, old, Some(new)));
         }
         let mapping = if node { mapping.node(flag.old.clone(), flag.new.clone()) } else { mapping };
         Ok(if field { mapping.field(as_field(&flag.old)?, as_field(&flag.new)?) } else { mapping })
@@ -101,7 +101,7 @@ impl Names {
     fn dropped(&self, flag: &DropFlag, mapping: Mapping) -> Result<Mapping, String> {
         let name = flag.name.as_str();
         let is_asked = |kind: Kind| flag.kind.is_none_or(|it| it == kind);
-        // A node that only the new workflow has may be one that somebody waits for.
+        // A node that only the new workflow has may be one that a join waits for.
         let is_node = self.old.has(Kind::Node, name) || self.new.has(Kind::Node, name);
         let mut node = is_asked(Kind::Node) && is_node;
         let mut field = is_asked(Kind::Field) && self.old.has(Kind::Field, name);
@@ -120,11 +120,11 @@ impl Names {
         if field {
             return Ok(mapping.drop_field(as_field(&flag.name)?));
         }
-        Err(self.nothing(flag.kind, name, None))
+        Err(self.explain_no_match(flag.kind, name, None))
     }
 
-    /// Why a flag names nothing.
-    fn nothing(&self, kind: Option<Kind>, old: &str, new: Option<&str>) -> String {
+    /// Returns why a flag matches nothing.
+    fn explain_no_match(&self, kind: Option<Kind>, old: &str, new: Option<&str>) -> String {
         let missing = |whose: &str, both: &Both, name: &str| {
             let word = match kind {
                 None => "node or field",
@@ -156,7 +156,7 @@ impl Both {
         }
     }
 
-    /// Whether there is one of that name, or below it.
+    /// Returns whether the name exists, or a name below it.
     fn has(&self, kind: Kind, name: &str) -> bool {
         let below = |it: &String| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
         self.of_only(kind).iter().any(|it| it == name || below(it))
@@ -180,7 +180,7 @@ fn as_field(name: &NodeName) -> Result<ChannelName, String> {
     ChannelName::parse_path(name.as_str()).map_err(|error| error.to_string())
 }
 
-/// A name, and what it is of if that is said: `node:NAME` or `field:NAME`.
+/// Parses a name with its optional kind: `node:NAME` or `field:NAME`.
 fn parse(text: &str) -> Result<(Option<Kind>, &str), String> {
     Ok(match text.split_once(':') {
         None => (None, text),

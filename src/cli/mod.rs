@@ -1,7 +1,7 @@
-//! The `graphrun` program: one file a command, all of the same shape; the only place that prints.
+//! The `graphrun` program: one file per command, all of the same shape. Only this module prints.
 //!
-//! Start with [`main`], then read `execute`. Whatever `execute` and `resume` share is in `prepare`,
-//! which makes an engine, and `drive`, which runs it under the eyes of a person.
+//! Start with [`main`], then read `execute`. The shared code of `execute` and `resume` is in
+//! `prepare`, which creates an engine, and `drive`, which runs it at a terminal.
 
 mod approve;
 mod completions;
@@ -60,8 +60,8 @@ mod signals;
 mod state_file;
 mod steps;
 mod summary;
-mod surroundings;
 mod terminal;
+mod terminal_env;
 mod trusted_folders;
 mod user_folders;
 mod values;
@@ -78,8 +78,8 @@ use self::{
     error::CliError,
     exit::Exit,
     globals::{GlobalArgs, Globals},
-    surroundings::Surroundings,
-    terminal::{Paint, columns, say},
+    terminal::{Paint, columns, print_message},
+    terminal_env::TerminalEnv,
 };
 
 /// Runs graphs of agents over a typed state, checked before the first token and saved at every step
@@ -136,18 +136,18 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn main() -> ExitCode {
     if let Err(error) = resources::check_limits() {
         return report(&error, Paint::new(false)).into();
     }
     process::protect_secrets();
-    let surroundings = Surroundings::look();
+    let terminal_env = TerminalEnv::look();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error, surroundings).into(),
+        Err(error) => return refuse(&error, terminal_env).into(),
     };
-    let globals = Globals::new(cli.globals, surroundings);
+    let globals = Globals::new(cli.globals, terminal_env);
     terminal::allow_colours(globals.stdout, globals.stderr);
     match begin().and_then(|()| cli.command.run(&globals)) {
         Ok(exit) => exit.into(),
@@ -182,24 +182,24 @@ impl Command {
     }
 }
 
-/// Prints help, or the fault of the command line, which may contain a key.
-fn refuse(error: &clap::Error, surroundings: Surroundings) -> Exit {
-    let globals = Globals::new(GlobalArgs::default(), surroundings);
+/// Prints help, or an error of the command line, which may contain a key.
+fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
+    let globals = Globals::new(GlobalArgs::default(), terminal_env);
     terminal::allow_colours(globals.stdout, globals.stderr);
     let draw = |paint: Paint| {
         let text = error.render();
         if paint.is_enabled() { text.ansi().to_string() } else { text.to_string() }
     };
     if error.use_stderr() {
-        say(draw(globals.stderr).trim_end());
+        print_message(draw(globals.stderr).trim_end());
         return Exit::Usage;
     }
-    // A reader that went away, as in `graphrun --help | head -1`, is no error.
+    // A closed pipe, as in `graphrun --help | head -1`, is not an error.
     drop(terminal::print_result(&draw(globals.stdout)));
     Exit::Done
 }
 
-/// Does what the environment asks for, whatever the command.
+/// Sets up what the environment asks for, for every command.
 fn begin() -> Result<(), CliError> {
     #[cfg(feature = "failpoints")]
     faults::plan()?;
@@ -207,9 +207,9 @@ fn begin() -> Result<(), CliError> {
     log::start()
 }
 
-/// Prints an error and gives back the exit code it stands for.
+/// Prints an error and returns its exit code.
 fn report(error: &CliError, paint: Paint) -> Exit {
-    say(&error.draw(paint, columns()));
+    print_message(&error.draw(paint, columns()));
     error.exit()
 }
 
@@ -232,7 +232,7 @@ mod tests {
             "graphrun runs --db memory: list --output json",
         ] {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-            let globals = Globals::new(cli.globals, Surroundings::default());
+            let globals = Globals::new(cli.globals, TerminalEnv::default());
             assert_eq!(globals.output, globals::Output::Json, "{line}");
             assert_eq!(
                 globals.database().unwrap(),

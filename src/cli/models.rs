@@ -1,4 +1,4 @@
-//! Who answers the agents of a run: providers, or a recording.
+//! The models of a run: providers, or a recording.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,28 +14,28 @@ use crate::{
     nodes::ModelSource,
 };
 
-/// Who answers, and whom that may cost money.
+/// The models of a run, and which of them may cost money.
 #[derive(Debug)]
 pub(super) struct Connected {
     pub(super) source: Arc<dyn ModelSource>,
-    /// The models that can be asked; a recording asks none.
+    /// The usable models; none for a recording.
     usable: BTreeSet<String>,
 }
 
 impl Connected {
-    /// Whether a model of that name can be asked for money.
+    /// Returns whether calls to a model of that name may cost money.
     pub(super) fn may_be_paid(&self, model: &str) -> bool {
         self.usable.contains(model)
     }
 }
 
-/// Connects every model that agents may use, or says all that is missing.
+/// Connects every model that agents may use, and reports everything that is missing.
 ///
-/// An agent with several models needs one of them; the others are there to fall back to.
+/// An agent with several models needs one of them; the others are fallbacks.
 ///
 /// # Errors
 ///
-/// Fails when an agent has no model that can be used, or a recording cannot.
+/// Fails when an agent has no usable model, or a recording cannot be used.
 pub(super) fn connect<'a>(
     agents: impl Iterator<Item = (&'a NodeName, &'a [String])>,
     settings: &Settings,
@@ -73,7 +73,7 @@ pub(super) fn connect<'a>(
         ))
 }
 
-/// A source for workflows that are only looked at.
+/// Returns a source for workflows that are only inspected.
 pub(super) fn unconnected() -> Arc<dyn ModelSource> {
     Arc::new(Providers::default())
 }
@@ -84,16 +84,16 @@ fn not_recorded(problem: String) -> CliError {
         .with_help("name another file with `--record`")
 }
 
-/// Models by the names a workflow gives them.
+/// Models by their names in a workflow.
 #[derive(Debug, Default)]
 struct Providers(BTreeMap<String, Result<Arc<dyn ChatModel>, Obstacle>>);
 
-/// Why a model cannot be asked.
+/// Why a model cannot be used.
 #[derive(Clone, Debug)]
 enum Obstacle {
-    /// There is no such model, or no key for it.
+    /// The model is unknown or has no key.
     Model(String),
-    /// What it says could not be written down.
+    /// Its replies cannot be recorded.
     Recording(String),
 }
 
@@ -106,7 +106,7 @@ impl Providers {
     }
 
     fn client(model: &str, settings: &Settings) -> Result<Arc<dyn ChatModel>, Obstacle> {
-        // The environment has been asked for the address already, before the file.
+        // Here, the environment was already checked for the URL, before the file.
         let variable = |name: &str| match (name, &settings.base_url) {
             ("OPENAI_BASE_URL", Some(url)) => Some(url.clone()),
             _ => env::var(name).ok(),
@@ -136,7 +136,7 @@ impl ModelSource for Providers {
     }
 }
 
-/// One recording in the place of every model.
+/// One recording that replaces every model.
 #[derive(Debug)]
 struct Recorded(Arc<Replay>);
 

@@ -1,6 +1,6 @@
-//! Names for runs that can be spoken: an adjective and an animal.
+//! Pronounceable names for runs: an adjective and an animal.
 
-/// Sixty-four of each: short, common, in lower case, and none that could offend.
+/// Sixty-four of each: short, common, lower case and inoffensive.
 const ADJECTIVES: [&str; 64] = [
     "agile", "amber", "apt", "azure", "bold", "brave", "breezy", "bright", "brisk", "calm",
     "candid", "civil", "clever", "cosy", "crisp", "daring", "deft", "eager", "early", "easy",
@@ -21,10 +21,10 @@ const ANIMALS: [&str; 64] = [
     "turtle", "walrus", "wren",
 ];
 
-/// The tries before a number is added to a name.
+/// The attempts before a number is added to a name.
 const TRIES_MAX: u32 = 8;
 
-/// A name at random, for the given try. When the plain ones are taken it ends in a number.
+/// Returns a random name for the given attempt. After several taken names, it ends in a number.
 pub(super) fn speakable(attempt: u32) -> String {
     let adjective = pick(&ADJECTIVES);
     let animal = pick(&ANIMALS);

@@ -1,4 +1,4 @@
-//! What every new run needs, whether it begins with an input or with a checkpoint of another one.
+//! The common setup of every new run, from an input or from a checkpoint of another run.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     workflow::Workflow,
 };
 
-/// The folder that holds a folder for each run, where `--out` names none.
+/// The parent folder of the output folders, if there is no `--out`.
 const OUT_DEFAULT: &str = "out";
 
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub(super) struct NewRunArgs {
 }
 
 impl NewRunArgs {
-    /// Gives the run a name and an id, and says how it is started.
+    /// Gives the run a name and an id, and saves how it was started.
     pub(super) async fn begin(
         self,
         (path, workflow): (&Path, &Workflow),
@@ -50,8 +50,8 @@ impl NewRunArgs {
     }
 }
 
-/// The folder for a run where `--out` names none. A link of this name may have come with the folder, so that only the user
-/// may choose it.
+/// Returns the default output folder of a run. A symbolic link of this name may have come with the
+/// folder, so only the user may choose its target.
 fn default_out(name: &str) -> Result<PathBuf, CliError> {
     let parent = Path::new(OUT_DEFAULT);
     if parent.is_symlink() {
@@ -63,14 +63,14 @@ fn default_out(name: &str) -> Result<PathBuf, CliError> {
     Ok(parent.join(name))
 }
 
-/// A name that no run has yet. Should another process take it meanwhile, the run is refused.
+/// Returns an unused name. If another process takes it meanwhile, the creation of the run fails.
 async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> {
     let mut attempt = 0;
     loop {
         let name = names::speakable(attempt);
         match checkpointer.find(&name).await {
             Err(CheckpointError::UnknownRun(_)) => return Ok(name),
-            // One that is damaged has the name all the same.
+            // A damaged run also uses its name.
             Ok(_) | Err(CheckpointError::Damaged { .. }) => attempt += 1,
             Err(error) => return Err(error.into()),
         }

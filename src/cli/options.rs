@@ -1,4 +1,4 @@
-//! How a run runs: what flags say of it, and what the environment and the file add.
+//! The options of a run: flags, completed by the environment and the file.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
@@ -66,22 +66,23 @@ pub(super) struct RunOptions {
     pub(super) timeout: Option<Duration>,
 }
 
-/// How a run runs, whoever said so.
+/// The merged options of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     pub(super) options: RunOptions,
-    /// What models cost.
+    /// The prices of models.
     pub(super) prices: Arc<Prices>,
-    /// The prices that count for a limit of cost, if the user set one: a file that is not trusted could say less than a
-    /// model costs.
+    /// The prices for cost limits, if the user set one: an untrusted file could set prices that are
+    /// too low.
     pub(super) trusted_prices: Option<Arc<Prices>>,
-    /// The server of models whose names have no provider.
+    /// The base URL for models without a provider.
     pub(super) base_url: Option<String>,
-    /// The limits among the options that come from a file which is not trusted.
+    /// The limits among the options that come from an untrusted file.
     pub(super) untrusted: UntrustedLimits,
 }
 
-/// The places of limits in a file that is not trusted. Such a limit may lower that of the workflow and not raise it.
+/// The positions of limits in an untrusted file. Such a limit may lower that of the workflow, not
+/// raise it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UntrustedLimits {
     pub(super) steps: Option<String>,
@@ -91,11 +92,11 @@ pub(super) struct UntrustedLimits {
 }
 
 impl Settings {
-    /// Refuses limits that are above those of the workflow and come from a file which is not trusted.
+    /// Refuses limits of an untrusted file that are above those of the workflow.
     ///
     /// # Errors
     ///
-    /// Fails with each of them and its place.
+    /// Fails with each of them and its position.
     pub(super) fn check_limits(&self, limits: &Limits) -> Result<(), CliError> {
         let RunOptions { max_steps, max_tokens, max_cost, timeout, .. } = &self.options;
         let UntrustedLimits { steps, tokens, usd, time } = &self.untrusted;
@@ -115,10 +116,10 @@ impl Settings {
 }
 
 impl RunOptions {
-    /// These options, and where one is not given, those.
+    /// Returns these options, completed by `those`.
     #[must_use]
     pub(super) fn over(self, those: Self) -> Self {
-        // Recording and replaying exclude each other; who asks for one ends the other.
+        // Recording and replaying exclude each other; requesting one ends the other.
         let (record, replay) = match (self.record, self.replay) {
             (None, None) => (those.record, those.replay),
             given => given,
@@ -144,11 +145,11 @@ impl RunOptions {
         }
     }
 
-    /// The breakpoints, in a graph that must have their nodes.
+    /// Returns the breakpoints; their nodes must exist in the graph.
     ///
     /// # Errors
     ///
-    /// Fails with every name that is no node, and the nearest one that is.
+    /// Fails with every unknown name, and the most similar node.
     pub(super) fn pauses(&self, graph: &CompiledGraph) -> Result<Pauses, CliError> {
         let nodes = &graph.graph().nodes;
         let mut problems = Vec::new();
@@ -175,7 +176,7 @@ impl RunOptions {
             .with_help("`graphrun graph` draws the nodes; a `parallel` is its branches"))
     }
 
-    /// The limits of the workflow, replaced where the command line says so.
+    /// Replaces the limits of the workflow by those of the command line.
     pub(super) fn limit(&self, limits: &mut Limits) {
         limits.steps = self.max_steps.unwrap_or(limits.steps);
         limits.tokens = self.max_tokens.or(limits.tokens);

@@ -1,4 +1,4 @@
-//! What a run was started with, saved with it so that another process can go on.
+//! The origin of a run: how it was started, saved with it so that another process can resume it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,31 +8,31 @@ use serde_json::Value;
 use super::{error::CliError, exit::Exit, options::RunOptions};
 use crate::{checkpoint::RunInfo, id::ChannelName, redact::redact_value, workflow::Workflow};
 
-/// The version of the form in which origins are saved.
+/// The version of the stored form.
 const VERSION: u32 = 1;
 
-/// What a run was started with.
+/// How a run was started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Origin {
     /// The version of this form.
     pub(super) v: u32,
-    /// The workflow; absolute, as a run may be resumed from another folder.
+    /// The path of the workflow; absolute, as a run may be resumed from another folder.
     pub(super) workflow: PathBuf,
-    /// The folder for the files a run writes.
+    /// The output folder.
     pub(super) out: PathBuf,
-    /// The fields of the result, in their order.
+    /// The fields of the result, in order.
     pub(super) output: Vec<String>,
     /// The fields that are never part of the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) private: Vec<String>,
-    /// The lists to which people may say something, the usual one first.
+    /// The lists that accept messages, the default one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) inbox: Vec<InboxField>,
-    /// How it runs.
+    /// The options.
     pub(super) options: RunOptions,
 }
 
-/// A list to which people may say something.
+/// A list that accepts messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct InboxField {
     pub(super) field: ChannelName,
@@ -41,11 +41,11 @@ pub(super) struct InboxField {
 }
 
 impl Origin {
-    /// What a run is started with; the paths become absolute.
+    /// Creates an origin; the paths become absolute.
     ///
     /// # Errors
     ///
-    /// Fails when the current folder is gone.
+    /// Fails when the working directory is gone.
     pub(super) fn new(workflow: &Path, out: &Path, options: RunOptions) -> Result<Self, CliError> {
         let absolute =
             |path: &Path| std::path::absolute(path).map_err(|error| CliError::read(path, error));
@@ -66,7 +66,7 @@ impl Origin {
         })
     }
 
-    /// The same with what a workflow says of its fields.
+    /// Returns the origin with the output and inbox fields of a workflow.
     #[must_use]
     pub(super) fn with_fields_of(self, workflow: &Workflow) -> Self {
         let private = workflow.schema.channels().iter().filter(|it| it.is_private());
@@ -83,11 +83,11 @@ impl Origin {
         }
     }
 
-    /// What a saved run was started with.
+    /// Returns the origin of a saved run.
     ///
     /// # Errors
     ///
-    /// Fails when this program did not start it, or a newer one did.
+    /// Fails when another program, or a newer version, started the run.
     pub(super) fn of(info: &RunInfo) -> Result<Self, CliError> {
         let refuse = |why: &str| {
             let message =
@@ -103,13 +103,13 @@ impl Origin {
             .map_err(|error| refuse("what it was started with is damaged").because(error))
     }
 
-    /// The same with other options, where others are given.
+    /// Returns the origin with the given options; missing ones stay.
     #[must_use]
     pub(super) fn with_options(self, given: RunOptions) -> Self {
         Self { options: given.over(self.options), ..self }
     }
 
-    /// The same without breakpoints.
+    /// Returns the origin without breakpoints.
     #[must_use]
     pub(super) fn without_pauses(mut self) -> Self {
         self.options.pause_before.clear();
@@ -117,11 +117,11 @@ impl Origin {
         self
     }
 
-    /// The form in which it is saved with the run.
+    /// Returns the stored form.
     ///
     /// # Errors
     ///
-    /// Fails when a path is no UTF-8: it could not be found again.
+    /// Fails when a path is not UTF-8: it could not be found again.
     pub(super) fn to_json(&self) -> Result<Value, CliError> {
         serde_json::to_value(self)
             .map_err(|error| CliError::usage("a path cannot be saved with the run").because(error))

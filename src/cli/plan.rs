@@ -18,7 +18,7 @@ use super::{
     globals::{Globals, Output},
     json::to_json,
     models,
-    prepare::{self, Loaded},
+    prepare::{self, LoadedWorkflow},
     terminal::{Paint, print_result},
     words::{cost, duration, table, tokens},
 };
@@ -36,25 +36,26 @@ pub(super) struct Args {
     workflow: PathBuf,
 }
 
-/// The worst case of a workflow, as a program reads it.
+/// The worst case of a workflow, as JSON.
 #[derive(Debug, Serialize)]
 struct Plan {
     workflow: String,
     steps_max: u64,
-    /// Calls of models by the nodes that say how many they make; for nodes that are dispatched
-    /// to, of one item.
+    /// The model calls of the nodes with a known number of calls. For nodes that are dispatched to,
+    /// those of one item.
     calls_max: u64,
-    /// The nodes that do not say how many calls they make.
+    /// The nodes with an unknown number of calls.
     calls_unknown: Vec<NodeName>,
-    /// As many as fit the models with every call; `null` if one of them is not known.
+    /// The tokens if every call fills the context of its model; `null` if a context size is
+    /// unknown.
     tokens_max: Option<u64>,
-    /// What these cost.
+    /// The cost of these tokens.
     cost_usd_max: Option<f64>,
-    /// Time at work; `null` if nothing bounds an attempt of some node.
+    /// The total duration; `null` if an attempt of some node has no time limit.
     time_ms_max: Option<u64>,
-    /// Of each of these, the node that takes the most.
-    mostly: Mostly,
-    /// Why something is not known.
+    /// The node with the largest share of each.
+    mostly: LargestNodes,
+    /// Why some values are unknown.
     unknown: Vec<String>,
     limits: PlannedLimits,
     warnings: Vec<String>,
@@ -62,7 +63,7 @@ struct Plan {
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Mostly {
+struct LargestNodes {
     steps: Option<NodeName>,
     calls: Option<NodeName>,
     tokens: Option<NodeName>,
@@ -89,12 +90,12 @@ struct PlannedNode {
     tokens_max: Option<u64>,
     cost_usd_max: Option<f64>,
     time_ms_max: Option<u64>,
-    /// Whether the numbers are those of one item, of which there may be several in a step.
+    /// Whether the numbers are those of one item; a step may have several.
     is_per_item: bool,
     why: String,
 }
 
-/// Says what a run of a workflow can take at most, and which bounds say so.
+/// Prints the worst case of a run, and the bounds that determine it.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("plan", &[Output::Text, Output::Json])?;
     let settings = globals.settings_to_plan()?;
@@ -102,7 +103,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let plan = Plan::of(loaded, globals.config()?)?;
     let text = match globals.output {
         Output::Json => to_json(&plan)?,
-        // The others were refused above.
+        // The other formats were refused above.
         Output::Text | Output::Jsonl | Output::Sarif | Output::Github => plan.draw(globals.stdout),
     };
     print_result(&text).map_err(CliError::write)?;
@@ -110,7 +111,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 impl Plan {
-    fn of(loaded: Loaded, config: &Config) -> Result<Self, CliError> {
+    fn of(loaded: LoadedWorkflow, config: &Config) -> Result<Self, CliError> {
         let rates = Rates::of(&loaded.workflow, config);
         let (compiled, _) = loaded.compile(models::unconnected(), Path::new(""), None)?;
         Ok(Self::planned(&compiled, &rates))
@@ -136,7 +137,7 @@ impl Plan {
             tokens_max: all(&nodes, |it| it.tokens_max).map(|it| sum(it.into_iter())),
             cost_usd_max: all(&nodes, |it| it.cost_usd_max).map(|it| it.into_iter().sum()),
             time_ms_max: time_max.map(ms),
-            mostly: Mostly::of(&nodes),
+            mostly: LargestNodes::of(&nodes),
             unknown: Vec::new(),
             limits: PlannedLimits::new(&graph.limits),
             warnings: Vec::new(),
@@ -147,7 +148,7 @@ impl Plan {
         plan
     }
 
-    /// Why tokens, cost or time are not known.
+    /// Returns why tokens, cost or duration are unknown.
     fn unknowns(&self, rates: &Rates) -> Vec<String> {
         let mut unknown = Vec::new();
         let nodes: Vec<String> = self.calls_unknown.iter().map(|it| format!("`{it}`")).collect();
@@ -214,12 +215,12 @@ impl Plan {
         text
     }
 
-    /// Whether some calls are counted for one item of several.
+    /// Returns whether some calls are counted for one item of several.
     fn has_items(&self) -> bool {
         self.nodes.iter().any(|it| it.is_per_item && it.calls_max != Some(0))
     }
 
-    /// The calls of models that are known, and what is not in them.
+    /// Returns the known model calls, and the excluded ones.
     fn calls(&self) -> String {
         let mut calls = number(self.calls_max);
         if self.has_items() {
@@ -234,10 +235,10 @@ impl Plan {
     }
 }
 
-impl Mostly {
+impl LargestNodes {
     fn of(nodes: &[PlannedNode]) -> Self {
         let most = |of: fn(&PlannedNode) -> u64| {
-            // Of several, the first.
+            // The first of several equal nodes.
             let most = nodes.iter().rev().max_by_key(|it| of(it)).filter(|it| of(it) > 0);
             most.map(|it| it.node.clone())
         };
@@ -313,7 +314,7 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// Something of every node, if it is known of all.
+/// Returns a value of every node, if it is known for all.
 fn all<T>(nodes: &[PlannedNode], of: fn(&PlannedNode) -> Option<T>) -> Option<Vec<T>> {
     nodes.iter().map(of).collect()
 }
@@ -322,7 +323,7 @@ fn number(most: u64) -> String {
     large(most, |it| it.to_string())
 }
 
-/// A number in a form, unless nobody could count so far.
+/// Formats a number, unless it is too large to be reached.
 fn large(most: u64, form: fn(u64) -> String) -> String {
     if most == u64::MAX { "beyond counting".to_owned() } else { form(most) }
 }

@@ -1,4 +1,4 @@
-//! From a path to something that can run: load, check, connect.
+//! Loads, checks and connects a workflow.
 
 use std::{
     env, io,
@@ -17,9 +17,9 @@ use crate::{
     workflow::{self, LoadError, NodeDefinition, NodeKind, Workflow},
 };
 
-/// A workflow that was read, with the findings that do not keep it from running.
+/// A loaded workflow with its warnings.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedWorkflow {
     path: PathBuf,
     /// The workflow.
     pub(super) workflow: Workflow,
@@ -27,11 +27,11 @@ pub(super) struct Loaded {
     settings: Settings,
 }
 
-/// Makes every check there is, without connecting anything.
+/// Makes all static checks, without connecting anything.
 ///
 /// # Errors
 ///
-/// Fails when the workflow cannot be read, or with every finding if one of them is an error.
+/// Fails when the workflow cannot be read, or with all diagnostics if one of them is an error.
 pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadError> {
     let (workflow, warnings) = workflow::load(path, &nodes::registry())?;
     let services = services(models::unconnected(), PathBuf::new());
@@ -42,15 +42,15 @@ pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadErr
 ///
 /// # Errors
 ///
-/// Fails when it cannot be read, or with every finding if one of them is an error.
-pub(super) fn load(path: &Path) -> Result<Loaded, CliError> {
+/// Fails when it cannot be read, or with all diagnostics if one of them is an error.
+pub(super) fn load(path: &Path) -> Result<LoadedWorkflow, CliError> {
     let (workflow, warnings) =
         workflow::load(path, &nodes::registry()).map_err(|it| refuse(path, it))?;
     let settings = Settings::default();
-    Ok(Loaded { path: path.to_owned(), workflow, warnings, settings })
+    Ok(LoadedWorkflow { path: path.to_owned(), workflow, warnings, settings })
 }
 
-/// What is said of a workflow that does not load.
+/// Returns the error for a workflow that does not load.
 pub(super) fn refuse(path: &Path, error: LoadError) -> CliError {
     match error {
         LoadError::Read { path, source } => CliError::read(&path, source),
@@ -58,12 +58,12 @@ pub(super) fn refuse(path: &Path, error: LoadError) -> CliError {
     }
 }
 
-impl Loaded {
-    /// Replaces what the settings say otherwise than the workflow.
+impl LoadedWorkflow {
+    /// Replaces values of the workflow by those of the settings.
     ///
     /// # Errors
     ///
-    /// Fails when a file that is not trusted raises a limit.
+    /// Fails when an untrusted file raises a limit.
     pub(super) fn with(mut self, settings: Settings) -> Result<Self, CliError> {
         settings.check_limits(&self.workflow.limits)?;
         settings.options.limit(&mut self.workflow.limits);
@@ -77,11 +77,11 @@ impl Loaded {
         Ok(Self { settings, ..self })
     }
 
-    /// Finds what its nodes need of the world, before the first of them runs.
+    /// Connects the models and the sandbox that its nodes need, before the first node runs.
     ///
     /// # Errors
     ///
-    /// Fails when a model or the sandbox cannot be used, or a limit of cost cannot be held.
+    /// Fails when a model or the sandbox cannot be used, or a cost limit cannot be enforced.
     pub(super) fn connect(&self) -> Result<Arc<dyn ModelSource>, CliError> {
         let kinds = || self.workflow.nodes.iter().map(|(name, it)| (name, &it.kind));
         if kinds().any(|(_, kind)| matches!(kind, NodeKind::RunTests(_) | NodeKind::Run(_))) {
@@ -101,11 +101,11 @@ impl Loaded {
         Ok(connected.source)
     }
 
-    /// Looks, before anything is paid for, whether what the run delivers has a place.
+    /// Checks that the output folder is usable, before the run costs anything.
     ///
     /// # Errors
     ///
-    /// Fails when the workflow delivers files and the folder for them cannot be made or written.
+    /// Fails when the workflow delivers files and the folder for them cannot be created or written.
     pub(super) fn check_out(&self, out: &Path) -> Result<(), CliError> {
         let delivers = |it: &NodeDefinition| matches!(it.kind, NodeKind::WriteFiles(_));
         if !self.workflow.nodes.values().any(delivers) {
@@ -125,10 +125,11 @@ impl Loaded {
             .with_help("name another folder with `--out`, or mend this one; nothing was started"))
     }
 
-    /// Where results are kept, if a node wants that.
+    /// Returns the cache for results, if a node uses one.
     ///
-    /// What a recording answers is not kept, for it would answer runs without one. A recording
-    /// that is made is to have every answer, so that no result is used meanwhile.
+    /// Results from a replay are not cached, since they would then answer runs without the
+    /// recording. While recording, cached results are not used, because the recording must contain
+    /// every reply.
     ///
     /// # Errors
     ///
@@ -144,11 +145,11 @@ impl Loaded {
         Ok(Some(if is_renewed { cache.renewed() } else { cache }))
     }
 
-    /// Makes the remaining checks; gives the warnings of all of them as well.
+    /// Makes the remaining checks; returns the warnings of all checks.
     ///
     /// # Errors
     ///
-    /// Fails with every finding if one of them is an error.
+    /// Fails with all diagnostics if one of them is an error.
     pub(super) fn compile(
         self,
         models: Arc<dyn ModelSource>,
@@ -178,7 +179,8 @@ fn services(models: Arc<dyn ModelSource>, output_dir: PathBuf) -> Services {
     Services { models, cache_dir: cache_dir(), output_dir, ..Services::offline() }
 }
 
-/// Where environments for generated code are kept; without a home, in the folder of the runs.
+/// Returns the folder of the environments for generated code; without a home, a folder beside the
+/// runs.
 pub(super) fn cache_dir() -> PathBuf {
     let variable = |name| env::var_os(name).map(PathBuf::from);
     let (home, cache) = (variable("HOME"), variable("XDG_CACHE_HOME"));

@@ -1,4 +1,4 @@
-//! What the process does for its secrets before anything else: it learns them, and leaves no memory behind.
+//! Protects secrets at the start of the process: it learns them, and prevents core dumps.
 
 use std::{backtrace::Backtrace, backtrace::BacktraceStatus, env, panic, thread};
 
@@ -7,7 +7,7 @@ use nix::sys::{
     resource::{Resource, setrlimit},
 };
 
-use super::terminal::say;
+use super::terminal::print_message;
 use crate::redact;
 
 /// Protects the secrets of this process: in its environment, in memory, and in the text of a panic.
@@ -15,16 +15,17 @@ pub(super) fn protect_secrets() {
     for (name, value) in env::vars_os() {
         redact::learn_variable(&name.to_string_lossy(), &value.to_string_lossy());
     }
-    // A core file would contain every key. Where the kernel pipes cores to a program, the limit alone does not
-    // prevent them. Neither call can fail for this process itself, and without them it still works.
+    // A core file would contain every key. Where the kernel pipes cores to a program, the limit
+    // alone does not prevent them. Neither call can fail for this process itself, and without them
+    // it still works.
     _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     _ = prctl::set_dumpable(false);
     panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
-        say(&format!("thread '{}' {panic}", thread.name().unwrap_or("unnamed")));
+        print_message(&format!("thread '{}' {panic}", thread.name().unwrap_or("unnamed")));
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
-            say(&backtrace.to_string());
+            print_message(&backtrace.to_string());
         }
     }));
 }

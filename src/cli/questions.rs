@@ -1,4 +1,4 @@
-//! The questions of a run in a report: those that wait, and those that were answered.
+//! The open and the answered questions of a run in a report.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::{
     id::NodeName,
 };
 
-/// A question that waits for its answer.
+/// An open question.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct QuestionLine {
     pub(super) key: String,
@@ -26,14 +26,14 @@ pub(super) struct QuestionLine {
     pub(super) is_yes_or_no: bool,
 }
 
-/// A question that was answered: who did it, when, and to what.
+/// An answered question: who answered, when, and what.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct AnswerLine {
     pub(super) key: String,
     pub(super) node: NodeName,
     pub(super) by: Option<String>,
     pub(super) at: String,
-    /// The link of the entry that asked: it proves the state the answer was given for.
+    /// The hash of the entry with the question: it proves the state for which the answer was given.
     pub(super) asked: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl From<OpenQuestion> for QuestionLine {
 }
 
 impl AnswerLine {
-    /// Nothing if nobody has answered.
+    /// Returns none for an open question.
     pub(super) fn of(question: AskedQuestion) -> Option<Self> {
         let key = question.full_name();
         let Became::Answered { by, at, to } = question.became else { return None };

@@ -1,4 +1,4 @@
-//! What became of a run, made from what was saved of it: the object that `--output json` prints.
+//! The report of a run, built from its saved entries: the object that `--output json` prints.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
     id::{ChannelName, NodeName, RunId, TaskId},
 };
 
-/// What became of a run. Programs read this: keys may be added, none is renamed.
+/// The report of a run. Programs read it: keys may be added, none is renamed.
 #[derive(Debug, Serialize)]
 pub(super) struct RunReport {
     pub(super) run: RunId,
@@ -39,20 +39,20 @@ pub(super) struct RunReport {
     /// In the order in which updates were applied.
     pub(super) trace: Vec<TraceLine>,
     pub(super) questions: Vec<QuestionLine>,
-    /// What people have answered so far, oldest first; left out if nothing.
+    /// The answers so far, oldest first; omitted if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) answers: Vec<AnswerLine>,
-    /// With what the tasks of the open step rest, if some failed.
+    /// The failed tasks of the open step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) failures: Vec<FailureLine>,
     pub(super) artifacts: Vec<String>,
     pub(super) resume: Option<String>,
-    /// What each node that called models took; not part of the object.
+    /// The usage of each node that called models; not part of the object.
     #[serde(skip)]
     pub(super) by_node: Vec<(NodeName, Spent)>,
 }
 
-/// What became of one task.
+/// The result of one task.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct TraceLine {
     pub(super) step: u64,
@@ -62,7 +62,7 @@ pub(super) struct TraceLine {
     pub(super) ms: u64,
 }
 
-/// A task that failed and that nothing caught.
+/// A failed task whose failure no route handled.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct FailureLine {
     pub(super) node: NodeName,
@@ -72,7 +72,7 @@ pub(super) struct FailureLine {
 }
 
 impl RunReport {
-    /// Reads what was saved of a run.
+    /// Reads the report of a run from the database.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl RunReport {
         run: &RunId,
         database: &Database,
     ) -> Result<Self, CliError> {
-        // Page by page, since a run may have more entries than fit in memory.
+        // Read in pages, since a run may have more entries than fit in memory.
         let (mut asked, mut trace, mut events) = (AskedQuestions::default(), vec![], vec![]);
         let mut after = 0;
         loop {
@@ -108,12 +108,12 @@ impl RunReport {
     ) -> Self {
         let SavedRun { summary, position, values, records: open, .. } = saved;
         let questions = open_questions(&position, &open);
-        // A task may have several records; among them the order stays.
+        // A task may have several records; their order stays.
         trace.sort_by_key(|it| it.0);
         let origin = Origin::of(&summary.info).ok();
         let (output, private) = origin.map(|it| (it.output, it.private)).unwrap_or_default();
         let is_failed = summary.status == Status::Failed;
-        // A route that led to `fail` leaves nothing to go on with.
+        // After a route to `fail`, nothing is left to continue.
         let is_over = is_failed && position.frontier.is_empty();
         let resume = database.command("resume", &summary.info.name).filter(|_| !is_over);
         Self {
@@ -135,11 +135,12 @@ impl RunReport {
         }
     }
 
-    /// The exit code of a program that leaves the run like this.
+    /// Returns the exit code for this report.
     pub(super) fn exit(&self) -> Exit {
         let is_failed = self.status == Status::Failed;
         match self.failures.first().map(|it| it.kind).filter(|_| is_failed) {
-            // The work did not fail: what it needs is not there. Once it is, the run can go on.
+            // The task did not fail by itself: a requirement is missing. Once it is available, the
+            // run can continue.
             Some(kind) if kind.is_for_the_operator() => Exit::Unusable,
             Some(ErrorKind::Provider | ErrorKind::RateLimit) => Exit::Unusable,
             _ => Exit::of(self.status),
@@ -178,7 +179,7 @@ impl From<(NodeName, Failure)> for FailureLine {
     }
 }
 
-/// The keys of the contract, and no others that storage may keep.
+/// Serialises only the documented keys, not the others that storage may contain.
 fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Usage {
@@ -192,7 +193,7 @@ fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Err
     Usage { input_tokens, output_tokens, calls: usage.calls, cost_usd }.serialize(serializer)
 }
 
-/// What models took, also for the tasks of the step that is not committed yet.
+/// Returns the usage of models, including the tasks of the open step.
 fn spent(position: &Position, open: &[TaskRecord]) -> Spent {
     let last: BTreeMap<TaskId, &Spent> = open.iter().map(|it| (it.task, &it.spent)).collect();
     let mut spent = position.spent;
@@ -202,8 +203,8 @@ fn spent(position: &Position, open: &[TaskRecord]) -> Spent {
     spent
 }
 
-/// The named fields that hold a value, in their order; all of them if none is named. What is
-/// private is not among them.
+/// Returns the named fields that have a value, in order; all fields if none is named. Private
+/// fields are excluded.
 fn state(
     fields: &[String],
     private: &[String],
@@ -217,7 +218,7 @@ fn state(
     named.filter_map(|name| Some((name.clone(), values.remove(name.as_str())?))).collect()
 }
 
-/// Whether an event is a part of the report.
+/// Returns whether the report contains an event.
 fn is_reported(stamped: &Stamped) -> bool {
     match &stamped.event {
         Event::TaskReported { report, .. } => matches!(report, TaskReport::Artifact { .. }),
@@ -228,7 +229,7 @@ fn is_reported(stamped: &Stamped) -> bool {
     }
 }
 
-/// The files that were written, each one once, in the order they were written first.
+/// Returns the written files without duplicates, in the order of their first writing.
 fn artifacts(events: &[Stamped]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for stamped in events {
@@ -241,7 +242,7 @@ fn artifacts(events: &[Stamped]) -> Vec<String> {
     paths
 }
 
-/// What each node that called models took, in the order they finished first.
+/// Returns the usage of each node that called models, in the order of their first completion.
 fn spent_by_node(events: &[Stamped]) -> Vec<(NodeName, Spent)> {
     let mut nodes: Vec<(NodeName, Spent)> = Vec::new();
     for stamped in events {
@@ -261,7 +262,7 @@ fn spent_by_node(events: &[Stamped]) -> Vec<(NodeName, Spent)> {
     nodes
 }
 
-/// A saved run for the tests of whatever shows one.
+/// A saved run for the tests of its views.
 #[cfg(test)]
 pub(super) fn sample(status: &str) -> RunReport {
     let (saved, records, events) = saved_sample(status);
@@ -269,7 +270,7 @@ pub(super) fn sample(status: &str) -> RunReport {
     RunReport::new(saved, trace, &events, &Database::default())
 }
 
-/// What was saved of a run: one task of it lacked a key before it was given one.
+/// The saved entries of a run: one task failed without a key, which was added later.
 #[cfg(test)]
 fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
     use serde_json::json;
@@ -295,7 +296,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
         input: crate::graph::Input::State,
         via: crate::graph::Via::Then { node: NodeName::parse("sse").unwrap() },
     });
-    // In the order they were made, which is not the order in which they were applied.
+    // In the order of completion, which differs from the order of application.
     let mut records = vec![
         record(1, 1, "ta", 2, 9_100, finished()),
         record(1, 0, "qc", 1, 2_300, finished()),
@@ -409,9 +410,9 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_a_route_ended_has_failed_and_promises_no_resumption() {
+    fn a_run_that_a_route_to_fail_ended_cannot_be_resumed() {
         let (mut saved, mut records, events) = saved_sample("failed");
-        // The key that was missing once is there; the run went on, to a route that leads to `fail`.
+        // The missing key was added; the run continued to a route to `fail`.
         saved.position.frontier.clear();
         saved.records.clear();
         records.pop();

@@ -1,7 +1,7 @@
-//! What the program needs of the machine before it begins: descriptors, memory and threads.
+//! Checks the resources of the machine at the start: descriptors, memory and threads.
 //!
-//! Where one of them runs out later, libraries panic or wait for ever, and the allocator ends the process. So the
-//! program looks at its limits first and refuses to start with too little.
+//! If one of them runs out later, libraries panic or wait forever, and the allocator aborts the
+//! process. So the program checks its limits first and refuses to start with too little.
 
 use std::{fs::File, io, sync::RwLock, thread};
 
@@ -9,10 +9,11 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::{error::CliError, exit::Exit};
 
-/// A run without a sandbox has 14 files open: its streams, the database, signals and threads. A command has 8 more.
+/// A run without a sandbox has 14 files open: its streams, the database, signals and threads. A
+/// command has 8 more.
 const FILES_MIN: u64 = 32;
 
-/// As many of them must be left, as a process may inherit open files from the one that starts it.
+/// As many of them must be left, as a process may inherit open files from its parent.
 const FILES_LEFT_MIN: usize = 22;
 
 /// The address space holds the program itself, and two megabytes for the stack of each thread.
@@ -25,7 +26,7 @@ const DATA_BYTES_MIN: u64 = 32 << 20;
 ///
 /// # Errors
 ///
-/// Fails with the limit that is too low, and what to do about it.
+/// Fails with the limit that is too low, and the remedy.
 pub(super) fn check_limits() -> Result<(), CliError> {
     let files = limit(Resource::RLIMIT_NOFILE).unwrap_or(RLIM_INFINITY);
     if files < FILES_MIN {
@@ -58,7 +59,8 @@ pub(super) fn check_limits() -> Result<(), CliError> {
     Ok(())
 }
 
-/// Checks that so many threads can be started at once. A runtime panics when it cannot start one of its threads.
+/// Checks that this many threads can be started at once. A runtime panics when it cannot start one
+/// of its threads.
 ///
 /// # Errors
 ///
@@ -76,7 +78,7 @@ pub(super) fn check_threads(count: usize) -> io::Result<()> {
     })
 }
 
-/// Returns how many files can be opened, up to the number that is needed, and why no more.
+/// Returns how many files can be opened, up to the required number, and the error that limits them.
 fn files_left() -> (usize, Option<io::Error>) {
     let mut open = Vec::with_capacity(FILES_LEFT_MIN);
     while open.len() < FILES_LEFT_MIN {

@@ -1,4 +1,4 @@
-//! `graphrun resume RUN`, and what `approve` and `reject` do once they know the answer.
+//! `graphrun resume RUN`, and the shared part of `approve` and `reject`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     answer::{self, AnswerFlag},
-    diagnostics::tell_warnings,
+    diagnostics::print_warnings,
     drive::{Begin, Run},
     error::CliError,
     exit::Exit,
@@ -36,7 +36,7 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Goes on with a run as it was started, save for what the flags say otherwise.
+/// Resumes a run with its original options; flags replace them.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("resume", &[Output::Text, Output::Json, Output::Jsonl])?;
     let Args { run, answer, no_pause, options } = args;
@@ -47,26 +47,26 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         let origin = if no_pause { origin.without_pauses() } else { origin };
         origin.with_options(options)
     };
-    go_on(&run, globals, wanted, answers)
+    resume_run(&run, globals, wanted, answers)
 }
 
-/// Goes on with a run: `wanted` says how, and `answers` what to say to its questions, by those that
-/// are open and all that were asked.
-pub(super) fn go_on(
+/// Resumes a run: `wanted` adjusts its options, and `answers` computes the answers from the open
+/// questions and all questions.
+pub(super) fn resume_run(
     run: &str,
     globals: &Globals,
     wanted: impl FnOnce(Origin) -> Origin,
     answers: impl FnOnce(&[OpenQuestion], &[AskedQuestion]) -> Result<BTreeMap<String, Value>, CliError>,
 ) -> Result<Exit, CliError> {
-    take_up(run, globals, wanted, |saved, journal| {
+    drive_saved(run, globals, wanted, |saved, journal| {
         let open = open_questions(&saved.position, &saved.records);
         let by_name = answers(&open, &asked_questions(journal))?;
         Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
     })
 }
 
-/// Drives a saved run, in the way that is made of how it was saved.
-pub(super) fn take_up(
+/// Drives a saved run; `begin` is computed from the saved run.
+pub(super) fn drive_saved(
     run: &str,
     globals: &Globals,
     wanted: impl FnOnce(Origin) -> Origin,
@@ -80,7 +80,7 @@ pub(super) fn take_up(
         let saved = checkpointer.load(&info.id).await?;
         let journal = checkpointer.journal_without_values(&info.id).await?;
         let begin = begin(&saved, &journal)?;
-        // A workflow that does not load any more is no wrong usage of `resume`.
+        // A workflow that no longer loads is not a usage error of `resume`.
         let broken = |error: CliError| {
             error.with_exit(Exit::NotResumable).with_help(
                 "the run was started from this file; with the file as it was, it goes on",
@@ -92,13 +92,13 @@ pub(super) fn take_up(
         loaded.check_out(&origin.out)?;
         let results = loaded.cache(&database)?;
         let (graph, warnings) = loaded.compile(models, &origin.out, results).map_err(broken)?;
-        tell_warnings(&warnings, globals.stderr);
+        print_warnings(&warnings, globals.stderr);
         let pauses = origin.options.pauses(&graph);
         let engine = globals.engine(graph, checkpointer.clone())?;
         let (id, name) = (info.id, info.name);
         let mut run = Run { globals, database: &database, checkpointer, engine, id, name };
         if pauses.is_err() {
-            // Its breakpoints may be at nodes that have another name by now, and so may more.
+            // The new version may have renamed the nodes of breakpoints, among others.
             run.check_changes().await?;
         }
         run.engine = run.engine.with_pauses(pauses?);

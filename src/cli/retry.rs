@@ -22,13 +22,13 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Tries again what failed in a run; what finished is kept.
+/// Retries the failed tasks of a run; finished work is kept.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("retry", &[Output::Text, Output::Json, Output::Jsonl])?;
     let Args { run, node, options } = args;
     let wanted = |origin: Origin| origin.with_options(options);
-    resume::take_up(&run, globals, wanted, |saved, _| {
-        // What there is to say is said before anything is connected.
+    resume::drive_saved(&run, globals, wanted, |saved, _| {
+        // Errors are reported before anything is connected.
         check_retry(saved, node.as_ref())?;
         Ok(Begin::Retry(node))
     })

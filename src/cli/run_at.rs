@@ -10,34 +10,37 @@ use crate::{
     id::{ChannelName, Step},
 };
 
-/// A run, and a step of it.
+/// A run and one of its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunAt {
     /// The name or the id of the run.
     pub(super) run: String,
-    /// The step, unless it is the last one; zero is what the run began with.
+    /// The step; none is the last one, and zero is the input.
     pub(super) step: Option<Step>,
 }
 
-/// A run as it was after a step.
+/// A run at one of its steps.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct RunSnapshot {
     pub(super) info: RunInfo,
     pub(super) position: Position,
     pub(super) values: BTreeMap<ChannelName, Value>,
 }
 
 impl RunAt {
-    /// Reads it out of the database.
+    /// Reads it from the database.
     ///
     /// # Errors
     ///
-    /// Fails when there is no such run or step, or it cannot be read.
-    pub(super) async fn find(&self, checkpointer: &dyn Checkpointer) -> Result<Found, CliError> {
+    /// Fails when the run or the step does not exist, or cannot be read.
+    pub(super) async fn find(
+        &self,
+        checkpointer: &dyn Checkpointer,
+    ) -> Result<RunSnapshot, CliError> {
         let summary = checkpointer.find(&self.run).await?;
         let (info, step) = (summary.info, self.step.unwrap_or(summary.step));
         let (position, values) = checkpointer.checkpoint_at(&info.id, step).await?;
-        Ok(Found { info, position, values })
+        Ok(RunSnapshot { info, position, values })
     }
 }
 
@@ -53,7 +56,7 @@ impl FromStr for RunAt {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for RunSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.info.name, self.position.step)
     }

@@ -6,15 +6,15 @@ use tokio::runtime::Builder;
 
 use super::{error::CliError, exit::Exit, resources::check_threads};
 
-/// The threads besides those that run nodes: for the lease, for the terminal, and for what blocks.
+/// The threads besides those that run nodes: for the lease, the terminal, and blocking work.
 const MORE_THREADS: usize = 3;
 
-/// Runs a command that waits for things, and leaves nothing behind that it would wait for.
+/// Runs the future of a command, and does not wait for remaining background work.
 pub(super) fn block_on<F>(command: F) -> Result<Exit, CliError>
 where
     F: Future<Output = Result<Exit, CliError>>,
 {
-    // One may be waiting for the disk.
+    // One more, because one may be waiting for the disk.
     let threads = available_parallelism().map_or(1, NonZero::get) + 1;
     let unusable = |error: io::Error| {
         CliError::new(Exit::Unusable, "cannot start the threads of the program")
@@ -25,7 +25,7 @@ where
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(threads).enable_all().build().map_err(unusable)?;
     let exit = runtime.block_on(command);
-    // A thread may still wait for a line from the terminal; nobody needs it any more.
+    // A thread may still wait for a line from the terminal, which is no longer needed.
     runtime.shutdown_background();
     exit
 }

@@ -1,4 +1,4 @@
-//! `graphrun say RUN TEXT`: steers a run that others have in their hands.
+//! `graphrun say RUN TEXT`: sends a message to a run that another process owns.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -33,16 +33,16 @@ pub(super) struct Args {
     to: Option<String>,
 }
 
-/// What was said, for programs.
+/// The result, as JSON.
 #[derive(Debug, Serialize)]
-struct Said<'a> {
+struct SentMessage<'a> {
     run: &'a RunId,
     name: &'a str,
     to: &'a ChannelName,
     number: u64,
 }
 
-/// Puts a message into the inbox of a run. Whoever has the run takes it in before its next step.
+/// Adds a message to the inbox of a run. The owner of the run reads it before the next step.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("say", &[Output::Text, Output::Json])?;
     let database = globals.database()?;
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         let to = &field.field;
         let message = Message::new(to.clone(), value, Some(who()));
         let number = checkpointer.post(&info.id, &message).await?;
-        let said = Said { run: &info.id, name: &info.name, to, number };
+        let said = SentMessage { run: &info.id, name: &info.name, to, number };
         let text = if globals.output == Output::Json {
             to_json(&said)?
         } else {
@@ -115,7 +115,8 @@ fn read(InboxField { field, schema }: &InboxField, text: &str) -> Result<Value, 
             CliError::usage(problem).because(error)
         })?
     };
-    // As an item, which is one level deeper than the value: the run would drop what does not fit.
+    // Checked as an item, which is one level deeper than the value: the run would drop an item that
+    // does not fit.
     let list = Value::Array(vec![value]);
     measure(&list).map_err(|reached| {
         CliError::usage(format!("`{field}` does not take this")).because(reached)

@@ -29,12 +29,12 @@ pub(super) struct SetFlag {
     text: String,
 }
 
-/// How a value is checked: as all that a channel holds, or as something that is written to it.
+/// How a value is checked: as the whole value of a channel, or as an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SetKind {
-    /// It becomes what the channel holds.
+    /// The value replaces that of the channel.
     Whole,
-    /// It goes through the reducer of the channel.
+    /// The value goes through the reducer of the channel.
     Write,
 }
 
@@ -54,21 +54,21 @@ impl FromStr for SetFlag {
 }
 
 impl SetArgs {
-    /// The flags that give fields a value, and none that takes one away.
+    /// Returns flags that set fields and clear none.
     pub(super) fn of(set: Vec<SetFlag>) -> Self {
         Self { set, clear: Vec::new() }
     }
 
-    /// Whether nothing is to change.
+    /// Returns whether nothing changes.
     pub(super) fn is_empty(&self) -> bool {
         self.set.is_empty() && self.clear.is_empty()
     }
 
-    /// Reads the flags by the types of the fields; none is a field that is to hold nothing.
+    /// Reads the flags by the types of the fields; none means a cleared field.
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong.
+    /// Fails with all problems.
     pub(super) fn read(
         &self,
         schema: &Schema,

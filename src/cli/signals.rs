@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first ends the run in order, the second at once.
+//! Ctrl-C and SIGTERM: the first signal drains the run, the second aborts it.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use super::exit::Exit;
 
-/// A wish to end, from outside.
+/// A signal to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// Ctrl-C, or SIGINT.
@@ -15,7 +15,7 @@ pub(super) enum Signal {
     Terminate,
 }
 
-/// The signals this process was sent. While this lives they do not end the process.
+/// The signals sent to this process. While this value exists, they do not end the process.
 #[derive(Debug)]
 pub(super) struct Signals {
     interrupt: unix::Signal,
@@ -23,7 +23,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen.
+    /// Installs the signal handlers.
     ///
     /// # Errors
     ///
@@ -35,11 +35,11 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     ///
     /// # Cancel safety
     ///
-    /// A signal that arrives while nobody waits is told to the next who does.
+    /// A signal that arrives while no call waits is returned by the next call.
     pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::Interrupt,
@@ -49,7 +49,7 @@ impl Signals {
 }
 
 impl Signal {
-    /// The exit code of a program that it ended.
+    /// Returns the exit code after this signal.
     pub(super) fn exit(self) -> Exit {
         match self {
             Self::Interrupt => Exit::Interrupted,
@@ -57,7 +57,7 @@ impl Signal {
         }
     }
 
-    /// What the program says when it comes.
+    /// Returns the message that announces the stop.
     pub(super) fn announcement(self) -> &'static str {
         match self {
             Self::Interrupt => {

@@ -1,4 +1,4 @@
-//! A list of the program in the user's state folder: read as a whole, and changed by one process at a time.
+//! A list in the user's state folder: read as a whole, and changed by one process at a time.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -16,24 +16,24 @@ use crate::{
     data_limit::DataLimit,
 };
 
-/// A list as it is stored.
+/// A stored list.
 pub(super) trait Stored: Default + Serialize + DeserializeOwned {
     /// Its name in messages.
     const NAME: &'static str;
-    /// The version of its form.
+    /// The version of its format.
     const VERSION: u32;
     /// The effect of removing the file, for a remedy.
     const REMOVED: &'static str;
 
-    /// The version of the form that was read.
+    /// The version of the format that was read.
     fn version(&self) -> u32;
 }
 
-/// Reads a list; without a file, or without a state folder, it is empty.
+/// Reads a list; without a file or a state folder, it is empty.
 ///
 /// # Errors
 ///
-/// Fails when the file is there and cannot be read.
+/// Fails when the file exists and cannot be read.
 pub(super) fn read<T: Stored>(path: Option<&Path>) -> Result<T, CliError> {
     let Some(path) = path else { return Ok(T::default()) };
     let refused = |source: Box<dyn std::error::Error + Send + Sync>| {
@@ -57,14 +57,14 @@ pub(super) fn read<T: Stored>(path: Option<&Path>) -> Result<T, CliError> {
     Err(refused(format!("it has version {found}, and this program reads {known}").into()))
 }
 
-/// Whether a list can be kept: a user without a home, or with one that cannot be written, has none.
+/// Returns whether a list can be stored: this needs a writable home.
 pub(super) fn can_be_kept(path: Option<&Path>) -> bool {
     let Some(path) = path else { return false };
     let nearest = path.ancestors().find(|it| it.exists()).unwrap_or(path);
     access(nearest, AccessFlags::W_OK).is_ok()
 }
 
-/// Changes the list as it is now, while no other process does, and returns it.
+/// Changes the current list under a lock, and returns it.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ pub(super) fn change<T: Stored>(
     Ok(content)
 }
 
-/// Writes a list as a whole: a reader sees the old one or the new one.
+/// Writes a list atomically: a reader sees the old one or the new one.
 fn write(content: &impl Stored, path: &Path) -> io::Result<()> {
     let temporary: PathBuf = path.with_extension("tmp");
     drop(fs::remove_file(&temporary));

@@ -1,4 +1,4 @@
-//! The steps of a run, made from its journal: what ran, who changed what, and what came next.
+//! The steps of a run, from its journal: tasks, writers of changes, and next nodes.
 
 use serde::Serialize;
 
@@ -8,20 +8,20 @@ use crate::{
     state::ChangeKind,
 };
 
-/// A step that was committed.
+/// A committed step.
 #[derive(Debug, Serialize)]
 pub(super) struct HistoryStep {
     pub(super) step: Step,
-    /// The entry that committed it, and what proves it.
+    /// The number of the entry that committed it.
     pub(super) entry: u64,
     pub(super) link: Link,
     /// When it was committed.
     pub(super) ts: Option<String>,
     pub(super) tasks: Vec<HistoryTask>,
     pub(super) changed: Vec<ChangedField>,
-    /// What was to run after it.
+    /// The next nodes.
     pub(super) next: Vec<NodeName>,
-    /// The workflow that the run was carried over to, if that is what the step is.
+    /// The workflow after a migration, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) migrated: Option<String>,
 }
@@ -44,21 +44,21 @@ pub(super) struct ChangedField {
     pub(super) how: &'static str,
 }
 
-/// Who wrote a field in a step.
+/// The writer of a field in a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Writer {
     pub(super) step: Step,
-    /// The node; none for what the run began with, and for what somebody changed by hand.
+    /// The node; none for the input and for changes by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<NodeName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) task: Option<TaskId>,
-    /// Whether it was a migration of the run.
+    /// Whether a migration wrote the field.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) migrated: bool,
 }
 
-/// Reads the committed steps of a journal, the first one included.
+/// Reads the committed steps of a journal, including the first one.
 pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
     let (mut steps, mut tasks, mut still_open) = (Vec::new(), Vec::new(), Vec::new());
     for Logged { number, link, entry } in journal {
@@ -68,7 +68,7 @@ pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
         let mut tasks = std::mem::take(&mut tasks);
         tasks.sort_by_key(|it: &HistoryTask| it.task);
         let migrated = entry.migration.map(|migration| {
-            // What tasks had done by then is taken in by the step after.
+            // The next step takes in the results that tasks had before the migration.
             still_open = migration.records.iter().filter_map(HistoryTask::of).collect();
             tasks.clear();
             migration.is.workflow
@@ -96,7 +96,7 @@ pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
 }
 
 impl HistoryTask {
-    /// What the step takes in of a record; nothing of a task that failed and ran again, or asked.
+    /// Returns the task of a record; none if it failed and ran again, or asked a question.
     fn of(record: &TaskRecord) -> Option<Self> {
         let (outcome, wrote) = match &record.outcome {
             Outcome::Finished { update, .. } => {
@@ -116,8 +116,8 @@ impl HistoryTask {
 }
 
 impl HistoryStep {
-    /// Who wrote a field in this step: the tasks in the order of their updates, or nobody's task if
-    /// it changed without one.
+    /// Returns the writers of a field in this step: the tasks in the order of their updates, or a
+    /// writer without a task if no task changed it.
     pub(super) fn writers(&self, field: &str) -> Vec<Writer> {
         let mut writers: Vec<Writer> = self
             .tasks
@@ -137,8 +137,8 @@ impl HistoryStep {
 }
 
 impl Writer {
-    /// The writer in a line for people.
-    pub(super) fn told(&self) -> String {
+    /// Returns the writer as text for people.
+    pub(super) fn describe(&self) -> String {
         match &self.node {
             Some(node) => format!("{node} (step {})", self.step),
             None if self.step == Step(0) => "the beginning".to_owned(),

@@ -1,4 +1,4 @@
-//! What became of a run, for people.
+//! The report of a run as text for people.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use super::{
 };
 use crate::event::{Spent, Status};
 
-/// As much of a link as tells entries apart.
+/// The length of a shortened hash that still distinguishes entries.
 const LINK_LENGTH: usize = 16;
 
 /// The most artifacts that are listed by name.
 const ARTIFACTS_MAX: usize = 20;
 
-/// How a run ended, what it left, what it took, and how to go on.
+/// Returns the status of a run, its artifacts and usage, and the next command.
 pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> String {
     let mut text = headline(report, paint);
     let mut rows = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
     text
 }
 
-/// The tasks of a run in the order in which their updates were applied.
+/// Returns the tasks of a run in the order in which their updates were applied.
 pub(super) fn draw_trace(report: &RunReport, paint: Paint) -> String {
     let mut rows =
         vec![["STEP", "NODE", "ATTEMPT", "OUTCOME", "TIME"].map(|it| paint.faint(it)).to_vec()];
@@ -74,7 +74,7 @@ pub(super) fn draw_trace(report: &RunReport, paint: Paint) -> String {
     table(&rows)
 }
 
-/// What people have answered, and what proves the state they answered for.
+/// Returns the answers, and the hashes that prove the state for which they were given.
 pub(super) fn draw_answers(report: &RunReport, paint: Paint) -> String {
     if report.answers.is_empty() {
         return String::new();
@@ -89,7 +89,7 @@ pub(super) fn draw_answers(report: &RunReport, paint: Paint) -> String {
     format!("\n{}", table(&rows))
 }
 
-/// The questions a run waits for, each with the command that answers it.
+/// Returns the open questions of a run, each with the command that answers it.
 pub(super) fn draw_questions(report: &RunReport, paint: Paint) -> String {
     let mut lines = Vec::new();
     for question in &report.questions {
@@ -136,7 +136,7 @@ fn took(spent: &Spent) -> String {
     format!("{calls}, {}, {}", tokens(spent.tokens()), cost(spent.cost_usd))
 }
 
-/// The folder that holds all the artifacts.
+/// Returns the folder that contains all artifacts.
 fn folder(artifacts: &[String]) -> Option<&Path> {
     let mut folder = Path::new(artifacts.first()?).parent()?;
     while !artifacts.iter().all(|it| Path::new(it).starts_with(folder)) {

@@ -1,7 +1,7 @@
-//! The two streams the program writes to, and their colours: the one place that every text on its way out passes.
+//! The two output streams and their colours: all output passes through this module.
 //!
-//! Results go to stdout, everything else to stderr. A reader that went away (`graphrun … | head`)
-//! is no error: what is left to say is dropped.
+//! Results go to stdout, everything else to stderr. A closed pipe (`graphrun … | head`) is not an
+//! error: the remaining output is dropped.
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -16,7 +16,7 @@ use crate::{
     redact::{redact, redact_known},
 };
 
-/// The width of lines where the terminal does not tell.
+/// The width of lines if the width of the terminal is unknown.
 const COLUMNS_DEFAULT: usize = 100;
 
 /// Colours for one stream, or none.
@@ -26,47 +26,47 @@ pub(super) struct Paint {
 }
 
 impl Paint {
-    /// Paints, or leaves everything as it is.
+    /// Creates a painter that adds colours or does nothing.
     pub(super) fn new(enabled: bool) -> Self {
         Self { enabled }
     }
 
-    /// Whether it paints.
+    /// Returns whether it adds colours.
     pub(super) fn is_enabled(self) -> bool {
         self.enabled
     }
 
-    /// What went well.
+    /// Paints success.
     pub(super) fn good(self, text: &str) -> String {
         self.apply(&Style::new().green(), text)
     }
 
-    /// What went wrong.
+    /// Paints failure.
     pub(super) fn bad(self, text: &str) -> String {
         self.apply(&Style::new().red().bold(), text)
     }
 
-    /// What should be looked at.
+    /// Paints a warning.
     pub(super) fn loud(self, text: &str) -> String {
         self.apply(&Style::new().yellow().bold(), text)
     }
 
-    /// What carries the line.
+    /// Paints the most important part of a line.
     pub(super) fn strong(self, text: &str) -> String {
         self.apply(&Style::new().bold(), text)
     }
 
-    /// What is there for whoever looks for it.
+    /// Paints a detail.
     pub(super) fn faint(self, text: &str) -> String {
         self.apply(&Style::new().dim(), text)
     }
 
-    /// What can be typed.
+    /// Paints a command to type.
     pub(super) fn command(self, text: &str) -> String {
         self.apply(&Style::new().cyan(), text)
     }
 
-    /// The word for how a run stands.
+    /// Returns the painted name of a status.
     pub(super) fn status(self, status: Status) -> String {
         match status {
             Status::Done => self.good(status.as_str()),
@@ -82,19 +82,20 @@ impl Paint {
     }
 }
 
-/// Whether sequences for colours may reach stdout.
+/// Whether colour sequences may reach stdout.
 static STDOUT_IS_COLOURED: AtomicBool = AtomicBool::new(false);
 
-/// Whether sequences for colours may reach stderr.
+/// Whether colour sequences may reach stderr.
 static STDERR_IS_COLOURED: AtomicBool = AtomicBool::new(false);
 
-/// Lets the colours of each stream through.
+/// Enables the colours of each stream.
 pub(super) fn allow_colours(stdout: Paint, stderr: Paint) {
     STDOUT_IS_COLOURED.store(stdout.is_enabled(), Ordering::Relaxed);
     STDERR_IS_COLOURED.store(stderr.is_enabled(), Ordering::Relaxed);
 }
 
-/// Returns a text as it may be written to stderr: without keys, and with control characters made visible.
+/// Returns a text as it may be written to stderr: without keys, and with control characters made
+/// visible.
 pub(super) fn shown(text: &str) -> String {
     visible(&redact(text), STDERR_IS_COLOURED.load(Ordering::Relaxed)).into_owned()
 }
@@ -103,18 +104,19 @@ pub(super) fn shown(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// Fails when stdout cannot be written for another reason than that nobody reads it any more.
+/// Fails when stdout cannot be written for another reason than a closed pipe.
 pub(super) fn print_result(text: &str) -> io::Result<()> {
     print_while_read(text).map(drop)
 }
 
-/// Writes a part of a result to stdout, and says whether somebody still reads it.
+/// Writes a part of a result to stdout, and returns whether the pipe is still open.
 ///
 /// # Errors
 ///
-/// As [`print_result`].
+/// Same as [`print_result`].
 pub(super) fn print_while_read(text: &str) -> io::Result<bool> {
-    // Values were redacted when they were saved. A text that only looks like a key may be an example here.
+    // Values were redacted when they were saved. A text that only looks like a key may be an
+    // example here.
     let text = redact_known(text);
     let text = visible(&text, STDOUT_IS_COLOURED.load(Ordering::Relaxed));
     let mut stdout = io::stdout().lock();
@@ -125,20 +127,20 @@ pub(super) fn print_while_read(text: &str) -> io::Result<bool> {
     }
 }
 
-/// Writes lines to stderr. Where even that fails there is nobody left to tell.
-pub(super) fn say(text: &str) {
+/// Writes lines to stderr. Errors are ignored: there is no other stream to report them.
+pub(super) fn print_message(text: &str) {
     let text = shown(text);
     let mut stderr = io::stderr().lock();
     drop(writeln!(stderr, "{text}").and_then(|()| stderr.flush()));
 }
 
-/// Writes a line to the terminal behind stderr, in the place of the last one.
-pub(super) fn say_over(text: &str) {
+/// Writes a line to the terminal on stderr, over the last one.
+pub(super) fn print_over(text: &str) {
     let terminal = console::Term::stderr();
     drop(terminal.clear_line().and_then(|()| terminal.write_str(&shown(text))));
 }
 
-/// The columns of the terminal behind stderr.
+/// Returns the columns of the terminal on stderr.
 pub(super) fn columns() -> usize {
     console::Term::stderr()
         .size_checked()

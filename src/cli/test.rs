@@ -12,7 +12,7 @@ use std::{
 use tokio::runtime;
 
 use self::{
-    files::Found,
+    files::TestFiles,
     report::{Report, TestedCase, TestedFile},
 };
 use super::{
@@ -21,7 +21,7 @@ use super::{
     globals::{Globals, Output, Progress},
     json::to_json,
     prepare::refuse,
-    terminal::{print_result, say_over},
+    terminal::{print_over, print_result},
     values::parse_duration,
     words::count,
 };
@@ -62,15 +62,15 @@ pub(super) struct Args {
     explore_time: Duration,
 }
 
-/// The states that are looked at where nothing else is asked for: some seconds.
+/// The default limit of explored states: some seconds.
 const STATES_MAX: usize = 100_000;
-/// How long they are looked at.
+/// The default time limit of the exploration.
 const TIME_MAX: &str = "1m";
-/// The time between two words about how far it has come.
-const TOLD_EVERY: Duration = Duration::from_millis(200);
+/// The interval between progress messages.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Runs the cases that are kept beside workflows, and tries what none of them does: no models, no
-/// sandbox, nobody to ask.
+/// Runs the test cases beside workflows, and explores the outcomes that they do not cover: without
+/// models, sandbox and terminal.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("test", &[Output::Text, Output::Json, Output::Jsonl])?;
     let loaded = load(args, globals)?;
@@ -90,23 +90,23 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     for (path, definition, compiled) in &loaded.to_explore {
         let effort = Effort { states_max: args.explore_max, time_max: Some(args.explore_time) };
-        let mut told = Instant::now();
+        let mut last_shown = Instant::now();
         let is_shown = globals.progress == Progress::Tree;
         let explored = explore(definition, compiled, effort, |so_far| {
-            if is_shown && told.elapsed() >= TOLD_EVERY {
-                told = Instant::now();
-                say_over(&how_far(so_far));
+            if is_shown && last_shown.elapsed() >= PROGRESS_INTERVAL {
+                last_shown = Instant::now();
+                print_over(&how_far(so_far));
             }
         });
         if is_shown {
-            say_over("");
+            print_over("");
         }
         report.explored.push((path.clone(), explored));
     }
     let text = match globals.output {
         Output::Json => to_json(&report.to_json())?,
         Output::Jsonl => report.lines(),
-        // The others were refused above.
+        // The other formats were refused above.
         Output::Text | Output::Sarif | Output::Github => report.draw(args.quiet, globals.stdout),
     };
     print_result(&text).map_err(CliError::write)?;
@@ -120,15 +120,15 @@ fn how_far(explored: &Explored) -> String {
     format!("exploring: {}, {}", count(states, "state"), count(steps, "step"))
 }
 
-/// What was asked for, read and checked.
+/// The loaded and checked files.
 #[derive(Debug, Default)]
-struct Loaded {
+struct TestPlan {
     suites: Vec<Suite>,
     to_explore: Vec<(PathBuf, Workflow, CompiledGraph)>,
 }
 
-impl Loaded {
-    fn take(&mut self, found: &Found, args: &Args) -> Result<(), (PathBuf, LoadError)> {
+impl TestPlan {
+    fn take(&mut self, found: &TestFiles, args: &Args) -> Result<(), (PathBuf, LoadError)> {
         let registry = registry();
         let mut workflow = found.workflow.clone();
         if let Some(path) = &found.cases {
@@ -145,9 +145,9 @@ impl Loaded {
     }
 }
 
-/// Checks every file before the first case runs; a broken one does not hide the next.
-fn load(args: &Args, globals: &Globals) -> Result<Loaded, CliError> {
-    let mut loaded = Loaded::default();
+/// Checks every file before the first case runs; a broken file does not hide errors of the next.
+fn load(args: &Args, globals: &Globals) -> Result<TestPlan, CliError> {
+    let mut loaded = TestPlan::default();
     let mut refused: Option<CliError> = None;
     let found = if args.explore {
         files::find(&args.workflows)?

@@ -1,5 +1,5 @@
-//! `graphrun trust`: which folders may set in their `graphrun.toml` what can do harm, and which databases are opened that
-//! graphrun did not make.
+//! `graphrun trust`: manages the folders whose `graphrun.toml` may contain harmful settings, and
+//! the trusted databases that graphrun did not create.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use super::{
     globals::{Globals, Output},
     json::to_json,
     known_databases::{self, Stranger},
-    terminal::{print_result, say},
+    terminal::{print_message, print_result},
     trusted_folders::TrustedFolders,
     user_folders::UserFolders,
     words::{clean, table},
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Err(log.refusal(&database));
     }
     if file.is_none() && stranger.is_none() {
-        say(&format!("`{}` is trusted already", folder.display()));
+        print_message(&format!("`{}` is trusted already", folder.display()));
         return Ok(Exit::Done);
     }
     let settings = file.as_ref().map(Config::trusted_settings).transpose()?.unwrap_or_default();
@@ -86,30 +86,34 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             .with_help("look at its files, and confirm with `graphrun trust --yes`"));
     }
     if file.is_some() {
-        say(&format!("`{}` sets:", folder.join(FILE).display()));
+        print_message(&format!("`{}` sets:", folder.join(FILE).display()));
     }
     for setting in &settings {
-        say(&format!("  {}", clean(setting)));
+        print_message(&format!("  {}", clean(setting)));
     }
     if stranger.is_some() {
-        say(&about_database(&database));
+        print_message(&about_database(&database));
     }
     if !args.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
-        say("nothing was changed");
+        print_message("nothing was changed");
         return Ok(Exit::Usage);
     }
     if stranger.is_some() {
         known_databases::trust(&database)?;
-        say(&format!("`{}` is trusted until another file takes its place", database.display()));
+        print_message(&format!(
+            "`{}` is trusted until another file takes its place",
+            database.display()
+        ));
     }
     if let Some(file) = file {
         trusted.trust(&folder, &file.text)?;
-        say(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
+        print_message(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
     }
     Ok(Exit::Done)
 }
 
-/// Asks at the terminal whether to open a database that graphrun did not make, and remembers a yes.
+/// Asks at the terminal whether to open a database that graphrun did not create, and remembers a
+/// yes.
 ///
 /// # Errors
 ///
@@ -118,7 +122,7 @@ pub(super) fn ask_about_database(path: &Path, stranger: Stranger) -> Result<bool
     if stranger != Stranger::Database {
         return Ok(false);
     }
-    say(&about_database(path));
+    print_message(&about_database(path));
     if !confirm(&format!("Trust `{}`?", path.display())) {
         return Ok(false);
     }
@@ -133,7 +137,8 @@ fn about_database(path: &Path) -> String {
     )
 }
 
-/// Asks at the terminal whether to trust the current folder, with what its file sets, and remembers a yes.
+/// Asks at the terminal whether to trust the working directory with the settings of its file, and
+/// remembers a yes.
 ///
 /// # Errors
 ///
@@ -142,9 +147,9 @@ pub(super) fn ask(withheld: &[Withheld]) -> Result<bool, CliError> {
     let failed = |error| CliError::read(Path::new("."), error);
     let folder = fs::canonicalize(".").map_err(failed)?;
     let Some(file) = FolderFile::read(&folder)? else { return Ok(false) };
-    say(&format!("`{}` sets what needs your trust:", folder.join(FILE).display()));
+    print_message(&format!("`{}` sets what needs your trust:", folder.join(FILE).display()));
     for setting in withheld {
-        say(&format!("  {}", clean(&setting.shown())));
+        print_message(&format!("  {}", clean(&setting.shown())));
     }
     if !confirm(&format!("Trust `{}`, until the file changes?", folder.display())) {
         return Ok(false);
@@ -153,7 +158,7 @@ pub(super) fn ask(withheld: &[Withheld]) -> Result<bool, CliError> {
     Ok(true)
 }
 
-/// Asks a question of yes and no at the terminal. Anything but a yes is a no.
+/// Asks a yes-or-no question at the terminal. Any other answer means no.
 fn confirm(question: &str) -> bool {
     let mut stderr = io::stderr().lock();
     drop(write!(stderr, "{} [y/N] ", clean(question)).and_then(|()| stderr.flush()));
@@ -167,7 +172,7 @@ fn is_yes(answer: &str) -> bool {
 }
 
 fn revoke(trusted: &mut TrustedFolders, folder: &Path) -> Result<Exit, CliError> {
-    // The folder may be gone, and its place in the list stays.
+    // The folder may be gone while its entry in the list remains.
     let canonical = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
     let folder = canonical.map_err(|error| CliError::read(folder, error))?;
     let had_database = known_databases::revoke(&folder.join(PATH_DEFAULT))?;
@@ -176,7 +181,7 @@ fn revoke(trusted: &mut TrustedFolders, folder: &Path) -> Result<Exit, CliError>
             .with_help("`graphrun trust --list` prints the trusted folders"));
     }
     trusted.revoke(&folder)?;
-    say(&format!("`{}` is not trusted any longer", folder.display()));
+    print_message(&format!("`{}` is not trusted any longer", folder.display()));
     Ok(Exit::Done)
 }
 

@@ -1,6 +1,6 @@
 //! The folders whose `graphrun.toml` the user trusts: a list in the user's state folder.
 //!
-//! A folder is trusted with the content that its file had. Another content is not trusted.
+//! A folder is trusted with the current content of its file. Other content is not trusted.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ pub(super) struct TrustedFolders {
     content: Content,
 }
 
-/// The list as it is stored.
+/// The stored list.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
@@ -37,7 +37,7 @@ impl TrustedFolders {
     ///
     /// # Errors
     ///
-    /// Fails when it is there and cannot be read.
+    /// Fails when it exists and cannot be read.
     pub(super) fn load(user: &UserFolders) -> Result<Self, CliError> {
         let path = user.trust_file();
         let content = state_file::read(path.as_deref())?;
@@ -57,12 +57,12 @@ impl TrustedFolders {
         folder.to_str().is_some_and(|it| self.content.folders.contains_key(it))
     }
 
-    /// The folders in the list.
+    /// Returns the folders in the list.
     pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
         self.content.folders.keys().map(Path::new)
     }
 
-    /// Trusts a folder with a file of this text, from now on.
+    /// Trusts a folder with a file of this text from now on.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl TrustedFolders {
         self.change(|folders| drop(folders.insert(entry.0, entry.1)))
     }
 
-    /// Trusts a folder no longer.
+    /// Removes the trust in a folder.
     ///
     /// # Errors
     ///

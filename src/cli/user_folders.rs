@@ -1,11 +1,11 @@
-//! The folders of the user in which the program keeps its own files.
+//! The user's folders for the files of the program.
 
 use std::{
     env,
     path::{Path, PathBuf},
 };
 
-/// The name of the folder in each of them.
+/// The name of the subfolder in each of them.
 const OWN: &str = "graphrun";
 /// The configuration of the user.
 const CONFIG_FILE: &str = "config.toml";
@@ -14,7 +14,7 @@ const TRUST_FILE: &str = "trusted.json";
 /// The list of known databases.
 const DATABASES_FILE: &str = "databases.json";
 
-/// Where the user's files are, as far as the environment tells.
+/// The user's folders, as far as the environment defines them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UserFolders {
     config: Option<PathBuf>,
@@ -28,7 +28,7 @@ impl UserFolders {
     }
 
     fn of(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Self {
-        // A relative path would name a folder that came with a repository.
+        // A relative path would name a folder that may have come with a repository.
         let absolute = |name| variable(name).filter(|it| it.is_absolute());
         let home = absolute("HOME");
         let below_home = |path: &str| home.as_ref().map(|it| it.join(path));
@@ -38,17 +38,17 @@ impl UserFolders {
         }
     }
 
-    /// The configuration of the user, whether it is there or not.
+    /// Returns the path of the user's configuration, which may be missing.
     pub(super) fn config_file(&self) -> Option<PathBuf> {
         self.config.as_deref().map(|it| own(it, CONFIG_FILE))
     }
 
-    /// The list of trusted folders, whether it is there or not.
+    /// Returns the path of the list of trusted folders, which may be missing.
     pub(super) fn trust_file(&self) -> Option<PathBuf> {
         self.state.as_deref().map(|it| own(it, TRUST_FILE))
     }
 
-    /// The list of known databases, whether it is there or not.
+    /// Returns the path of the list of known databases, which may be missing.
     pub(super) fn databases_file(&self) -> Option<PathBuf> {
         self.state.as_deref().map(|it| own(it, DATABASES_FILE))
     }

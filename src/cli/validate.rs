@@ -9,7 +9,7 @@ use super::{
     globals::{Globals, Output},
     json::to_json,
     prepare::{check, refuse},
-    terminal::{columns, print_result, say},
+    terminal::{columns, print_message, print_result},
     words::count,
 };
 use crate::{diagnostic::Diagnostics, workflow::LoadError};
@@ -24,7 +24,7 @@ pub(super) struct Args {
     strict: bool,
 }
 
-/// Makes every static check of every workflow; a broken one does not hide the next.
+/// Makes all static checks of every workflow; a broken workflow does not hide errors of the next.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let forms = [Output::Text, Output::Json, Output::Sarif, Output::Github];
     globals.expect_output("validate", &forms)?;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         checked.push(Checked { workflow: path.clone(), findings });
     }
     let are_read = checked.len() == args.workflows.len();
-    // Without a current folder paths stay as they were given.
+    // Without a working directory, paths stay as they were given.
     let folder = env::current_dir().unwrap_or_default();
     let result = match globals.output {
         Output::Json => to_json(&Finding::all(&checked))?,
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     if let (Output::Text, Some(hint)) =
         (globals.output, hint(checked.iter().map(|it| &it.findings)))
     {
-        say(&format!("{} {hint}", globals.stderr.command("help:")));
+        print_message(&format!("{} {hint}", globals.stderr.command("help:")));
     }
     let refused = |it: &Checked| it.findings.has_errors() || args.strict && !it.findings.is_empty();
     let is_fine = are_read && !checked.iter().any(refused);

@@ -1,14 +1,14 @@
-//! Times, amounts and counts, as people write them on the command line and in the environment.
+//! Parses durations, amounts and counts of the command line and the environment.
 
 use std::{str::FromStr, time::Duration};
 
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 
-/// A time above zero. A day has 24 hours here.
+/// Parses a positive duration. A day has 24 hours here.
 ///
 /// # Errors
 ///
-/// Says what is expected.
+/// The error describes the expected form.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = text.parse::<SignedDuration>().or_else(|_| {
         let span: Span = text.parse()?;
@@ -20,11 +20,11 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// An amount of US dollars above zero.
+/// Parses a positive amount of US dollars.
 ///
 /// # Errors
 ///
-/// Says what is expected.
+/// The error describes the expected form.
 pub(super) fn parse_dollars(text: &str) -> Result<f64, String> {
     match text.trim_start_matches('$').parse::<f64>() {
         Ok(usd) if usd.is_finite() && usd > 0.0 => Ok(usd),
@@ -32,11 +32,11 @@ pub(super) fn parse_dollars(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A whole number above zero, which may be written in groups as in a workflow: `200_000`.
+/// Parses a positive whole number, which may have groups as in a workflow: `200_000`.
 ///
 /// # Errors
 ///
-/// Says what is expected.
+/// The error describes the expected form.
 pub(super) fn parse_count<T: FromStr + Default + PartialOrd>(text: &str) -> Result<T, String> {
     let is_grouped = text.starts_with(|it: char| it.is_ascii_digit()) && !text.ends_with('_');
     let number = if is_grouped { text.replace('_', "").parse().ok() } else { None };

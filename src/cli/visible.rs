@@ -1,14 +1,15 @@
-//! Makes control characters visible in texts on their way to a terminal.
+//! Makes control characters visible in text for a terminal.
 //!
-//! Names, values, files and models may contain escape sequences and marks of direction, with which a text moves the
-//! cursor, hides, or shows another order than it has. Each becomes an escape such as `\u001b`. That is also how JSON
-//! writes it, so JSON stays the same value.
+//! Names, values, files and models may contain escape sequences and direction marks. With these, a
+//! text can move the cursor, hide itself, or change its visible order. Each becomes an escape such
+//! as `\u001b`. JSON uses the same escapes, so a JSON value stays the same.
 
 use std::{borrow::Cow, fmt::Write};
 
-/// Returns the text with every control and invisible character as an escape. Line ends and tabs stay.
+/// Returns the text with every control and invisible character as an escape. Line ends and tabs
+/// stay.
 ///
-/// Sequences for colours stay where the program paints.
+/// Colour sequences stay if the program paints.
 pub(super) fn visible(text: &str, is_coloured: bool) -> Cow<'_, str> {
     if !text.bytes().any(may_be_hidden) {
         return Cow::Borrowed(text);
@@ -23,7 +24,7 @@ pub(super) fn visible(text: &str, is_coloured: bool) -> Cow<'_, str> {
         }
         if is_hidden(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
-                // Writing to a text cannot fail.
+                // Writing to a string cannot fail.
                 _ = write!(shown, "\\u{unit:04x}");
             }
         } else {
@@ -51,7 +52,7 @@ pub(super) fn is_hidden(character: char) -> bool {
     }
 }
 
-/// Returns whether a byte can be of a hidden character, or begin one.
+/// Returns whether a byte can be part of a hidden character.
 fn may_be_hidden(byte: u8) -> bool {
     match byte {
         b'\n' | b'\t' => false,
@@ -60,8 +61,8 @@ fn may_be_hidden(byte: u8) -> bool {
     }
 }
 
-/// Returns the length of the sequence at the start of a text that sets a colour or a weight. Sequences that hide text or
-/// set a background are not among them: the program writes none.
+/// Returns the length of the sequence at the start of a text that sets a colour or a weight.
+/// Sequences that hide text or set a background do not count: the program writes none.
 fn colour_length(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\u{1b}[") else { return 0 };
     let Some(end) = rest.bytes().take(16).position(|it| it == b'm') else { return 0 };

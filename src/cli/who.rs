@@ -1,11 +1,11 @@
-//! Who sits at this terminal, as far as the machine knows.
+//! The identity of the person at this terminal, according to the environment.
 
 use std::env;
 
-/// The variables that name whoever is logged in.
+/// The variables with the name of the user.
 const VARIABLES: [&str; 2] = ["USER", "LOGNAME"];
 
-/// The name of the user and the machine, as in `ann@desk`; saved with answers.
+/// Returns the name of the user and the machine, for example `ann@desk`; it is saved with answers.
 pub(super) fn who() -> String {
     let name = |variable: &&str| env::var(variable).ok().filter(|it| !it.is_empty());
     let user = VARIABLES.iter().find_map(name);

@@ -1,14 +1,14 @@
-//! How numbers, times and texts of others are put into lines for people.
+//! Formats numbers, durations and external text for people.
 
 use std::{borrow::Cow, error::Error};
 
 use super::visible::is_hidden;
 use crate::event::Spent;
 
-/// The longest text of others in one line, in characters.
+/// The longest external text in one line, in characters.
 const CHARACTERS_MAX: usize = 400;
 
-/// A text of others as one line without control characters, cut where it gets too long.
+/// Returns an external text as one line without control characters; a long text is truncated.
 ///
 /// Models and providers write these texts: an escape sequence in one must not reach the terminal.
 pub(super) fn clean(text: &str) -> String {
@@ -33,7 +33,7 @@ pub(super) fn clean(text: &str) -> String {
     line
 }
 
-/// A time in the precision people want it.
+/// Returns a duration with a precision that suits people.
 pub(super) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
@@ -44,18 +44,18 @@ pub(super) fn duration(ms: u64) -> String {
     }
 }
 
-/// A time that goes on, in a form that does not jump.
+/// Returns the elapsed time in a form of constant width.
 pub(super) fn clock(ms: u64) -> String {
     if ms < 60_000 { format!("{}.{} s", ms / 1000, ms % 1000 / 100) } else { duration(ms) }
 }
 
-/// A number with its word.
+/// Returns a number with its noun.
 pub(super) fn count(number: u64, word: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {word}{plural}")
 }
 
-/// Tokens, shortened.
+/// Returns a shortened number of tokens.
 pub(super) fn tokens(number: u64) -> String {
     match number {
         0..1_000 => count(number, "token"),
@@ -64,7 +64,7 @@ pub(super) fn tokens(number: u64) -> String {
     }
 }
 
-/// A cost in US dollars. What is not known is never shown as nothing.
+/// Returns a cost in US dollars. An unknown cost is never shown as zero.
 pub(super) fn cost(usd: Option<f64>) -> String {
     match usd {
         None => "cost ?".to_owned(),
@@ -73,12 +73,12 @@ pub(super) fn cost(usd: Option<f64>) -> String {
     }
 }
 
-/// What models took, or nothing if none was called.
+/// Returns the usage of models; none if none was called.
 pub(super) fn spent(spent: &Spent) -> Option<String> {
     (spent.usage.calls > 0).then(|| format!("{}, {}", tokens(spent.tokens()), cost(spent.cost_usd)))
 }
 
-/// A text as one word of a shell.
+/// Returns a text as one shell word.
 pub(super) fn shell_word(text: &str) -> Cow<'_, str> {
     let plain = |it: char| it.is_ascii_alphanumeric() || "_-./:=@%+,".contains(it);
     if !text.is_empty() && text.chars().all(plain) {
@@ -88,7 +88,7 @@ pub(super) fn shell_word(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Rows as aligned columns; the last one is as wide as it is.
+/// Returns rows as aligned columns; the last column keeps its width.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
@@ -110,7 +110,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 pub(super) fn in_one_line(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

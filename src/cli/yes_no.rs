@@ -1,31 +1,31 @@
-//! Answers of yes and no: which of its values a question takes for them.
+//! Yes-or-no answers: which values of a question mean yes and no.
 
 use serde_json::{Map, Value};
 
 use crate::{graph::Question, state::Type};
 
-/// The values that say yes, where one of them and one of the others can be chosen.
+/// The values that mean yes, if exactly one of them and one other value can be chosen.
 const YES: [&str; 5] = ["approve", "approved", "accept", "accepted", "yes"];
-/// The values that say no.
+/// The values that mean no.
 const NO: [&str; 7] = ["reject", "rejected", "decline", "declined", "deny", "denied", "no"];
-/// The field of an answer that takes a comment.
+/// The field of an answer for a comment.
 const COMMENT: &str = "comment";
 
-/// What is said to a question.
+/// A yes or no, with its comment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict<'a> {
     pub(super) is_yes: bool,
     pub(super) comment: Option<&'a str>,
 }
 
-/// Whether `approve` and `reject` answer a question.
+/// Returns whether `approve` and `reject` can answer a question.
 pub(super) fn is_yes_or_no(question: &Question) -> bool {
     let answer = |is_yes| Verdict { is_yes, comment: None }.answer(question);
     answer(true).is_ok() && answer(false).is_ok()
 }
 
 impl Verdict<'_> {
-    /// The answer that says it, or why the question takes none such.
+    /// Returns the answer with this meaning, or why the question has none.
     pub(super) fn answer(self, question: &Question) -> Result<Value, String> {
         let ty = Type::of_schema(&question.schema);
         let answer = match (&ty, self.choice(&ty)) {
@@ -65,7 +65,8 @@ impl Verdict<'_> {
         Ok(answer)
     }
 
-    /// The value of a type that says it: of a bool, or of one yes among texts with one no.
+    /// Returns the value of a type with this meaning: of a bool, or of a choice with one yes and
+    /// one no.
     fn choice(self, ty: &Type) -> Option<Value> {
         let values = match ty {
             Type::Bool => return Some(self.is_yes.into()),

@@ -1,4 +1,4 @@
-//! Runs that live as long as their process: for tests, and for runs nobody needs to resume.
+//! Runs that live as long as their process: for tests, and for runs that are never resumed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::rules::{
     Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, finished_by,
-    misfit, rests,
+    misfit, stops_run,
 };
 use crate::{
     checkpoint::{
@@ -24,23 +24,23 @@ use crate::{
 
 /// Keeps runs in memory.
 ///
-/// It refuses and forgets nothing that [`SqliteStorage`](super::SqliteStorage) would not, except
-/// that all is gone with the process.
+/// It has the same rules as [`SqliteStorage`](super::SqliteStorage), except that all runs are lost
+/// with the process.
 #[derive(Debug, Default)]
 pub struct MemoryStorage {
-    /// In the order in which they were accepted.
+    /// In the order of creation.
     runs: Mutex<Vec<Run>>,
 }
 
 #[derive(Debug)]
 struct Run {
     info: RunInfo,
-    /// `info` as JSON, as it was at first.
+    /// The original `info` as JSON.
     first: Vec<u8>,
     head: Head,
-    /// Never empty; the first holds step zero.
+    /// Never empty; the first entry contains step zero.
     entries: Vec<Entry>,
-    /// The tasks of the step that is not committed yet whose records are final.
+    /// The tasks of the open step whose records are final.
     finished: BTreeSet<TaskId>,
     /// The number of the last lease.
     fence: u64,
@@ -49,8 +49,8 @@ struct Run {
 }
 
 impl MemoryStorage {
-    /// The lock is only ever held between two awaits, and every write checks before it changes
-    /// anything; so a panic of another holder leaves nothing half-done.
+    /// The lock is never held across an await, and every write checks before it changes anything.
+    /// So a panic of another holder leaves nothing half-done.
     fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,7 +212,8 @@ impl Checkpointer for MemoryStorage {
             if let Some(before) = run.inbox.iter().find(|it| it.message.id == message.id) {
                 return Ok(before.number);
             }
-            // Its position may be that of another run, which had heard of more.
+            // A forked run may start from the position of another run, which had read more
+            // messages.
             let heard = run.entries.iter().filter_map(|it| it.commit.as_ref());
             let heard = heard.map(|it| it.position.heard).max().unwrap_or(0);
             let last = run.inbox.last().map_or(0, |it| it.number);
@@ -248,7 +249,7 @@ impl Checkpointer for MemoryStorage {
 }
 
 impl Run {
-    /// Who holds it, if their time is not over.
+    /// Returns the owner, if the lease has not expired.
     fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref().filter(|it| it.has_it(Timestamp::now()))
     }
@@ -270,7 +271,7 @@ impl Run {
         if let Some(migration) = &entry.migration {
             self.info = self.info.clone().on(migration.is.clone());
         }
-        if rests(entry) {
+        if stops_run(entry) {
             self.holder = None;
         }
         self.entries.push(entry.clone());
@@ -307,7 +308,7 @@ impl Run {
     }
 }
 
-/// The hash of an entry and of the link before it.
+/// Returns the hash of an entry and of the hash before it.
 fn link_after(before: Link, number: u64, entry: &Entry) -> serde_json::Result<Link> {
     let Entry { records, commit, migration, standing, events } = entry;
     let commit = commit.as_ref().map(|it| (&it.position, &it.changes));

@@ -1,8 +1,8 @@
-//! Places that keep runs, and results for later runs: in memory, in a SQLite database, and in a
-//! PostgreSQL database.
+//! Storage for runs, and for results that later runs reuse: in memory, in a SQLite database, and in
+//! a PostgreSQL database.
 //!
-//! All keep the same promises, and `tests/storage` holds them to these. What a step costs
-//! follows from what it changed: the state itself is never stored, only its changes.
+//! All keep the same promises; `tests/storage` checks them. The cost of a step depends on its
+//! changes: only changes are stored, never the state itself.
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod journal;

@@ -1,4 +1,4 @@
-//! Which tasks of the open steps of runs have finished, as far as this process knows.
+//! The finished tasks of open steps, cached in this process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use crate::{
     id::{RunId, TaskId},
 };
 
-/// What the entries since the last commit of some runs say.
+/// The content of the entries since the last commit of some runs.
 ///
-/// It is kept under the link of the last of them: a link proves all that is before it, so what was
-/// read or written under it need not be read again, and what was not saved in the end, or what
-/// another process has saved since, is never mistaken for it.
+/// The key is the hash of the last of these entries. A hash proves all entries before it, so cached
+/// content need not be read again. Entries that were not saved in the end, or that another process
+/// has saved since, have another hash.
 #[derive(Debug, Default)]
 pub(super) struct OpenSteps(BTreeMap<RunId, OpenStep>);
 
@@ -22,17 +22,17 @@ struct OpenStep {
     finished: BTreeSet<TaskId>,
 }
 
-/// What is known of more runs than this is read again when it is needed.
+/// The cache holds at most this number of runs; the others are read again when needed.
 const RUNS_MAX: usize = 256;
 
 impl OpenSteps {
-    /// Takes out the tasks of the open step that had finished when the last entry had this link,
-    /// if that is known.
+    /// Removes and returns the finished tasks of the open step after the entry with this hash, if
+    /// they are cached.
     pub(super) fn take(&mut self, run: &RunId, link: Link) -> Option<BTreeSet<TaskId>> {
         self.0.remove(run).filter(|it| it.link == link).map(|it| it.finished)
     }
 
-    /// Notes an entry under its link; `finished` are those tasks that had finished before it.
+    /// Caches an entry under its hash; `finished` are the tasks that had finished before it.
     pub(super) fn note(
         &mut self,
         run: &RunId,
@@ -41,7 +41,7 @@ impl OpenSteps {
         mut finished: BTreeSet<TaskId>,
     ) {
         if entry.commit.is_some() {
-            // Of the step before.
+            // These belong to the step before.
             finished.clear();
             if entry.carried().is_empty() {
                 self.0.remove(run);

@@ -1,4 +1,4 @@
-//! Proof that a run is what was saved: its journal, read from the first entry to the last.
+//! Proves that a run is intact by reading its journal from the first entry to the last.
 
 use std::collections::BTreeSet;
 
@@ -16,32 +16,32 @@ const ENTRIES_AT_ONCE: usize = 256;
 /// What the journal of a run proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// The entries.
+    /// The number of entries.
     pub entries: u64,
     /// The committed steps.
     pub steps: Step,
-    /// The link of the last entry. Noted down elsewhere, it proves all of this history.
+    /// The hash of the last entry. Noted elsewhere, it proves the whole history.
     pub link: Link,
-    /// The entry with the link that was asked for, if there is one.
+    /// The number of the entry with the expected hash, if there is one.
     pub expected_at: Option<u64>,
 }
 
-/// How the run stands is not what its entries say.
+/// The stored head differs from the entries.
 #[derive(Debug, Error)]
 #[error("it is not what entry {0} says")]
 struct Differs(u64);
 
-/// Reads all of a run: computes every link anew, and checks that each entry follows from those
-/// before it by the rules of a run, and that the run stands as the last one says.
+/// Reads a whole run and computes every hash again. Checks that each entry follows the rules after
+/// those before it, and that the stored head matches the last entry.
 ///
-/// `expected` is a link that was noted down earlier; an entry that has it shows that the history up
-/// to there is the one of then. Without one, a run from whose end entries were taken by somebody who
-/// knows how to write the rest anew looks like one that has not gone on yet.
+/// `expected` is a hash that was noted earlier; if an entry has it, the history up to that entry is
+/// unchanged. Without it, truncation stays undetected: an attacker who can compute hashes can
+/// remove entries from the end and rewrite the rest.
 ///
 /// # Errors
 ///
-/// Fails with [`CheckpointError::Damaged`], which names the first entry that is missing, changed
-/// or in another place, and when the run cannot be read.
+/// Fails with [`CheckpointError::Damaged`], which names the first entry that is missing, changed or
+/// in another place, and when the run cannot be read.
 pub async fn prove(
     storage: &dyn Checkpointer,
     run: &RunId,
@@ -57,7 +57,7 @@ pub async fn prove(
             continue;
         }
         let saved = storage.load(run).await?;
-        // A process may be at work on it.
+        // A process may be writing the run.
         if storage.journal(run, number, 1).await?.is_empty() {
             return reading.end(&saved);
         }
@@ -70,7 +70,7 @@ struct Reading<'a> {
     head: Option<Head>,
     /// The tasks of the open step whose records are final.
     finished: BTreeSet<TaskId>,
-    /// What the last migration says that the run goes by.
+    /// The workflow and version according to the last migration.
     basis: Option<Basis>,
     proof: Option<Proof>,
 }

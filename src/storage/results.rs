@@ -1,4 +1,4 @@
-//! Results of nodes in memory, and how many of them any storage keeps.
+//! Results of nodes in memory, and the bounds of every result store.
 
 use std::{
     collections::BTreeMap,
@@ -23,21 +23,21 @@ struct Row {
     result: KeptResult,
 }
 
-/// The bounds of what is kept.
+/// The bounds of a result store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// The most results.
     pub(super) results: usize,
     /// The most bytes of all results together, as JSON.
     pub(super) bytes: usize,
-    /// The most bytes of one.
+    /// The most bytes of one result.
     pub(super) bytes_each: usize,
 }
 
-/// Enough for a year of one team's work, and far less than what disks have.
+/// Enough for a year of one team's work, and far less than a disk has.
 pub(super) const BOUNDS: Bounds = Bounds { results: 10_000, bytes: 256 << 20, bytes_each: 4 << 20 };
 
-/// A result is larger than what is kept.
+/// A result exceeds the size bound.
 #[derive(Debug, Error)]
 #[error("it has {bytes} bytes, and at most {bound} are kept")]
 struct TooLarge {
@@ -46,7 +46,7 @@ struct TooLarge {
 }
 
 impl Bounds {
-    /// Gives the size of a result back if it is not too large.
+    /// Returns the size of a result if it is within the bound.
     pub(super) fn check(&self, bytes: usize) -> Result<usize, CheckpointError> {
         let bound = self.bytes_each;
         if bytes <= bound {
@@ -56,7 +56,7 @@ impl Bounds {
         Err(CheckpointError::Storage { action, source: TooLarge { bytes, bound }.into() })
     }
 
-    /// The error for a result that cannot be written as JSON.
+    /// Returns the error for a result that cannot be serialised as JSON.
     pub(super) fn unwritable(error: serde_json::Error) -> CheckpointError {
         CheckpointError::Storage { action: "keep a result".to_owned(), source: error.into() }
     }
@@ -79,7 +79,7 @@ impl ResultStore for MemoryResults {
     }
 }
 
-/// Drops the oldest results until the others are within bounds.
+/// Removes the oldest results until the others are within bounds.
 fn forget_oldest(rows: &mut BTreeMap<ResultKey, Row>, bounds: &Bounds) {
     let mut bytes: usize = rows.values().map(|it| it.bytes).sum();
     while rows.len() > bounds.results || bytes > bounds.bytes {

@@ -1,4 +1,4 @@
-//! What every storage does alike: which entries it refuses, and how changes become values.
+//! The rules that all storages share: which entries they refuse, and how changes become values.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,10 +15,11 @@ use crate::{
     state::{Change, ChangeKind, reserve},
 };
 
-/// The shortest beginning of an id that stands for the whole; all runs of one second share more.
+/// The minimum length of a prefix that stands for an id; all runs of one second share a longer
+/// prefix.
 pub(super) const ID_PREFIX_LENGTH_MIN: usize = 6;
 
-/// An entry that no correct owner of a run makes. It is refused rather than stored.
+/// An entry that no correct owner of a run writes. It is refused.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(super) enum Refusal {
     #[error("the run was taken over by {0}")]
@@ -39,26 +40,26 @@ pub(super) enum Refusal {
     Migration,
 }
 
-/// Items were appended to a value that is no list.
+/// Items were appended to a value that is not a list.
 #[derive(Debug, Error)]
 #[error("items were appended to `{0}`, which holds no list")]
 pub(super) struct NoList(ChannelName);
 
-/// What the next entry must follow from.
+/// The state of a run that the next entry must follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The entries so far.
+    /// The number of entries.
     pub(super) number: u64,
     /// The committed steps.
     pub(super) step: Step,
     /// The number of the last event.
     pub(super) seq: u64,
-    /// How the run stands.
+    /// The status of the run.
     pub(super) standing: Standing,
 }
 
 impl Refusal {
-    /// The error for the caller who tried `action`.
+    /// Returns the error for the caller that tried `action`.
     pub(super) fn explain(self, action: String) -> CheckpointError {
         match self {
             Self::ChangedTwice(_) | Self::NoBeginning | Self::Migration => {
@@ -70,7 +71,7 @@ impl Refusal {
 }
 
 impl Head {
-    /// The head after the first entry of a run.
+    /// Returns the head after the first entry of a run.
     pub(super) fn first(entry: &Entry) -> Result<Self, Refusal> {
         let begins = |it: &Commit| it.position.step == Step(0);
         let has_more = !entry.records.is_empty() || entry.migration.is_some();
@@ -82,8 +83,8 @@ impl Head {
         blank.with(entry)
     }
 
-    /// The head after one more entry. `finished` tells of the tasks of the open step whether their
-    /// records are final.
+    /// Returns the head after one more entry. `finished` returns whether a task of the open step
+    /// has a final record.
     pub(super) fn after(
         &self,
         entry: &Entry,
@@ -141,13 +142,13 @@ impl Head {
     }
 }
 
-/// The tasks that never run again once an entry is saved, of the step that is open then.
+/// Returns the tasks of the open step that never run again once the entry is saved.
 pub(super) fn finished_by(entry: &Entry) -> impl Iterator<Item = TaskId> {
     let records = if entry.commit.is_none() { entry.records.as_slice() } else { entry.carried() };
     records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task)
 }
 
-/// What comes before the first entry of a run: the run itself, as it was then.
+/// Returns the hash before the first entry of a run: that of its id and its info.
 pub(super) fn beginning(run: &RunId, info: &[u8]) -> Link {
     let mut hasher = blake3::Hasher::new();
     for part in [run.as_str().as_bytes(), info] {
@@ -156,7 +157,7 @@ pub(super) fn beginning(run: &RunId, info: &[u8]) -> Link {
     Link(hasher.finalize().into())
 }
 
-/// Checks that the lease `fence` is the one that holds.
+/// Checks that the fencing token `fence` is the current one.
 pub(super) fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Refusal> {
     match holder {
         Some(holder) if holder.fence == fence => Ok(()),
@@ -165,12 +166,12 @@ pub(super) fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Ref
     }
 }
 
-/// Whether an entry brings its run to rest, so that nobody needs to hold it any more.
-pub(super) fn rests(entry: &Entry) -> bool {
+/// Returns whether an entry stops or suspends its run, so that the lease can be released.
+pub(super) fn stops_run(entry: &Entry) -> bool {
     entry.standing.as_ref().is_some_and(|it| it.status != Status::Running)
 }
 
-/// Makes a change to values. An empty list of items still makes a list where there was nothing.
+/// Applies a change to values. Appending an empty list to a missing value creates an empty list.
 pub(super) fn apply(
     values: &mut BTreeMap<ChannelName, Value>,
     change: Change,
@@ -193,7 +194,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// The error for a change that does not fit what is there.
+/// Returns the error for a change that does not fit the value.
 pub(super) fn misfit(
     run: &RunId,
     channel: &ChannelName,
@@ -204,7 +205,7 @@ pub(super) fn misfit(
     CheckpointError::Damaged { run: run.to_string(), what, source: error.into() }
 }
 
-/// The error for the beginning of an id that several runs share.
+/// Returns the error for a prefix that several ids share.
 pub(super) fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
     CheckpointError::Storage {
         action: format!("tell which run `{prefix}` is"),
@@ -212,7 +213,7 @@ pub(super) fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
     }
 }
 
-/// Why a database is not brought to another format now.
+/// Returns why a database cannot be migrated now.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) fn still_held(format: u32, run: &str) -> String {
     format!(
@@ -221,7 +222,7 @@ pub(super) fn still_held(format: u32, run: &str) -> String {
     )
 }
 
-/// Why a database is of no use to this program, if it is for its format.
+/// Returns why this program cannot use a database of this format; none if it can.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) fn other_format(format: u32) -> Option<String> {
     use crate::checkpoint::{FORMAT_OLDEST, FORMAT_VERSION};

@@ -1,4 +1,4 @@
-//! The questions of trust at a terminal: each is asked once, and only a yes is a yes.
+//! The trust questions at a terminal: each is asked once, and only a yes means yes.
 
 use std::{
     fs,
@@ -40,9 +40,9 @@ json.dump({"code": code, "asked": asked, "shown": shown.decode()}, sys.stdout)
 /// The output at the terminal, and the exit code.
 #[derive(Debug)]
 struct Seen {
-    /// The exit code; a signal is negative.
+    /// The exit code; negative for a signal.
     code: i64,
-    /// How often a question was asked.
+    /// The number of questions.
     asked: u64,
     shown: String,
 }
@@ -65,7 +65,7 @@ fn at_terminal(place: &Place, folder: &Path, args: &[&str], answers: &[&str]) ->
     }
 }
 
-/// A cloned folder of this name, whose file keeps runs outside of it.
+/// Creates a cloned folder of this name, whose file places the database outside of it.
 fn clone_at(place: &Place, name: &str) -> PathBuf {
     let folder = place.path(name);
     fs::create_dir(&folder).unwrap();
@@ -79,7 +79,7 @@ fn is_trusted(place: &Place) -> bool {
     place.run(["trust", "--list", "--output", "json"]).json() != json!([])
 }
 
-/// Answers that are no yes, and the exit code after each.
+/// Answers that do not mean yes, and the exit code after each.
 const REFUSALS: [(&str, i64); 6] =
     [("n\n", 5), ("\n", 5), ("\u{4}", 5), ("yess\n", 5), ("no y\n", 5), ("\u{3}", -2)];
 

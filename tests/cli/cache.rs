@@ -1,4 +1,4 @@
-//! Results that are kept in the database, and the flags that do without them.
+//! The cache of results in the database, and the flags that bypass it.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::program::{Place, workflow};
 
-/// What the command told in a run.
+/// Runs the workflow and returns the output of its command.
 fn time(place: &Place, brief: &str, flags: &[&str]) -> Value {
     let (cached, brief) = (workflow("cached"), format!("brief={brief}"));
     let args = ["execute", &cached, "-i", &brief, "--output", "json"];
@@ -24,7 +24,7 @@ fn a_later_process_uses_a_result_unless_it_is_told_otherwise() {
     let renewed = time(&place, "x", &["--no-cache"]);
     assert_ne!(renewed, first);
     assert_eq!(time(&place, "x", &[]), renewed);
-    // A recording is to have every answer.
+    // A recording must contain every reply.
     let recorded = time(&place, "x", &["--record", "run.jsonl"]);
     assert_ne!(recorded, renewed);
     assert_eq!(time(&place, "x", &[]), recorded);

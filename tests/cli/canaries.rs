@@ -1,4 +1,4 @@
-//! A key that comes in anywhere, in any encoding, is neither shown nor saved.
+//! A key from any source, in any encoding, is neither shown nor saved.
 
 use std::{
     fmt::Write as _,
@@ -17,13 +17,14 @@ use crate::{
     provider::read_request,
 };
 
-/// The key that the program is given. It has no known form, so only the program's knowledge of it protects it.
+/// The key in the environment of the program. It has no known form, so only the program's knowledge
+/// of it protects it.
 const KEY: &str = "canary-7f3A9c2b-QuietOtter/51+e8";
 
-/// A key of a known form that the program is not given.
+/// A key of a known form that is not in the environment.
 const STRANGER: &str = "sk-proj-Zq8w4N1xT6yL3vB9aaaa";
 
-/// A workflow whose agent answers with anything, and may read files.
+/// A workflow whose agent may answer anything and may read files.
 const ANYTHING: &str = "
 graphrun: 1
 name: anything
@@ -76,7 +77,7 @@ fn base64(text: &str) -> String {
         .collect()
 }
 
-/// The key in the encodings in which servers and programs repeat one.
+/// Returns the key in the encodings in which servers and programs repeat one.
 fn encodings(key: &str) -> Vec<String> {
     let each = |encode: fn(u8) -> String| key.bytes().map(encode).collect::<String>();
     vec![
@@ -104,12 +105,13 @@ fn encodings(key: &str) -> Vec<String> {
     ]
 }
 
-/// A text with the key in every encoding.
+/// Returns a text with the key in every encoding.
 fn everything(key: &str) -> String {
     encodings(key).join(" | ")
 }
 
-/// The parts of the encodings by which each is recognised, however it is cut or quoted.
+/// Returns the parts of the encodings by which each is recognised, even if it is truncated or
+/// quoted.
 fn traces(key: &str) -> Vec<String> {
     let middle = |text: String| {
         let text: Vec<char> = text.chars().collect();
@@ -118,7 +120,7 @@ fn traces(key: &str) -> Vec<String> {
     encodings(key).into_iter().map(middle).collect()
 }
 
-/// Fails if there is a trace of a key in a text.
+/// Fails if a text contains a trace of a key.
 fn check_text(place: &str, text: &str) {
     let text = text.to_lowercase();
     for trace in [traces(KEY), traces(STRANGER)[..1].to_vec()].concat() {
@@ -131,7 +133,7 @@ fn check_file(path: &Path) {
     check_text(&path.display().to_string(), &String::from_utf8_lossy(&bytes));
 }
 
-/// Fails if a program has shown a key, or if one is in any file that it wrote, or in what a run tells of itself.
+/// Fails if the output of a program, its files, or the commands that show its run contain a key.
 fn check(place: &Place, ended: &Ended) {
     check_text("stdout", &ended.stdout);
     check_text("stderr", &ended.stderr);
@@ -143,7 +145,7 @@ fn check(place: &Place, ended: &Ended) {
     }
     for command in ["events", "state", "export", "show", "history"] {
         let told = place.run(["runs", command, "mine", "--db", "sqlite:runs.db"]);
-        // Nothing was saved where the program refused to start.
+        // Nothing was saved if the program refused to start.
         check_text(command, &told.stdout);
         check_text(command, &told.stderr);
     }
@@ -154,7 +156,7 @@ fn serve(status: &'static str, header: String, bodies: Vec<String>) -> String {
     serve_and_keep(status, header, bodies).0
 }
 
-/// The same, and keeps the requests.
+/// Same as `serve`, and keeps the requests.
 fn serve_and_keep(
     status: &'static str,
     header: String,
@@ -179,7 +181,7 @@ fn serve_and_keep(
     (format!("http://{address}/v1"), asked)
 }
 
-/// Runs the workflow with a provider, and gives back how it ended.
+/// Runs the workflow with a provider.
 fn execute(place: &Place, provider: &str, input: &str) -> Ended {
     fs::write(place.path("anything.yaml"), ANYTHING).unwrap();
     let input = format!("brief={input}");
@@ -202,7 +204,7 @@ fn a_key_in_a_reply_is_removed_after_decoding() {
     for unit in KEY.encode_utf16() {
         write!(escaped, "\\u{unit:04X}").unwrap();
     }
-    // JSON allows every character to be escaped, and serde_json escapes few.
+    // JSON allows an escape for every character, and serde_json escapes few.
     let raw = format!(
         "{{\"{escaped}\": \"{escaped}\", \"part\": \"{}\"}}",
         escaped.replacen("\\u0063", "c", 1)
@@ -266,7 +268,7 @@ fn a_key_that_is_typed_as_input_is_replaced_with_a_warning() {
     }
 }
 
-/// A workflow that asks for a text, takes messages, and returns both.
+/// A workflow that asks for a text, accepts messages, and returns both.
 const ASKS: &str = "
 graphrun: 1
 name: asks
@@ -284,7 +286,7 @@ nodes:
   last: { set: { brief: brief }, then: end }
 ";
 
-/// Starts [`ASKS`], which then waits; gives back the question.
+/// Starts [`ASKS`], which then waits; returns the question.
 fn asked(place: &Place) -> String {
     fs::write(place.path("asks.yaml"), ASKS).unwrap();
     let args =
@@ -294,7 +296,7 @@ fn asked(place: &Place) -> String {
     asked.json()["questions"][0]["key"].as_str().unwrap().to_owned()
 }
 
-/// The environment in which the program knows the key.
+/// An environment that contains the key.
 const KNOWN: [(&str, &str); 1] = [("OPENAI_API_KEY", KEY)];
 
 #[test]
@@ -365,14 +367,14 @@ fn a_key_in_a_file_or_stdin_that_is_given_is_replaced() {
     }
 }
 
-/// A script that prints a text which does not stand in it.
+/// Returns a script that prints a text without containing it.
 fn prints(text: &str, more: &str) -> String {
     let numbers: Vec<String> = text.encode_utf16().map(|it| (it ^ 1).to_string()).collect();
     let numbers = numbers.join(",");
     format!("import sys; text = ''.join(chr(it ^ 1) for it in [{numbers}]); {more}")
 }
 
-/// Runs a workflow with one node that works in a sandbox, and gives back its result.
+/// Runs a workflow with one node that runs in a sandbox, and returns its result.
 fn in_sandbox(node: &str, fields: &'static str) -> (Place, Ended) {
     let place = Place::new();
     let name = |it: &'static str| it.split(':').next().unwrap();
@@ -402,7 +404,7 @@ fn a_key_in_the_output_of_a_command_is_replaced() {
         assert_eq!(text.matches("[redacted]").count(), encodings(KEY).len(), "{text}");
     }
     check(&place, &ended);
-    // As JSON, and as the last words of a failure.
+    // As JSON, and as the last output of a failure.
     let script = prints(&json!({KEY: [everything(KEY)]}).to_string(), "print(text)");
     let node = format!("    run: [python3, -c, {}]\n    writes: {{ out: json }}\n", json!(script));
     let (place, ended) = in_sandbox(&node, "out: json");
@@ -462,7 +464,7 @@ fn a_key_in_the_results_of_real_tools_is_replaced() {
     let place = Place::new();
     let all = everything(KEY);
     fs::create_dir(place.path("files")).unwrap();
-    // A limit of the tool cuts the key at the end.
+    // A limit of the tool truncates the key at the end.
     let long = format!("{}{}", "x\n".repeat(128 << 10).split_at((256 << 10) - 12).0, KEY);
     for (name, text) in [("all.txt", &all), ("long.txt", &long)] {
         fs::write(place.path(&format!("files/{name}")), text).unwrap();

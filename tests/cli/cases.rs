@@ -1,4 +1,4 @@
-//! `graphrun test`: which files, in which form, with which exit code.
+//! `graphrun test`: files, formats and exit codes.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ const HALF: &str = "graphrun_test: 1\ninput: { brief: x }\ncases:\n\
     \x20 - { name: the brief is the answer, expect: { state: { answer: x } } }\n\
     \x20 - { name: the draft comes last, expect: { route: [second, first] } }\n";
 
-/// A folder with the workflow of two steps, and these cases of it.
+/// Creates a folder with the workflow of two steps and these test cases.
 fn place(cases: &str) -> Place {
     let place = Place::new();
     fs::create_dir(place.path("flows")).unwrap();
@@ -19,7 +19,7 @@ fn place(cases: &str) -> Place {
     place
 }
 
-/// What was printed, without the times.
+/// Returns the output, without durations.
 fn timeless(ended: &Ended) -> String {
     let word =
         |word: &str| if word.parse::<u64>().is_ok() { "N".to_owned() } else { word.to_owned() };

@@ -1,4 +1,4 @@
-//! Runs whose workflow was changed after they were started.
+//! Runs whose workflow changed after the start.
 
 use std::fs;
 
@@ -31,11 +31,10 @@ nodes:
   done:  { set: { draft: brief }, then: { match: verdict, to: { good: end, rework: plan } } }
 "#;
 
-/// A text of the workflow, and what is put in its place.
+/// A text of the workflow, and its replacement.
 type Replaced = (&'static str, &'static str);
 
-/// What becomes of the run when these texts of its workflow are replaced: the exit code of
-/// `resume`, and what it says.
+/// Replacements in the workflow of the run, with the exit code of `resume` and its message.
 const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
     (
         &[("judge]", "referee]"), ("judge:", "referee:")],
@@ -130,7 +129,7 @@ const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
     (&[("name: board", "about: The same, with a comment.\nname: board")], 3, ""),
 ];
 
-/// Starts a run that pauses, and gives its name.
+/// Starts a run that pauses, and returns its name.
 pub(crate) fn paused(place: &Place) -> String {
     fs::write(place.path("board.yaml"), WORKFLOW).unwrap();
     let ended = place.run(["execute", "board.yaml", "-i", "brief=x", "--output", "json"]);
@@ -161,14 +160,14 @@ fn g17_a_changed_workflow_is_refused_where_the_change_breaks_the_run_and_told_wh
         assert_eq!(ended.code, *code, "{replaced:?}: {ended}");
         assert!(told(&ended).contains(said), "{replaced:?}: {ended}");
         assert_eq!(ended.stderr.contains("has changed"), !said.is_empty(), "{replaced:?}: {ended}");
-        // Whatever was refused goes on with the workflow as it was.
+        // A refused run can be resumed with the original workflow.
         fs::write(place.path("board.yaml"), WORKFLOW).unwrap();
         let ended = place.run(["resume", &name, "--answer", "judge=\"good\"", "--output", "json"]);
         assert_eq!((ended.code, &ended.json()["state"]), (0, &json!({"draft": "x"})), "{ended}");
     }
 }
 
-/// The command that the refusal names, without `graphrun`; with a value where it wants one.
+/// Returns the command in the refusal, without `graphrun`; placeholders get a value.
 pub(crate) fn named(refused: &Ended) -> Vec<String> {
     let said = "help: to carry it over on purpose: graphrun ";
     let line = refused.stderr.lines().find_map(|it| it.strip_prefix(said));
@@ -186,7 +185,7 @@ fn g17_whatever_is_refused_goes_on_after_the_migration_that_the_refusal_names() 
         change(&place, replaced);
         let command = named(&place.run(["resume", &name]));
         assert_eq!(command[..3], ["migrate", &*name, "board.yaml"], "{replaced:?}");
-        // To try it changes nothing.
+        // A dry run changes nothing.
         let tried = place.run(command.iter().map(String::as_str).chain(["--dry-run"]));
         assert_eq!(tried.code, 0, "{replaced:?}: {tried}");
         assert!(tried.stdout.contains("nothing was changed"), "{tried}");

@@ -1,4 +1,4 @@
-//! A database that came with a folder, and the databases that graphrun made for this user.
+//! A database that came with a folder, and the databases that graphrun created for this user.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ fn execute(place: &Place, more: &[&str]) -> Ended {
     place.run([&["execute", &workflow, "-i", "brief=x"], more].concat())
 }
 
-/// A folder as it is cloned: with the database that a stranger made in another folder.
+/// Creates a cloned folder: it contains a database from another user's folder.
 fn clone_with_database() -> (Place, String) {
     let (stranger, clone) = (Place::new(), Place::new());
     let run = stranger.execute("two_steps");
@@ -115,7 +115,7 @@ fn a_database_of_this_user_is_opened_wherever_its_folder_moves() {
     assert_eq!(execute(&place, &[]).code, 0);
     assert_eq!(execute(&place, &[]).code, 0);
     assert_eq!(place.run(["trust", "--list", "--output", "json"]).json(), json!([]), "it is made");
-    // A backup that is written back into the file.
+    // Someone restores a backup into the file.
     let backup = fs::read(place.path(DATABASE)).unwrap();
     assert_eq!(execute(&place, &[]).code, 0);
     fs::write(place.path(DATABASE), backup).unwrap();
@@ -129,7 +129,7 @@ fn a_database_of_this_user_is_opened_wherever_its_folder_moves() {
 }
 
 #[test]
-fn a_file_that_takes_the_place_of_a_known_database_is_not_opened() {
+fn a_file_that_replaces_a_known_database_is_not_opened() {
     let place = Place::new();
     assert_eq!(execute(&place, &[]).code, 0);
     fs::copy(place.path(DATABASE), place.path("other.db")).unwrap();
@@ -152,7 +152,7 @@ fn a_database_that_an_untrusted_file_names_is_not_opened() {
     assert_eq!(execute(&place, &[]).code, 0, "and is known");
 }
 
-/// Makes a log that belongs to a copy of a database, and puts it somewhere.
+/// Creates a log that belongs to a copy of a database, and moves it to a path.
 fn steal_log(database: &Path, to: &Path) {
     let folder = tempfile::TempDir::new().unwrap();
     let from = &folder.path().join("runs.db");
@@ -168,7 +168,7 @@ fn steal_log(database: &Path, to: &Path) {
 }
 
 #[test]
-fn a_log_that_came_with_a_folder_is_not_read_into_a_new_database() {
+fn a_log_from_a_cloned_folder_is_not_read_into_a_new_database() {
     let stranger = Place::new();
     stranger.execute("two_steps");
     for ending in ["wal", "journal"] {

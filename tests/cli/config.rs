@@ -1,4 +1,4 @@
-//! `graphrun.toml`, the environment, and what models cost.
+//! `graphrun.toml`, the environment, and the prices of models.
 
 use std::{fs, net::TcpListener};
 
@@ -19,7 +19,7 @@ cached_input_per_million = 0
 \"openai/gpt-5-mini\" = 1_000
 ";
 
-/// Two calls of one model, one after the other.
+/// Two consecutive calls of one model.
 const TWICE: &str = r#"
 graphrun: 1
 name: twice
@@ -35,7 +35,7 @@ nodes:
   two: { agent: writer, prompt: { text: "Two: {{ first }}" }, writes: second, then: end }
 "#;
 
-/// A folder with the workflow, a recording of its answers, and the configuration.
+/// Creates a folder with the workflow, a recording of its replies, and the configuration.
 fn place(config: &str) -> Place {
     let place = Place::new();
     let entry = |node: &str| {
@@ -54,7 +54,7 @@ fn replayed(place: &Place, more: &[&str]) -> Ended {
 }
 
 #[test]
-fn with_prices_a_run_says_what_it_costs_and_without_that_it_is_unknown() {
+fn the_cost_of_a_run_is_unknown_without_prices() {
     let ended = replayed(&place(PRICES), &["--max-cost", "100"]);
     let usage = &ended.json()["usage"];
     assert_eq!((ended.code, &usage["cost_usd"]), (0, &json!(22.0)), "{ended}");
@@ -81,7 +81,7 @@ fn a_limit_of_cost_stops_a_run_wherever_it_is_written() {
 }
 
 #[test]
-fn a_limit_of_cost_that_cannot_be_held_is_refused_before_the_run_begins() {
+fn an_unenforceable_cost_limit_is_refused_before_the_run() {
     let place = place("db = \"sqlite:runs.db\"\n");
     let run = |args: &[&str]| {
         let args = [&["execute", "twice.yaml", "-i", "brief=x"], args].concat();
@@ -101,7 +101,7 @@ fn a_limit_of_cost_that_cannot_be_held_is_refused_before_the_run_begins() {
 }
 
 #[test]
-fn tokens_that_the_provider_had_cached_have_a_price_of_their_own() {
+fn cached_tokens_have_a_separate_price() {
     let place = place(&PRICES.replace("cached_input_per_million = 0", ""));
     let entry = json!({"v": 1, "node": "write", "when": {"contains": ["x"]},
         "reply": {"text": "42", "usage":
@@ -164,7 +164,7 @@ fn the_doctor_says_what_is_set_and_by_whom() {
 }
 
 #[test]
-fn with_sizes_and_prices_the_plan_has_tokens_and_cost_and_compares_them_with_the_limits() {
+fn a_plan_compares_tokens_and_cost_with_the_limits() {
     let place = place(PRICES);
     insta::assert_snapshot!(place.run(["plan", "twice.yaml"]), @r"
     exit 0

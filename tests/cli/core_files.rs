@@ -19,10 +19,11 @@ use nix::{
 
 use crate::program::{Place, workflow};
 
-/// A key that is in the memory of the program.
+/// A key in the memory of the program.
 const KEY: &str = "canary-of-core-files-7f3a9c2b";
 
-/// Any user but root, as whom root runs the program: the files of its process then tell whether others may read its memory.
+/// The user for the program if root runs the tests: the files of its process then show whether
+/// others may read its memory.
 const NOBODY: u32 = 65_534;
 
 #[test]
@@ -55,7 +56,7 @@ fn a_program_that_crashes_leaves_no_core_file() {
         let mut child = command.current_dir(&folder).spawn().unwrap();
         let _call = provider.accept().unwrap();
         let process = format!("/proc/{}", child.id());
-        // The kernel gives the files of such a process to root.
+        // The kernel assigns the files of such a process to root.
         assert_eq!(
             fs::metadata(format!("{process}/mem")).unwrap().uid(),
             0,
@@ -65,7 +66,7 @@ fn a_program_that_crashes_leaves_no_core_file() {
         let cores = limits.lines().find(|it| it.starts_with("Max core file size")).unwrap();
         assert_eq!(cores.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{cores}");
         let id = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        // The first SIGSEGV that no fault causes only restores the usual action.
+        // The first SIGSEGV without a fault only restores the default action.
         let status = loop {
             kill(id, signal).unwrap();
             thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! Damage to one run: it is told, and the others are as ever.
+//! Damage to one run is reported; the other runs stay usable.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::program::Place;
 
-/// Two runs that are done, of which the first was damaged.
+/// Creates two finished runs, the first of which is damaged.
 fn place(harm: &str) -> (Place, [String; 2]) {
     let place = Place::new();
     let names = [place.execute("two_steps"), place.execute("two_steps")];
@@ -40,7 +40,7 @@ fn a_damaged_run_is_listed_as_that_and_the_others_as_ever() {
         let reason = second["reason"].as_str().unwrap();
         assert!(reason.contains(&format!("of run `{id}` is damaged: ")), "{reason}");
 
-        // Whoever goes on from there with the list need not know that it is damaged.
+        // `--before` accepts a damaged run.
         let first_page = place.run(["runs", "list", "--limit", "1"]);
         assert_eq!(first_page.code, 0, "{first_page}");
         let rest = place.run(["runs", "list", "--before", &id]);

@@ -1,4 +1,4 @@
-//! The events of a run, read while it is at work and by readers that are cut off.
+//! The events of a run, read while it runs, also by readers that are interrupted.
 
 use std::{
     io::{BufRead, BufReader},
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::program::{Place, Running, workflow};
 
-/// Every event of the run, as the program prints them once it is at rest.
+/// Returns every event of the stopped run, as the program prints them.
 fn all(place: &Place, database: &[&str]) -> Vec<String> {
     let ended = place.run([&["runs", "events", "run-1", "--output", "jsonl"], database].concat());
     assert_eq!(ended.code, 0, "{ended}");
@@ -23,15 +23,15 @@ fn follow(place: &Place, after: usize, database: &[&str]) -> Command {
     place.command([&args[..], database].concat())
 }
 
-/// Starts a follower whose stdout somebody reads.
+/// Starts a follower and reads its stdout.
 fn reader(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let stdout = child.stdout.take().unwrap();
     (child, BufReader::new(stdout))
 }
 
-/// Follows a run in another process, once as a whole and once by readers that are killed after each
-/// event and come back.
+/// Follows a run in another process: once completely, and once with readers that are killed after
+/// each event and restarted.
 #[cfg(feature = "failpoints")]
 fn a_run_is_followed(database: &[&str]) {
     let place = Place::new();
@@ -63,7 +63,7 @@ fn a_run_is_followed(database: &[&str]) {
     for (line, seq) in all.iter().zip(1_u64..) {
         assert_eq!(serde_json::from_str::<Value>(line).unwrap()["seq"], seq, "{line}");
     }
-    // Of a run at rest it is what there is, from wherever it is asked for.
+    // For a stopped run, it prints the existing events from any number on.
     for after in 0..=all.len() {
         let rest = follow(&place, after, database).output().unwrap();
         let rest = String::from_utf8(rest.stdout).unwrap();

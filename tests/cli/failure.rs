@@ -1,4 +1,4 @@
-//! The program where the world fails it: full disks, broken ones, kills and signals.
+//! The program under failures: full disks, broken disks, kills and signals.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::{
     provider::{answer, answer_with, read_request},
 };
 
-/// Adds a text to a list, step by step, forty times.
+/// Appends a text to a list in each of forty steps.
 pub(crate) const GROWS: &str = r"graphrun: 1
 name: grows
 state: { text: string, pile: { type: [string], merge: append, default: [] } }
@@ -34,14 +34,14 @@ pub(crate) fn place(workflow: &str) -> Place {
     place
 }
 
-/// Bytes that look random, and are the same each time.
+/// Returns pseudo-random bytes, which are the same each time.
 pub(crate) fn noise(seed: &str, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().update(seed.as_bytes()).finalize_xof().fill(&mut bytes);
     bytes
 }
 
-/// How often each task of a run finished, by what was saved of it.
+/// Returns how often each task of a run finished, according to the saved entries.
 pub(crate) fn finished(place: &Place, database: &str) -> Vec<u64> {
     let args = ["runs", "show", "run-1", "--output", "json", "--db", database];
     let shown = place.run(args);
@@ -53,7 +53,7 @@ pub(crate) fn finished(place: &Place, database: &str) -> Vec<u64> {
 #[test]
 fn g9_a_full_disk_interrupts_a_run_which_goes_on_once_there_is_room() {
     let place = place(GROWS);
-    // What cannot be made much smaller: 80,000 letters of 64.
+    // A text that hardly compresses: 80,000 letters of 64.
     let text: String =
         noise("pile", 80_000).iter().map(|it| char::from(b' ' + 1 + it % 64)).collect();
     fs::write(place.path("text"), &text).unwrap();
@@ -94,7 +94,7 @@ fn g9_a_full_disk_interrupts_a_run_which_goes_on_once_there_is_room() {
     assert_eq!(finished(&place, "sqlite:runs.db"), (1..=40).collect::<Vec<u64>>());
 }
 
-/// Fails one call that writes or flushes a database, as a broken disk would.
+/// Makes one call fail that writes or flushes a database, like a broken disk.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -145,7 +145,7 @@ WRAP_SYNC(fsync)
 WRAP_SYNC(fdatasync)
 "#;
 
-/// Compiles the shim. There is a C compiler where SQLite was compiled.
+/// Compiles the shim. There is a C compiler wherever SQLite was compiled.
 fn shim(place: &Place) -> PathBuf {
     let (source, library) = (place.path("shim.c"), place.path("shim.so"));
     fs::write(&source, SHIM).unwrap();
@@ -155,7 +155,7 @@ fn shim(place: &Place) -> PathBuf {
     library
 }
 
-/// Brings a run to its end on a disk that fails one call; says whether it came to that call.
+/// Finishes a run on a disk with one failing call; returns whether the call was reached.
 fn on_a_broken_disk(shim: &str, fault: &str, expected: &Value) -> bool {
     let place = place(&GROWS.replace("40", "6"));
     let mark = place.path("mark");
@@ -165,7 +165,7 @@ fn on_a_broken_disk(shim: &str, fault: &str, expected: &Value) -> bool {
     let is_hit = mark.exists();
     let told = ended.stderr.contains("add finished");
     let end = match ended.code {
-        // Tidying up may fail unheard: it is done again by the next process.
+        // Cleanup may fail silently: the next process does it again.
         0 => ended,
         5 => {
             assert!(is_hit, "{fault}: {ended}");
@@ -174,7 +174,7 @@ fn on_a_broken_disk(shim: &str, fault: &str, expected: &Value) -> bool {
                 .iter()
                 .any(|it| resumed.stderr.contains(it));
             assert!(is_there || !told, "{fault}: {ended}{resumed}");
-            // The run was not accepted, and nobody was told that it was.
+            // The run was not accepted, and the program did not report it as accepted.
             if is_there { resumed } else { place.run(args) }
         }
         _ => panic!("{fault}: {ended}"),
@@ -254,7 +254,7 @@ fn g2_an_answer_that_was_paid_for_is_not_asked_for_again_after_a_kill() {
     let mut command = place.command(args);
     command.env("OPENAI_BASE_URL", &url);
     let run = Running::of(command);
-    // The first answer cannot be used, and the program dies while it waits for a better one.
+    // The first answer is invalid, and the program dies while it waits for a better one.
     let (mut call, _) = provider.accept().unwrap();
     let first = answer_with(&mut call, "I would say forty-two.");
     assert!(!first.contains("cannot be used"), "{first}");
@@ -292,7 +292,7 @@ fn g13_a_timeout_ends_a_run_whose_provider_never_answers_and_more_of_it_goes_on(
     let cut = place.run_with(args.into_iter().chain(["--timeout", "1s"]), variables);
     assert_eq!((cut.code, &cut.json()["status"]), (4, &"limit".into()), "{cut}");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    // The task begins a moment after its run, so it may have had a little less than a second.
+    // The task starts shortly after its run, so its duration may be slightly less than a second.
     assert!(cut.stderr.contains("was cut off after "), "{cut}");
     let resume = ["resume", "run-1", "--output", "json"];
     let again = place.run_with(resume.into_iter().chain(["--timeout", "1s"]), variables);

@@ -1,8 +1,8 @@
-//! Databases that an older program has made: they are brought to the format of this one with all
-//! that is in them, and their runs go on.
+//! Databases of older programs: they are migrated to the current format without loss, and their
+//! runs can be resumed.
 //!
-//! `formats/format-2.db` and `.sql` were made by the program of that format, with the workflows
-//! beside them; `.jsonl` is what it exported. They stay as they are, whatever comes later.
+//! The program of format 2 created `formats/format-2.db` and `.sql` with the workflows beside them,
+//! and exported `.jsonl`. These files never change.
 
 use std::{fs, process::Stdio};
 
@@ -12,11 +12,11 @@ use super::program::{Ended, Place};
 #[cfg(feature = "postgres")]
 use super::server::{Schema, ask, execute};
 
-/// The runs of each database, and how they stand.
+/// The runs of each database, and their status.
 const RUNS: [(&str, &str); 4] =
     [("finished", "done"), ("waiting", "paused"), ("failed", "failed"), ("broken_off", "running")];
 
-/// A folder with an old database, or the way to one.
+/// A folder with an old database, or the URL of one.
 struct Old {
     place: Place,
     database: String,
@@ -52,7 +52,7 @@ impl Old {
         }
     }
 
-    /// Every old database.
+    /// Returns every old database.
     fn all() -> Vec<Self> {
         vec![
             Self::sqlite(),
@@ -65,14 +65,14 @@ impl Old {
         self.place.run([args, &["--db", &self.database]].concat())
     }
 
-    /// The state at the end of a command.
+    /// Returns the state after a command.
     fn state(&self, args: &[&str]) -> Value {
         let ended = self.run(&[args, &["--output", "json"]].concat());
         assert_eq!(ended.code, 0, "{}: {ended}", self.database);
         ended.json()["state"].clone()
     }
 
-    /// Changes it by its own means.
+    /// Changes the database with its own tools.
     fn change(&self, sql: &str) {
         #[cfg(feature = "postgres")]
         if let Some(schema) = &self.schema {
@@ -81,7 +81,8 @@ impl Old {
         rusqlite::Connection::open(self.place.path("runs.db")).unwrap().execute_batch(sql).unwrap();
     }
 
-    /// Its format, and whether it has the table that went with format 2.
+    /// Returns the format of the database, and whether it has the table of format 2 that format 3
+    /// removed.
     fn format(&self) -> (i64, bool) {
         #[cfg(feature = "postgres")]
         if let Some(Schema { name }) = &self.schema {
@@ -103,8 +104,7 @@ fn path(file: &str) -> String {
     format!("{}/tests/cli/formats/{file}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder with the workflows that the runs were started from. Their paths lead to the current
-/// folder, whichever that is.
+/// Creates a folder with the workflows of the runs. Their paths are relative to the current folder.
 fn workflows() -> Place {
     let place = Place::new();
     for file in ["asks.yaml", "dies.yaml", "steps.yaml", "writes.yaml"] {
@@ -114,7 +114,7 @@ fn workflows() -> Place {
 }
 
 #[test]
-fn all_that_is_in_an_older_database_is_there_in_the_format_of_today() {
+fn migration_keeps_everything_in_an_older_database() {
     for old in Old::all() {
         assert_eq!(old.format(), (2, true));
         let listed = old.run(&["runs", "list", "--output", "json"]);
@@ -130,7 +130,7 @@ fn all_that_is_in_an_older_database_is_there_in_the_format_of_today() {
         let proven = old.run(&["runs", "verify", "--output", "json"]);
         assert_eq!(proven.code, 0, "{proven}");
         for verdict in proven.json().as_array().unwrap() {
-            // A link that was noted down then is one that proves the history now.
+            // A hash that was noted at that time still proves the history.
             let link = verdict["link"].as_str().unwrap();
             assert!(old.exported.contains(link), "{verdict}");
         }
@@ -144,7 +144,7 @@ fn all_that_is_in_an_older_database_is_there_in_the_format_of_today() {
 #[test]
 fn the_runs_of_an_older_database_go_on() {
     for old in Old::all() {
-        // One more step, before which is heard what was said to the run.
+        // One more step, before which the run reads its messages.
         let workflow = fs::read_to_string(path("asks.yaml")).unwrap();
         let (before, after) = ("writes: answer, then: end }", "writes: answer, then: last }");
         assert!(workflow.contains(before));
@@ -162,11 +162,11 @@ fn the_runs_of_an_older_database_go_on() {
         let retried = old.state(&["retry", "failed"]);
         assert_eq!(retried, json!({"log": ["note"], "answer": "42"}), "{}", old.database);
 
-        // What had finished in the open step does not run again.
+        // Finished tasks of the open step do not run again.
         let resumed = old.state(&["resume", "broken_off"]);
         assert_eq!(resumed, json!({"log": ["note"], "said": "late\n"}), "{}", old.database);
 
-        // What was kept for later runs is not in the way of them.
+        // Cached results of the older format do not affect new runs.
         let again = old.state(&["execute", "steps.yaml", "-i", "brief=x"]);
         assert!(again["time"].is_string(), "{again}");
         let proven = old.run(&["runs", "verify"]);
@@ -175,7 +175,7 @@ fn the_runs_of_an_older_database_go_on() {
 }
 
 #[test]
-fn of_many_that_open_an_older_database_at_once_one_migrates_it_and_all_use_it() {
+fn one_of_many_concurrent_processes_migrates_an_older_database() {
     for old in Old::all() {
         let list = ["runs", "list", "--db", &old.database];
         let start = |_| {

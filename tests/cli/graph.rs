@@ -1,10 +1,10 @@
-//! `graphrun graph`: five forms of a workflow, and runs laid over them.
+//! `graphrun graph`: five formats of a workflow, and runs drawn over them.
 
 use serde_json::{Value, json};
 
 use super::program::{Place, workflow};
 
-/// The edges of a drawing that a run took, as `from to times`.
+/// Returns the edges of a drawing that a run took, as `from to times`.
 fn taken(drawing: &Value) -> Vec<String> {
     let edges = drawing["edges"].as_array().unwrap().iter();
     let taken = edges.filter(|it| it["taken"].as_u64().unwrap() > 0);
@@ -40,7 +40,7 @@ fn a_workflow_is_drawn_in_five_forms_and_leaves_nothing() {
 }
 
 #[test]
-fn a_run_is_laid_over_the_drawing_where_it_waits_and_when_it_is_done() {
+fn a_paused_or_finished_run_is_drawn_over_the_graph() {
     let place = Place::new();
     let path = workflow("everything");
     let args = ["execute", &path, "-i", "brief=x", "-i", "verdict=rework", "--output", "json"];
@@ -106,16 +106,16 @@ fn a_run_is_laid_over_the_drawing_where_it_waits_and_when_it_is_done() {
     assert_eq!(done.code, 0, "{done}");
     let drawing = draw("json").json();
     let end = ["help done 1", "done end 1"];
-    // Ways that are taken when a bound is used up come after all others.
+    // Edges for an exhausted bound come after all others.
     assert_eq!(taken(&drawing), [&way[..], &rounds[..2], &end, &rounds[2..]].concat());
     assert_eq!(node(&drawing, "help")["visits"]["standing"], Value::Null);
     assert_eq!(node(&drawing, "give_up")["visits"], Value::Null);
 }
 
-/// A map, a node that is skipped, one whose failure is caught, a used workflow that fails, and a node
-/// whose failure is not caught.
+/// A map, a skipped node, a node whose failure is caught, a failing subworkflow, and a node whose
+/// failure is not caught.
 #[test]
-fn a_run_that_failed_is_laid_over_maps_skipped_nodes_and_used_workflows() {
+fn a_failed_run_is_drawn_over_maps_skips_and_subworkflows() {
     let place = Place::new();
     let path = workflow("whole");
     let failed = place.run(["execute", &path, "-i", "by=0", "--output", "json"]);
@@ -166,7 +166,7 @@ fn a_run_through_a_used_workflow_tells_the_rounds_in_it() {
 }
 
 #[test]
-fn a_run_of_another_workflow_is_refused_and_an_unknown_one_is_not_found() {
+fn a_run_of_another_workflow_or_an_unknown_one_is_refused() {
     let place = Place::new();
     let unknown = place.run(["graph", &workflow("two_steps"), "--run", "calm-otter"]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (6, ""), "{unknown}");

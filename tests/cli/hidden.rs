@@ -1,4 +1,4 @@
-//! Control characters and marks of direction, wherever they come from, never reach a terminal as they are.
+//! Control characters and direction marks from any source never reach a terminal unescaped.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Ended, Place};
 
-/// What moves the cursor, changes the title, hides text, or turns it around.
+/// Characters that move the cursor, change the title, hide text, or reverse it.
 const HOSTILE: &str = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{8}\u{7f}\u{9b}31m\u{202e}b\u{2066}\u{200f}\u{61c}\u{200b}\u{feff}\u{e0041}c";
 
 const WORKFLOW: &str = r#"
@@ -36,10 +36,10 @@ fn check(what: &str, ended: &Ended) {
     }
 }
 
-/// A workflow with hostile texts in all places that take one.
+/// Creates a workflow with hostile texts in all places that accept one.
 fn place() -> Place {
     let place = Place::new();
-    // YAML takes control characters as escapes only.
+    // YAML accepts control characters only as escapes.
     let escaped: String = HOSTILE
         .chars()
         .map(|it| {

@@ -1,11 +1,11 @@
-//! Looking at the history of runs, and going another way from an earlier point.
+//! Inspecting the history of runs, and forking from an earlier step.
 
 use rusqlite::Connection;
 use serde_json::json;
 
 use crate::program::{Place, workflow};
 
-/// Changes the database behind the program's back.
+/// Changes the database outside of the program.
 fn tamper(place: &Place, change: &str) {
     let raw = Connection::open(place.path(".graphrun/runs.db")).unwrap();
     raw.execute_batch(&format!("PRAGMA foreign_keys = off; {change}")).unwrap();
@@ -27,7 +27,7 @@ fn g8_a_history_is_verified_by_its_link_and_a_damaged_one_is_named() {
     let link = verdicts[1]["link"].as_str().unwrap();
     let ended = place.run(["runs", "verify", &one, "--expect", link]);
     assert!(ended.code == 0 && ended.stdout.contains("has the link that is expected"), "{ended}");
-    // It is the link of another run.
+    // It is the hash of another run.
     let ended = place.run(["runs", "verify", &other, "--expect", link]);
     assert!(ended.code == 6 && ended.stdout.contains("the history was changed"), "{ended}");
 
@@ -82,7 +82,7 @@ fn a_diff_says_what_changed_from_what_to_what_and_who_wrote_it() {
     assert_eq!(lines[2], ["draft", "—", "\"x\"", "first", "(step", "1)"], "{ended}");
     assert_eq!(lines.len(), 3, "{ended}");
 
-    // Without a second step it is compared with the last one; nothing is between equal ones.
+    // Without a second step, it is compared with the last one; equal steps have no differences.
     let short = place.run(["runs", "diff", &format!("{name}@1"), "--output", "json"]).json();
     let id = short["from"]["run"].clone();
     let writer = json!({"run": id, "step": 2, "node": "second", "task": {"step": 2, "index": 0}});
@@ -136,7 +136,7 @@ fn a_fork_runs_from_an_old_step_with_a_changed_state() {
 }
 
 #[test]
-fn a_fork_rests_at_breakpoints_and_keeps_to_the_lease_that_is_set() {
+fn a_fork_pauses_at_breakpoints_and_uses_the_configured_lease() {
     let place = Place::new();
     let name = place.execute("three_steps");
     let from = format!("{name}@0");

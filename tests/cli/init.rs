@@ -1,4 +1,4 @@
-//! `graphrun init`: a workflow to start from.
+//! `graphrun init`: a workflow as a starting point.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use super::program::Place;
 
 const TEMPLATES: [&str; 3] = ["review", "approval", "research"];
 
-/// Runs a line of a shell in which `graphrun` is the built program.
+/// Runs a shell line in which `graphrun` is the built program.
 fn shell(place: &Place, line: &str) -> (Option<i32>, String) {
     let program = env!("CARGO_BIN_EXE_graphrun");
     let script = format!("graphrun() {{ {program} \"$@\"; }}\n{line}");
@@ -37,7 +37,7 @@ fn each_template_is_sound_and_does_what_its_commands_say() {
         assert!(commands.len() >= 2, "{template}: {commands:?}");
         for command in commands {
             let (code, said) = shell(&place, command);
-            // Nobody sits at the terminal of a test.
+            // A test has no person at the terminal.
             let expected = if said.contains(" asks: ") { 3 } else { 0 };
             assert_eq!(code, Some(expected), "{template}: {command}\n{said}");
             if expected == 3 {

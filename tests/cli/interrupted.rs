@@ -1,4 +1,4 @@
-//! What becomes of a run that is told to stop, or that two want to go on with.
+//! Runs that receive a signal, or that two processes try to resume.
 
 use std::net::TcpListener;
 
@@ -15,7 +15,7 @@ fn the_first_signal_lets_what_runs_finish() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::new();
     let mut run = Running::start(&place, &provider);
-    // The call is there before the signal, and the answer comes after it.
+    // The call arrives before the signal, and the answer comes after it.
     let (mut call, _) = provider.accept().unwrap();
     run.signal(Signal::SIGINT);
     run.wait_for("nothing new starts");
@@ -27,7 +27,7 @@ fn the_first_signal_lets_what_runs_finish() {
 
 #[test]
 fn the_second_signal_leaves_a_run_that_can_go_on() {
-    // A provider that takes the call and never answers.
+    // A provider that accepts the call and never answers.
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let place = Place::new();
@@ -39,14 +39,14 @@ fn the_second_signal_leaves_a_run_that_can_go_on() {
         run.wait_for("graphrun resume");
         let (ended, object) = run.end();
         assert_eq!((ended, &object["status"]), (Some(code), &json!("interrupted")));
-        // It is found, and what it needs is looked for: a key, which is not there any more.
+        // The run is found, and a requirement is missing: the key was removed.
         let resumed = place.run(["resume", object["name"].as_str().unwrap()]);
         assert!(resumed.code == 5 && resumed.stderr.contains("OPENAI_API_KEY"), "{resumed}");
     }
 }
 
 #[test]
-fn of_two_processes_that_go_on_with_one_run_the_second_is_told_who_has_it() {
+fn a_second_process_that_resumes_a_run_is_refused_with_its_owner() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::new();
     let first = Running::start(&place, &provider);

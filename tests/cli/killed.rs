@@ -1,4 +1,4 @@
-//! The program is killed at named points, as `kill -9` does, and another one goes on.
+//! The program is killed at named points, as with `kill -9`, and another process resumes.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -32,7 +32,7 @@ fn a_breakpoint_at_the_start_is_kept_whenever_the_program_dies() {
         let report = shown.json();
         assert_eq!(report["status"], "paused", "{fault}: {shown}");
         assert_eq!(report["reason"], "it was to pause before `draft`", "{fault}");
-        // Told to go on, it does, to the next one.
+        // Resumed, the run continues to the next kill.
         let resumed = place.run(["resume", "mine", "--output", "json"]);
         assert_eq!(
             (resumed.code, &resumed.json()["state"]["log"]),
@@ -60,7 +60,7 @@ fn a_migration_that_is_killed_has_happened_or_has_not() {
         let wrong = place.run(["resume", &name, "--answer", &format!("{other}=\"good\"")]);
         assert_eq!(wrong.code, 2, "{fault}: {wrong}");
         if !has_happened {
-            // Nobody has to wait for the one that died.
+            // The next process need not wait for the lease of the dead one.
             assert_eq!(place.run(migrate).code, 0, "{fault}");
         }
         let key = if has_happened { key } else { "referee" };
@@ -143,7 +143,7 @@ fn a_killed_creation_of_the_database_leaves_nothing_in_the_way() {
         let names = std::fs::read_dir(place.path("")).unwrap();
         let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
         let drafts: Vec<String> = names.filter(|it| it.contains("graphrun-new")).collect();
-        // Where the database is there, no process makes it again and looks for drafts.
+        // If the database exists, no process creates it again or looks for drafts.
         assert_eq!(drafts.len(), usize::from(is_there), "{fault}: {drafts:?}");
     }
 }

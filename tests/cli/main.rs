@@ -1,4 +1,4 @@
-//! What the command line adds to the library: messages, streams, exit codes, signals.
+//! The features of the command line beyond the library: messages, streams, exit codes, signals.
 
 mod asked;
 mod cache;

@@ -1,4 +1,4 @@
-//! Carrying runs over to changed workflows, from the command line.
+//! Migrating runs to changed workflows, from the command line.
 
 use std::{fs, net::TcpListener};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Ended, Place, Running, workflow};
 
-/// Three workflows in each other; the innermost asks, beside a node that has finished then.
+/// Three nested workflows; the innermost asks, after a sibling node has finished.
 const OUTER: &str = "
 graphrun: 1
 name: outer
@@ -55,7 +55,7 @@ fn name(report: &Value) -> String {
     report["name"].as_str().unwrap().to_owned()
 }
 
-/// Flags that give names of a run their names in the changed workflow.
+/// Returns flags that map names of a run to names in the changed workflow.
 fn maps<'a>(names: &[&'a str]) -> Vec<&'a str> {
     names.iter().flat_map(|&it| ["--map", it]).collect()
 }
@@ -69,7 +69,7 @@ fn show(place: &Place, run: &str) -> Value {
 }
 
 #[test]
-fn a_used_workflow_three_levels_deep_is_carried_over_by_the_name_of_the_node_that_uses_it() {
+fn a_nested_subworkflow_is_migrated_by_its_node_name() {
     let place = Place::new();
     let files = [("outer.yaml", OUTER), ("middle.yaml", MIDDLE), ("inner.yaml", INNER)];
     write(&place, &files.map(|(name, text)| (name, text.to_owned())));
@@ -78,7 +78,7 @@ fn a_used_workflow_three_levels_deep_is_carried_over_by_the_name_of_the_node_tha
     let run = name(&paused.json());
     assert_eq!(paused.json()["questions"][0]["key"], "review.look.ask");
 
-    // Another name on each level, in files of their own.
+    // Another name on each level, in separate files.
     let outer = OUTER.replace("start: review", "start: check").replace("  review:", "  check:");
     let middle = MIDDLE.replace("start: look", "start: read").replace("  look:", "  read:");
     let inner = INNER.replace("length", "characters").replace("count", "measure");
@@ -156,7 +156,7 @@ fn a_run_is_looked_at_across_its_migration() {
     );
     assert!(migration["is"]["graph"]["nodes"]["referee"].is_object(), "{last}");
 
-    // The name of then is not the name of now.
+    // The old name no longer works.
     let stale = place.run(["resume", &board, "--answer", "judge=\"good\""]);
     assert_eq!(stale.code, 2, "{stale}");
     let done = place.run(["resume", &board, "--answer", "referee=\"good\"", "--output", "json"]);
@@ -166,7 +166,7 @@ fn a_run_is_looked_at_across_its_migration() {
     assert_eq!(notes.unwrap()["writers"][0]["node"], "left", "{writers}");
     assert_eq!(place.run(["graph", "table.yaml", "--run", &board]).code, 0);
 
-    // Forks of before and of after go on with the workflow of now.
+    // Forks from before and after the migration use the new workflow.
     for step in ["1", "2"] {
         let fork = place.run(["fork", &format!("{board}@{step}"), "--output", "json"]);
         assert_eq!(fork.code, 3, "{step}: {fork}");
@@ -223,7 +223,7 @@ fn breakpoints_and_the_inbox_are_carried_over() {
     assert_eq!(place.run(["say", &run, "be brief"]).code, 0);
     let text = text.replace("guidance", "advice").replace("second", "last");
     fs::write(place.path("new.yaml"), text).unwrap();
-    // What the run would pause at is no reason to say less.
+    // A breakpoint at a renamed node does not shorten the refusal.
     fs::copy(place.path("new.yaml"), place.path("old.yaml")).unwrap();
     let refused = place.run(["resume", &run]);
     assert_eq!(refused.code, 6, "{refused}");

@@ -1,4 +1,4 @@
-//! What people say to runs: answers, approvals, breakpoints.
+//! Input of people to runs: answers, approvals, breakpoints.
 
 use std::process::{Child, Stdio};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Place, workflow};
 
-/// Starts a workflow that comes to rest with exit 3, and gives back what it printed.
+/// Starts a workflow that suspends with exit code 3, and returns its report.
 fn paused(place: &Place, name: &str, more: &[&str]) -> Value {
     let workflow = workflow(name);
     let mut args = vec!["execute", &workflow, "-i", "brief=x", "--output", "json"];
@@ -20,7 +20,7 @@ fn name(object: &Value) -> String {
     object["name"].as_str().unwrap().to_owned()
 }
 
-/// The keys of the open questions.
+/// Returns the keys of the open questions.
 fn open(object: &Value) -> Vec<&str> {
     object["questions"].as_array().unwrap().iter().map(|it| it["key"].as_str().unwrap()).collect()
 }
@@ -76,7 +76,7 @@ fn g16_a_late_or_second_answer_is_exit_6_and_says_who_was_first() {
 }
 
 #[test]
-fn a_wrong_answer_is_exit_2_with_every_problem_and_the_question_stays_open() {
+fn a_wrong_answer_is_exit_2_and_the_question_stays_open() {
     let place = Place::new();
     let run = name(&paused(&place, "approvals", &[]));
     let answers = ["--answer", "legal=perhaps", "--answer", "money=1", "--answer", "monye=1"];
@@ -144,7 +144,8 @@ fn g16_of_two_processes_with_different_answers_one_is_heard() {
         let codes = [0, 1].map(|it: usize| ended[it].status.code().unwrap());
         let said = ended.map(|it| String::from_utf8(it.stderr).unwrap());
         let shown = show(&place, &run);
-        // Enough ends the run; not enough is asked again. Whoever was late changed nothing.
+        // A sufficient answer ends the run; an insufficient one leads to another question. A late
+        // answer changes nothing.
         let heard = match codes {
             [0, 6] => json!([true]),
             [6, 3] => json!([false]),
@@ -171,7 +172,7 @@ fn g16_an_answer_names_the_entry_that_asked() {
 }
 
 #[test]
-fn a_question_that_nobody_answered_in_time_takes_the_way_for_lateness() {
+fn an_unanswered_question_takes_the_route_for_its_deadline() {
     let place = Place::new();
     let asked = paused(&place, "late", &[]);
     let run = name(&asked);
@@ -195,7 +196,7 @@ fn a_question_that_nobody_answered_in_time_takes_the_way_for_lateness() {
     assert!(after.code == 6 && after.stderr.contains("its time was over at "), "{after}");
 }
 
-/// What the run has written so far, and why it rests.
+/// Returns the list that the run has written so far, and why it is suspended.
 fn log(object: &Value) -> (Vec<&str>, &str) {
     let log = object["state"]["log"].as_array().unwrap();
     let reason = object["reason"].as_str().unwrap_or_default();
@@ -218,7 +219,7 @@ fn a_breakpoint_holds_at_every_visit_and_never_twice_at_one() {
 }
 
 #[test]
-fn a_breakpoint_after_a_node_keeps_what_it_did_and_flags_of_resume_replace_those_of_execute() {
+fn flags_of_resume_replace_the_breakpoints_of_execute() {
     let place = Place::new();
     let first = paused(&place, "three_steps", &["--pause-after", "draft"]);
     assert_eq!(log(&first), (vec!["draft"], "it was to pause after `draft`"));

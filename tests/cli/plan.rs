@@ -24,7 +24,7 @@ const DEV_TEAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/graphs/dev_team.yam
 /// - Time: three attempts of ten minutes each in every one of these steps but those of `help`, where
 ///   a person is waited for, and of `revise`, which computes: (122 - 1 - 11) × 30 minutes.
 #[test]
-fn the_worst_case_of_the_software_team_is_what_can_be_counted_by_hand() {
+fn the_worst_case_of_the_software_team_matches_a_manual_count() {
     let ended = Place::new().run(["plan", DEV_TEAM]);
     insta::assert_snapshot!(ended, @r"
     exit 0
@@ -88,7 +88,7 @@ fn a_program_reads_the_same_worst_case_as_json() {
 }
 
 #[test]
-fn within_its_limits_a_workflow_is_planned_without_a_warning_and_leaves_nothing() {
+fn a_plan_within_its_limits_has_no_warnings_and_writes_nothing() {
     let place = Place::new();
     insta::assert_snapshot!(place.run(["plan", &workflow("agent")]), @r"
     exit 0
@@ -118,7 +118,7 @@ fn a_workflow_that_does_not_load_has_no_plan() {
     assert_eq!(place.run(["plan", &workflow("agent"), "--output", "jsonl"]).code, 2);
 }
 
-/// A flow to each of 2,000 nodes through all of the others would take minutes.
+/// An algorithm that computes a flow from each node through all others would take minutes.
 #[test]
 fn the_worst_case_of_two_thousand_nodes_in_loops_is_found() {
     let place = Place::new();

@@ -8,9 +8,10 @@ use crate::{
 };
 
 #[test]
-fn a_run_in_postgres_is_shown_and_listed_and_its_password_never_is() {
+fn a_postgres_run_is_shown_and_listed_without_the_password() {
     let (place, schema, url) = (Place::new(), Schema::new(), server());
-    // The server of the tests may let everybody in; what is given is not shown either way.
+    // The test server may accept any user; the given name and password must not be shown either
+    // way.
     let (user, rest) = url.split_once("://").unwrap().1.split_once('@').unwrap();
     let (user, password) = user.split_once(':').unwrap_or((user, "hunter2"));
     let url = schema.url_at(&format!("postgres://{user}:{password}@{rest}"));
@@ -73,14 +74,14 @@ fn a_server_that_cannot_be_used_ends_with_exit_5() {
     }
 }
 
-/// Starts `run-1`, which asks.
+/// Starts `run-1`, which asks a question.
 fn asks_in(url: &str) -> Vec<String> {
     ["execute", &workflow("asks"), "-i", "brief=x", "--run-id", "run-1", "--db", url]
         .map(str::to_owned)
         .to_vec()
 }
 
-/// Changes to a database, each made by itself, and the exit code and the words that follow.
+/// A change to a database, and the expected exit code and message.
 struct Case {
     harms: &'static [&'static str],
     code: i32,

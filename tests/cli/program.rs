@@ -1,4 +1,4 @@
-//! The built program, run in a folder of its own and without the keys of whoever runs the tests.
+//! The built program, run in a separate folder and without the keys of the user who runs the tests.
 
 use std::{
     ffi::OsStr,
@@ -16,7 +16,7 @@ use nix::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder that programs are run in.
+/// A folder in which programs run.
 pub(crate) struct Place(TempDir);
 
 /// A run of the workflow `agent` that waits for its provider.
@@ -25,7 +25,7 @@ pub(crate) struct Running {
     lines: Lines<BufReader<ChildStderr>>,
 }
 
-/// What a program did.
+/// The output and the exit code of a program.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -33,26 +33,26 @@ pub(crate) struct Ended {
 }
 
 impl Place {
-    /// A new, empty folder.
+    /// Creates a new, empty folder.
     pub(crate) fn new() -> Self {
         Self(TempDir::new().expect("a temporary folder can be made"))
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// Whether programs left nothing in it.
+    /// Returns whether programs left nothing in it.
     pub(crate) fn is_empty(&self) -> bool {
         fs::read_dir(self.0.path()).expect("the folder is there").next().is_none()
     }
 
-    /// The program, not started yet.
+    /// Returns the command, not started yet.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_graphrun"));
         command.args(args).current_dir(self.0.path()).stdin(Stdio::null()).env_clear();
-        // Programs need to find their tools, and the doctor a place for its cache.
+        // Programs need to find their tools, and `doctor` needs a folder for its cache.
         for kept in ["PATH", "HOME"] {
             command.envs(std::env::var_os(kept).map(|value| (kept, value)));
         }
@@ -60,17 +60,18 @@ impl Place {
         command
     }
 
-    /// The variables that keep the configuration and the trust of the user who runs the tests out of them.
+    /// Returns the variables that isolate programs from the configuration and trust of the user who
+    /// runs the tests.
     pub(crate) fn own_folders(&self) -> [(&'static str, PathBuf); 2] {
         ["XDG_CONFIG_HOME", "XDG_STATE_HOME"].map(|it| (it, self.path(&format!(".{it}"))))
     }
 
-    /// Runs the program to its end.
+    /// Runs the program and waits for its end.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ended {
         self.run_with(args, [])
     }
 
-    /// Runs the program with some variables to its end.
+    /// Runs the program with some variables and waits for its end.
     pub(crate) fn run_with<S: AsRef<OsStr>, const N: usize>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -79,7 +80,7 @@ impl Place {
         Ended::of(self.command(args).envs(variables))
     }
 
-    /// Runs a workflow that reaches its end, and gives back the name of the run.
+    /// Runs a workflow that finishes, and returns the name of the run.
     pub(crate) fn execute(&self, name: &str) -> String {
         let args = ["execute", &workflow(name), "-i", "brief=x", "--output", "json"];
         let ended = self.run(args);
@@ -89,7 +90,7 @@ impl Place {
 }
 
 impl Running {
-    /// Starts the run, with a provider of the test's own.
+    /// Starts the run, with a provider of the test.
     pub(crate) fn start(place: &Place, provider: &TcpListener) -> Self {
         let address = provider.local_addr().expect("the provider listens");
         let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
@@ -106,7 +107,7 @@ impl Running {
         Self { child, lines: BufReader::new(stderr).lines() }
     }
 
-    /// Reads progress until a line has this text.
+    /// Reads progress until a line contains this text.
     pub(crate) fn wait_for(&mut self, text: &str) {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
         assert!(lines.any(|it| it.contains(text)), "`{text}` never came");
@@ -118,12 +119,12 @@ impl Running {
         kill(Pid::from_raw(process), signal).expect("the program runs");
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for the end, and gives back everything that was not read yet.
+    /// Waits for the end, and returns all unread output.
     pub(crate) fn rest(mut self) -> Ended {
         let stderr = self
             .lines
@@ -136,7 +137,7 @@ impl Running {
         Ended { code: status.code().expect("no signal ended it"), stdout, stderr }
     }
 
-    /// Waits for the end, and gives back the exit code and the result.
+    /// Waits for the end, and returns the exit code and the result.
     pub(crate) fn end(mut self) -> (Option<i32>, Value) {
         let stdout = self.child.stdout.take().expect("stdout is a pipe");
         let result = io::read_to_string(stdout).expect("the program writes UTF-8");
@@ -148,13 +149,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed on the way leaves no program that waits for ever.
+        // A failed test must not leave a program that waits forever.
         drop(self.child.kill());
     }
 }
 
 impl Ended {
-    /// Runs a program to its end.
+    /// Runs a program and waits for its end.
     pub(crate) fn of(command: &mut Command) -> Self {
         let output = command.output().expect("the program starts");
         Self {
@@ -164,7 +165,7 @@ impl Ended {
         }
     }
 
-    /// The result as JSON.
+    /// Returns the result as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
@@ -177,12 +178,12 @@ impl fmt::Display for Ended {
     }
 }
 
-/// The path of one of the workflows beside this file.
+/// Returns the path of a workflow beside this file.
 pub(crate) fn workflow(name: &str) -> String {
     format!("{}/tests/cli/workflows/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The keys of an object, in their order.
+/// Returns the keys of an object, in order.
 pub(crate) fn keys(object: &Value) -> Vec<&str> {
     object.as_object().expect("an object").keys().map(String::as_str).collect()
 }

@@ -1,4 +1,4 @@
-//! A provider of models that answers as the test says.
+//! A model provider whose replies come from the test.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -7,12 +7,12 @@ use std::{
 
 use serde_json::json;
 
-/// Reads the call of a model to its end, as a client takes no answer before that, and answers it.
+/// Reads a whole request, as a client accepts no reply before that, and answers it.
 pub(crate) fn answer(call: &mut TcpStream) {
     answer_with(call, "42");
 }
 
-/// Reads a request, answers it with a text, and gives it back.
+/// Reads a request, answers it with a text, and returns it.
 pub(crate) fn answer_with(call: &mut TcpStream, text: &str) -> String {
     let request = read_request(call);
     let body = json!({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]});
@@ -22,7 +22,7 @@ pub(crate) fn answer_with(call: &mut TcpStream, text: &str) -> String {
     request
 }
 
-/// Reads a request to its end, and gives back its body.
+/// Reads a whole request, and returns its body.
 pub(crate) fn read_request(call: &mut TcpStream) -> String {
     let mut request = BufReader::new(&*call);
     let mut length = 0;

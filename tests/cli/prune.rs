@@ -1,4 +1,4 @@
-//! Letting go of runs.
+//! Removing runs.
 
 use std::{fs, net::TcpListener};
 
@@ -33,7 +33,7 @@ fn an_export_is_the_whole_journal_with_its_links() {
 fn removed_runs_are_gone_and_others_are_not_touched() {
     let place = Place::new();
     let (one, other) = (place.execute("two_steps"), place.execute("two_steps"));
-    // An unknown one is found before the first is removed.
+    // An unknown run is reported before the first is removed.
     assert_eq!(place.run(["runs", "rm", &one, "nobody"]).code, 6);
     assert_eq!(names(&place), [&*other, &*one]);
     assert_eq!(place.run(["runs", "rm", &one, &one]).code, 0);

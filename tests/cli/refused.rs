@@ -1,4 +1,4 @@
-//! What is refused before a run begins or goes on, with its exit code and a remedy.
+//! Errors before a run starts or resumes, with exit code and remedy.
 
 use std::fs;
 
@@ -90,7 +90,7 @@ fn a_run_that_could_not_deliver_is_not_started() {
 }
 
 #[test]
-fn a_database_that_is_none_is_refused_with_the_layer_it_was_named_by() {
+fn an_invalid_database_is_refused_with_the_layer_that_named_it() {
     let place = Place::new();
     let by_flag = place.run(["runs", "list", "--db", "mysql://host/db"]);
     let by_variable = place.run_with(["runs", "list"], [("GRAPHRUN_DB", "runs.db")]);
@@ -109,7 +109,7 @@ fn a_second_run_under_the_same_id_is_exit_2() {
         refused.code == 2 && refused.stderr.contains("there is a run `mine` already"),
         "{refused}"
     );
-    // The refused one was never saved, so there is nothing to go on with.
+    // The refused run was never saved, so it cannot be resumed.
     assert!(!refused.stderr.contains("graphrun resume"), "{refused}");
     let name = place.run(["runs", "show", "mine", "--output", "json"]).json()["name"].clone();
     let name = name.as_str().unwrap();

@@ -1,4 +1,4 @@
-//! What is said to people who name the wrong thing: what is expected, and a way out.
+//! Messages for wrong names: the expected values, and a remedy.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::program::{Ended, Place, workflow};
 
-/// A folder with a workflow in `w.yaml`.
+/// Creates a folder with a workflow in `w.yaml`.
 fn place() -> Place {
     let place = Place::new();
     fs::copy(workflow("two_steps"), place.path("w.yaml")).unwrap();
@@ -71,7 +71,7 @@ fn a_recording_that_cannot_be_written_is_no_fault_of_the_model() {
 }
 
 #[test]
-fn a_database_that_cannot_be_looked_for_is_not_taken_for_a_missing_one() {
+fn an_inaccessible_database_is_not_reported_as_missing() {
     let place = place();
     let fifo = Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
     assert!(fifo.success());
@@ -94,13 +94,13 @@ fn a_database_that_cannot_be_looked_for_is_not_taken_for_a_missing_one() {
     }
     let nowhere = place.run(["execute", "w.yaml", "-i", "brief=x", "--db", "sqlite:/proc/x/y.db"]);
     expect(&nowhere, 5, &["/proc/x/y.db cannot be used: its folder cannot be made"]);
-    // In other programs this is no file.
+    // In other programs, this means a database in memory.
     let memory = place.run(["runs", "list", "--db", "sqlite::memory:"]);
     expect(&memory, 2, &["names no place to keep runs", "`memory:`"]);
 }
 
 #[test]
-fn a_step_that_is_not_there_is_refused_with_where_they_are_shown() {
+fn an_unknown_step_is_refused_with_the_command_that_lists_steps() {
     let place = Place::new();
     let name = place.execute("two_steps");
     for args in [["runs", "state"].as_slice(), &["fork"], &["runs", "diff"]] {

@@ -1,4 +1,5 @@
-//! With little left of descriptors, memory or threads the program refuses to start, with the cause.
+//! With few descriptors, threads or little memory left, the program refuses to start and reports
+//! the cause.
 
 use std::{fs, net::TcpListener, path::Path, process::Stdio};
 
@@ -51,14 +52,14 @@ fn with_too_little_the_program_refuses_to_start_and_says_why() {
 fn with_just_enough_a_run_reaches_its_end_or_says_why_not() {
     for limit in ["-n 32", "-n 64", "-v 300000", "-v 2000000", "-d 65536", "-c unlimited"] {
         let ended = limited(limit);
-        // A machine with many cores starts more threads than fit.
+        // A machine with many cores starts more threads than the limit allows.
         assert!(matches!(ended.code, 0 | 5), "{limit}: {ended}");
         assert!(!ended.stderr.contains("panicked"), "{limit}: {ended}");
     }
     assert_eq!(limited("-n 32").code, 0);
 }
 
-/// Starts a program with this many files open already, of the most that it may have open.
+/// Starts a program with this many files already open, and a limit on open files.
 const WITH_OPEN_FILES: &str = "
 import os, resource, sys
 for _ in range(int(sys.argv[1])):

@@ -1,4 +1,4 @@
-//! What a run gives back: the object of the contract, the stream, exit codes, what is left behind.
+//! The result of a run: the documented object, the streams, exit codes, leftovers.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::program::{Place, keys, workflow};
 
 #[test]
-fn the_result_is_the_object_of_the_contract_and_nothing_else_is_on_stdout() {
+fn stdout_contains_only_the_documented_result() {
     let place = Place::new();
     let ended =
         place.run(["execute", &workflow("two_steps"), "-i", "brief=Hello", "--output", "json"]);
@@ -34,7 +34,7 @@ fn the_result_is_the_object_of_the_contract_and_nothing_else_is_on_stdout() {
     assert_eq!(object["state"], json!({"answer": "Hello"}));
     let name = object["name"].as_str().unwrap();
     assert_eq!(object["resume"], format!("graphrun resume {name}"));
-    // Who reads the log can resume the run by its first line.
+    // The first line of the log contains the command to resume the run.
     let first = ended.stderr.lines().next().unwrap();
     for part in [name, object["run"].as_str().unwrap(), &format!("graphrun resume {name}")] {
         assert!(first.contains(part), "{part} is missing in: {first}");
@@ -83,7 +83,7 @@ fn a_recording_answers_without_a_key() {
 }
 
 #[test]
-fn a_question_without_a_terminal_is_exit_3_with_the_command_that_answers_it() {
+fn a_question_without_a_terminal_is_exit_3_with_a_command() {
     let place = Place::new();
     let asked = place.run(["execute", &workflow("asks"), "-i", "brief=x", "--output", "json"]);
     assert_eq!(asked.code, 3, "{asked}");
@@ -128,7 +128,7 @@ fn a_failed_run_is_exit_1() {
 }
 
 #[test]
-fn a_delivery_replaces_its_like_and_nothing_that_somebody_else_wrote() {
+fn a_delivery_replaces_only_files_of_earlier_deliveries() {
     let place = Place::new();
     let execute = |brief: &str, more: &[&str]| {
         let brief = format!("brief={brief}");
@@ -171,7 +171,7 @@ fn looking_at_runs_makes_no_database() {
     let ended = place.run(["runs", "list"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "no runs yet\n"));
     assert_eq!(ended.stderr, "");
-    // Whoever names a place may have meant another.
+    // A user who names a database may have meant another.
     let named = place.run(["runs", "list", "--db", "sqlite:run.db"]);
     assert_eq!((named.code, named.stdout.as_str()), (0, "no runs yet\n"));
     assert_eq!(named.stderr, "there is no database `run.db`\n");

@@ -1,10 +1,10 @@
-//! `retry`: what failed runs again, and nothing else.
+//! `retry`: only failed tasks run again.
 
 use std::fs;
 
 use super::program::Place;
 
-/// Reads two files side by side, each by a tool that fails while its file is missing.
+/// Reads two files in parallel, each by a tool that fails while its file is missing.
 const READS: &str = r#"graphrun: 1
 name: reads
 state: { left: string, right: string, both: string }
@@ -18,7 +18,7 @@ nodes:
   both: { set: { both: left + right }, then: end }
 "#;
 
-/// A place with a run that failed for want of both files.
+/// Creates a folder with a run that failed because both files are missing.
 fn failed() -> Place {
     let place = Place::new();
     fs::write(place.path("reads.yaml"), READS).unwrap();
@@ -54,7 +54,7 @@ fn a_mended_run_is_retried_node_by_node_or_as_a_whole() {
 }
 
 #[test]
-fn what_cannot_be_retried_is_refused_with_exit_6_and_what_to_do_instead() {
+fn an_impossible_retry_is_refused_with_exit_6_and_a_remedy() {
     let place = failed();
     insta::assert_snapshot!(place.run(["retry", "run-1", "--node", "both"]), @r"
     exit 6

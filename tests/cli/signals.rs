@@ -1,4 +1,4 @@
-//! G11: a signal at any moment, and who goes on.
+//! G11: a signal at any moment, and resuming afterwards.
 
 use std::{
     fs,
@@ -16,10 +16,10 @@ use super::{
     program::{Ended, Place, Running},
 };
 
-/// How many moments are tried.
+/// The number of moments to try.
 const ROUNDS: usize = 50;
 
-/// A loop of a command in a sandbox, twelve times.
+/// A loop with a command in a sandbox, twelve times.
 const IN_SANDBOXES: &str = r#"graphrun: 1
 name: sandboxed
 state: { pile: { type: [string], merge: append, default: [] }, said: string? }
@@ -31,7 +31,8 @@ nodes:
   work: { run: [sh, -c, 'sleep 0.02; echo done # MARKER'], in: box, writes: { said: stdout }, then: note }
 "#;
 
-/// Sends a signal at a moment that the round says, after a line was said. None if the run was over.
+/// Sends a signal after a line appears, at a moment that depends on the round. Returns none if the
+/// run had finished.
 fn interrupted(place: &Place, args: &[&str], line: &str, round: usize) -> Option<Value> {
     let signal = if round.is_multiple_of(2) { Signal::SIGINT } else { Signal::SIGTERM };
     let mut run = Running::of(place.command(args));
@@ -58,7 +59,7 @@ fn g11_a_signal_at_any_time_leaves_a_run_that_goes_on_at_once_from_anywhere() {
             continue;
         }
         hit += 1;
-        // Another machine, as far as one can tell: it cannot know that the process has ended.
+        // A simulated second machine: it cannot see that the process has ended.
         let elsewhere = ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc"];
         let output = Command::new("bwrap")
             .args(elsewhere)
@@ -111,7 +112,7 @@ fn g11_a_signal_at_any_time_leaves_no_sandbox_and_no_lease() {
     assert!(hit >= ROUNDS / 6, "only {hit} of {ROUNDS} came in time");
 }
 
-/// Processes with a marker among their arguments.
+/// Returns the processes with a marker among their arguments.
 fn processes(marker: &str) -> Vec<String> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").unwrap().map(Result::unwrap) {

@@ -1,4 +1,4 @@
-//! Streams, colours and help, whatever the command.
+//! Streams, colours and help of every command.
 
 use std::{fs, process::Stdio};
 
@@ -53,7 +53,7 @@ fn every_shell_gets_its_completions() {
 }
 
 #[test]
-fn the_doctor_tries_everything_and_its_exit_code_says_what_it_found() {
+fn doctor_checks_everything_and_its_exit_code_tells_the_result() {
     let ended = Place::new().run(["doctor", "--output", "json"]);
     let checks = ended.json();
     let names: Vec<&Value> = checks.as_array().unwrap().iter().map(|it| &it["name"]).collect();
@@ -63,7 +63,7 @@ fn the_doctor_tries_everything_and_its_exit_code_says_what_it_found() {
     assert!(checks[2]["help"].as_str().unwrap().contains("OPENAI_API_KEY"));
 }
 
-/// A workflow of so many nodes, one after the other.
+/// Returns a workflow with a chain of nodes.
 fn chain(length: usize) -> String {
     let mut text = "graphrun: 1\nname: chain\nstate: { brief: string, answer: string }\n\
         input: [brief]\noutput: [answer]\nstart: n1\nnodes:\n"

@@ -8,7 +8,7 @@ use crate::program::{Ended, Place};
 
 const QUESTION: &str = "question=Under which licence is it?";
 
-/// `execute` of `graphs/codebase_qa.yaml`.
+/// Returns the arguments to execute `graphs/codebase_qa.yaml`.
 fn execute() -> Vec<String> {
     let at = |path: &str| format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
     let (graph, replay) =
@@ -17,14 +17,14 @@ fn execute() -> Vec<String> {
     args.map(str::to_owned).to_vec()
 }
 
-/// The events of the run, as they are saved.
+/// Returns the saved events of the run.
 fn events(place: &Place) -> Vec<Value> {
     let shown = place.run(["runs", "events", "mine", "--output", "jsonl"]);
     assert_eq!(shown.code, 0, "{shown}");
     shown.stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect()
 }
 
-/// What was saved of each task: models and tools by what they were asked.
+/// Returns the memos of each task: models and tools, by their requests.
 fn noted(events: &[Value]) -> Vec<String> {
     let noted = events.iter().filter(|it| it["type"] == "task.noted");
     noted.map(|it| format!("{} {}", it["task"], it["name"])).collect()
@@ -54,7 +54,7 @@ fn a_question_about_files_is_answered_with_what_is_in_them() {
     let called = events.iter().filter(|it| it["report"]["kind"] == "tool_called");
     let called: Vec<&Value> = called.map(|it| &it["report"]).collect();
     let tools: Vec<&str> = called.iter().map(|it| it["tool"].as_str().unwrap()).collect();
-    // The first two calls are made side by side, and each is reported when it ends.
+    // The first two calls run in parallel, and each is reported when it ends.
     let mut first = tools[..2].to_vec();
     first.sort_unstable();
     assert_eq!(first, ["fs.grep", "fs.list"]);

@@ -9,7 +9,7 @@ use crate::{
     provider::answer,
 };
 
-/// A folder, as it was cloned, whose file sends requests to an address.
+/// Creates a cloned folder whose file sends requests to an address.
 fn clone_with(base_url: &str) -> Place {
     let place = Place::new();
     fs::write(place.path("graphrun.toml"), format!("base_url = \"{base_url}\"\n")).unwrap();
@@ -176,11 +176,11 @@ fn the_doctor_names_what_waits_for_trust() {
     );
 }
 
-/// The price of a model that costs nothing.
+/// A price of zero.
 const FREE: &str = "input_per_million = 0\noutput_per_million = 0\n";
 
 #[test]
-fn the_prices_of_a_file_that_is_not_trusted_hold_no_limit_of_the_user() {
+fn untrusted_prices_do_not_count_for_a_limit_of_the_user() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1", provider.local_addr().unwrap());
     provider.set_nonblocking(true).unwrap();
@@ -189,12 +189,12 @@ fn the_prices_of_a_file_that_is_not_trusted_hold_no_limit_of_the_user() {
         let folder = place.path(".XDG_CONFIG_HOME/graphrun");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("config.toml"), own).unwrap();
-        // A run that begins by mistake waits for an answer, and fails by this limit.
+        // A run that starts by mistake waits for an answer, and fails by this limit.
         let more = more.iter().chain(&["--timeout", "5s"]).map(|it| (*it).to_owned());
         let args = [execute("agent"), more.collect()].concat();
         place.run_with(args, [("OPENAI_API_KEY", "sk-secret"), ("OPENAI_BASE_URL", &base)])
     };
-    // A file may name a model with its provider or without, and lower the limit that it undermines.
+    // A file may name a model with its provider or without, and lower the limit that it weakens.
     for (file, more, own) in [
         (format!("[prices.\"openai/gpt-5-mini\"]\n{FREE}"), &["--max-cost", "1"][..], ""),
         (format!("[prices.\"openai/gpt-5-mini\"]\n{FREE}"), &[], own_limit),

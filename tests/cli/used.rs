@@ -1,4 +1,4 @@
-//! Workflows that use others: what is within them is saved, asked and shown as what is not.
+//! Subworkflows: their tasks are saved, asked and shown like those of the outer workflow.
 
 use serde_json::json;
 

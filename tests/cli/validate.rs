@@ -1,4 +1,4 @@
-//! `graphrun validate` and `graphrun explain`: findings, for people and for programs.
+//! `graphrun validate` and `graphrun explain`: diagnostics, for people and for programs.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::program::{Place, keys, workflow};
 fn findings_are_drawn_at_their_place_or_listed_as_json() {
     let place = Place::new();
     let drawn = place.run(["validate", &workflow("wrong"), &workflow("two_steps")]);
-    // One line for all findings of all workflows, and not among the result.
+    // One line for all diagnostics of all workflows, outside of the result.
     assert_eq!(drawn.stderr, "help: every code is explained: `graphrun explain GR010`\n");
     assert_eq!(drawn.code, 2, "{drawn}");
     for part in ["secnd", "wrong.yaml:9:", "did you mean `second`", "two_steps.yaml: ok"] {

@@ -1,4 +1,5 @@
-//! Every value that the program takes comes back as it was: saved, shown, resumed, exported and verified.
+//! Every value that the program accepts is unchanged when it is saved, shown, resumed, exported and
+//! verified.
 
 use std::{collections::BTreeMap, fs};
 
@@ -13,7 +14,7 @@ use crate::program::{Ended, Place};
 #[cfg(feature = "postgres")]
 use crate::server::Schema;
 
-/// Takes a value as input, one as an answer and one as a message.
+/// Accepts a value as input, one as an answer and one as a message.
 const WORKFLOW: &str = "
 graphrun: 1
 name: values
@@ -31,14 +32,15 @@ nodes:
   last: { set: { copy: given }, then: end }
 ";
 
-/// Low limits, which a child process is given: the values are as large as the limits, and the tests stay fast.
+/// Low limits, set in the child process: the values are as large as the limits, and the tests stay
+/// fast.
 const VALUE_MEMORY: usize = 20_000;
 const STATE_MEMORY: usize = 50_000;
 /// The longest text: it counts 104 bytes, and four for each byte of its JSON with two quotes.
 const TEXT_BYTES: usize = (VALUE_MEMORY - 104) / 4 - 2;
 const DEPTH: usize = 64;
 
-/// A place of runs.
+/// A database for runs.
 struct Home {
     place: Place,
     url: String,
@@ -82,7 +84,7 @@ impl Home {
         self.run(&[&args[..], &["--output", "json"]].concat())
     }
 
-    /// Takes the value in by each way, and looks at it by each way.
+    /// Sends the value in every way, and reads it in every way.
     fn round_trip(&self, id: &str, value: &Value) {
         let text = value.to_string();
         let began = self.execute(id, &text);
@@ -104,7 +106,7 @@ impl Home {
             "--output",
             "json",
         ]);
-        // All three fit into the state, or the run fails by its limit and stays readable.
+        // All three fit into the state; otherwise, the run fails by its limit and stays readable.
         if ended.code == 1 {
             assert!(ended.stderr.contains("GRAPHRUN_LIMIT_STATE_MEMORY"), "{text}: {ended}");
             return self.look(id, &[("given", value)]);
@@ -118,7 +120,7 @@ impl Home {
         self.look(id, &kept);
     }
 
-    /// Looks at a run by each command.
+    /// Reads a run with each command.
     fn look(&self, id: &str, fields: &[(&str, &Value)]) {
         let shown = |args: &[&str]| {
             let ended = self.run(args);
@@ -145,7 +147,8 @@ impl Home {
     }
 }
 
-/// The same to the byte, less the order of fields, since equal numbers need not be written alike.
+/// Fails unless both are equal byte for byte, apart from the order of fields: equal numbers may
+/// differ in text.
 fn assert_same(one: &Value, other: &Value) {
     assert_eq!(sorted(one).to_string(), sorted(other).to_string());
 }
@@ -172,13 +175,13 @@ fn contains(tree: &Value, value: &Value) -> bool {
         }
 }
 
-/// A value in lists or records, so many deep.
+/// Returns a value nested in lists or records to a depth.
 fn deep(depth: usize, is_record: bool) -> Value {
     (1..depth)
         .fold(json!([]), |inner, _| if is_record { json!({ "": inner }) } else { json!([inner]) })
 }
 
-/// Values at the limits.
+/// Returns values at the limits.
 fn special() -> Vec<Value> {
     let texts = "\u{0}\u{1}\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2066}\u{feff}\u{fffe}\u{ffff}\u{d7ff}\u{e000}\u{10ffff}\"\\/é";
     let pairs: serde_json::Map<String, Value> =
@@ -201,7 +204,7 @@ fn special() -> Vec<Value> {
         ]),
         json!([9_007_199_254_740_993_u64, 9_007_199_254_740_992.0, 1.0, 1e15, 123_456_789.125]),
         json!({"$serde_json::private::Number": "1", "__proto__": null, "k".repeat(3000): 1}),
-        // As large as one value may be.
+        // The largest possible value.
         json!("x".repeat(TEXT_BYTES)),
         json!("é".repeat(TEXT_BYTES / 2)),
         // Each item counts 72 bytes, and so does the list.
@@ -223,7 +226,7 @@ fn values_at_every_limit_come_back_as_they_were() {
     }
 }
 
-/// Any value, of any depth and size up to the limits.
+/// Generates any value, of any depth and size up to the limits.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<i64>().prop_map(Value::from),
@@ -267,7 +270,7 @@ fn any_value_is_refused_or_comes_back_as_it_was() {
     assert!(taken >= 8 && refused >= 4, "{taken} taken, {refused} refused");
 }
 
-/// Fails unless the program refused an input with this reason, and kept nothing.
+/// Fails unless the program refused an input with this reason, and saved nothing.
 fn assert_refused(home: &Home, id: &str, ended: &Ended, reason: &str) {
     assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{ended}");
     assert!(ended.stderr.contains(reason), "{reason}: {ended}");
@@ -281,7 +284,7 @@ fn values_beyond_a_limit_are_refused_by_each_way_in() {
         (json!("x".repeat(TEXT_BYTES + 1)).to_string(), "GRAPHRUN_LIMIT_VALUE_MEMORY"),
         (deep(DEPTH + 1, false).to_string(), "GRAPHRUN_LIMIT_VALUE_DEPTH"),
         (deep(DEPTH + 1, true).to_string(), "GRAPHRUN_LIMIT_VALUE_DEPTH"),
-        // Half of a pair is no character, and these numbers would lose digits.
+        // Half of a surrogate pair is not a character, and these numbers would lose digits.
         ("\"\\ud800\"".to_owned(), "hex escape"),
         ("[\"\\udc00x\"]".to_owned(), "hex escape"),
         ("18446744073709551616".to_owned(), "18446744073709551616"),

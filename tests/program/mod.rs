@@ -1,4 +1,5 @@
-//! The program as a shell starts it: a child in a folder of its own, with a model server in the place of a provider.
+//! The program as a shell starts it: a child process in a separate folder, with a model server
+//! instead of a provider.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod processes;
@@ -24,13 +25,13 @@ use tokio::{
     process::{Child, ChildStderr, Command},
 };
 
-/// The id of every run here; each has a database of its own.
+/// The id of every run in these tests; each run has a separate database.
 pub(crate) const RUN: &str = "run-1";
 
-/// Where a run is told to put its files, in its folder.
+/// The output folder of a run, in its folder.
 const OUT: &str = "out";
 
-/// A folder in which the program runs, with its database and the files it delivers.
+/// A folder in which the program runs, with its database and its output files.
 pub(crate) struct Home(TempDir);
 
 impl Home {
@@ -38,7 +39,8 @@ impl Home {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// The program with these arguments, not started yet. It sees no keys and no databases of whoever runs the tests.
+    /// Returns the program with these arguments, not started yet. It has no access to keys and
+    /// databases of the user who runs the tests.
     pub(crate) fn program(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_graphrun"));
         command
@@ -53,26 +55,26 @@ impl Home {
         for kept in ["PATH", "HOME", "XDG_CACHE_HOME"] {
             command.envs(std::env::var_os(kept).map(|value| (kept, value)));
         }
-        // The configuration and the trust of the user who runs the tests stay out of them.
+        // Isolates the program from the configuration and the trust of the user who runs the tests.
         for own in ["XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
             command.env(own, self.0.path().join(format!(".{own}")));
         }
         command
     }
 
-    /// The program that runs the software team, with models at this address.
+    /// Returns the program that runs the software team, with models at this address.
     pub(crate) fn execute(&self, base_url: &str) -> Command {
         let mut command = self.team(&["--model", "openai/stand-in"]);
         command.env("OPENAI_BASE_URL", base_url);
         command
     }
 
-    /// The program that runs the software team from a recording, without any model server.
+    /// Returns the program that runs the software team from a recording, without any model server.
     pub(crate) fn replay(&self, recording: &str) -> Command {
         self.team(&["--replay", &recording_path(recording)])
     }
 
-    /// The program that goes on with the run, with models at this address.
+    /// Returns the program that resumes the run, with models at this address.
     pub(crate) fn resume(&self, base_url: &str) -> Command {
         let mut command = self.program(&["resume", RUN]);
         command.env("OPENAI_BASE_URL", base_url);
@@ -86,7 +88,8 @@ impl Home {
         self.program(&arguments)
     }
 
-    /// A copy of the database of its runs: to open it would mend what the next process is to find.
+    /// Opens a copy of the database: opening the original would repair the state that the next
+    /// process must find.
     pub(crate) fn storage(&self) -> Result<SqliteStorage, CheckpointError> {
         let copy = tempfile::tempdir_in(self.0.path()).unwrap().keep();
         for file in fs::read_dir(self.0.path().join(".graphrun")).into_iter().flatten() {
@@ -96,7 +99,7 @@ impl Home {
         SqliteStorage::open_existing(copy.join("runs.db"))
     }
 
-    /// Every file that was delivered, with its content.
+    /// Returns every delivered file with its content.
     pub(crate) fn delivered(&self) -> BTreeMap<PathBuf, String> {
         let root = self.0.path().join(OUT);
         let mut files = BTreeMap::new();
@@ -116,10 +119,10 @@ impl Home {
     }
 }
 
-/// How the program ended.
+/// The result of the program.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Its exit code; none if a signal ended it.
+    /// The exit code; none after a signal.
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
@@ -139,17 +142,17 @@ impl From<Output> for Ended {
 }
 
 impl Ended {
-    /// Runs the program to its end.
+    /// Runs the program and waits for its end.
     pub(crate) async fn of(mut program: Command) -> Self {
         program.output().await.unwrap().into()
     }
 
-    /// The object it printed. Says what else it said if it printed none.
+    /// Returns the printed JSON object. Without one, it fails with the other output.
     pub(crate) fn report(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The object it printed, of a run that must be done.
+    /// Returns the printed JSON object of a run that must be done.
     pub(crate) fn done(&self) -> Value {
         let report = self.report();
         assert_eq!((self.code, &report["status"]), (Some(0), &"done".into()), "{}", self.stderr);
@@ -157,19 +160,19 @@ impl Ended {
     }
 }
 
-/// What a program says on stderr, line by line.
-pub(crate) struct Said {
+/// The lines of a program's stderr.
+pub(crate) struct StderrLines {
     lines: Lines<BufReader<ChildStderr>>,
     heard: String,
 }
 
-impl Said {
+impl StderrLines {
     pub(crate) fn by(program: &mut Child) -> Self {
-        let stderr = program.stderr.take().expect("nobody listens to it yet");
+        let stderr = program.stderr.take().expect("stderr is piped and not taken yet");
         Self { lines: BufReader::new(stderr).lines(), heard: String::new() }
     }
 
-    /// Waits for a line with these words. Fails if the program ends without it.
+    /// Waits for a line with this text. Fails if the program ends without it.
     pub(crate) async fn until(&mut self, words: &str) {
         while let Some(line) = self.lines.next_line().await.unwrap() {
             self.heard += &line;
@@ -181,7 +184,7 @@ impl Said {
         panic!("it ended and never said `{words}`:\n{}", self.heard);
     }
 
-    /// All it has said, once it has ended.
+    /// Returns all lines after the program has ended.
     pub(crate) async fn all(mut self) -> String {
         while let Some(line) = self.lines.next_line().await.unwrap() {
             self.heard += &line;
@@ -196,13 +199,13 @@ pub(crate) fn send(program: &Child, signal: Signal) {
     signal::kill(pid_of(program), signal).unwrap();
 }
 
-/// The id of a program that has not been waited for.
+/// Returns the id of a program that has not been waited for.
 pub(crate) fn pid_of(program: &Child) -> Pid {
     let id = program.id().expect("it has not been waited for");
     Pid::from_raw(i32::try_from(id).unwrap())
 }
 
-/// A value in which times that tests took, which differ from run to run, are left out.
+/// Returns a value without measured durations, which differ from run to run.
 pub(crate) fn timeless(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {

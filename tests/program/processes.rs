@@ -1,4 +1,4 @@
-//! The processes below another one, and whether they are gone.
+//! The descendants of a process, and whether they have ended.
 
 use std::{fs, time::Duration};
 
@@ -10,21 +10,21 @@ use tokio::{
 
 use super::pid_of;
 
-/// How long processes may take to come to life or to end, on a machine with much else to do.
+/// The maximum wait for processes to start or end, on a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// How often they are looked for: nobody tells of a process that is no child.
+/// The polling interval: the system does not notify about processes that are no children.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A process that was there once.
+/// A process that existed at some time.
 #[derive(Debug)]
 pub(crate) struct Process {
     id: Pid,
-    /// The tick of the clock at which it began: another process with the same number began at another.
+    /// The clock tick of its start: a later process with the same id has another one.
     began: u64,
     pub(crate) name: String,
 }
 
-/// Every process below a program.
+/// Returns every descendant of a program.
 pub(crate) fn below(program: &Child) -> Vec<Process> {
     let mut found = children(pid_of(program));
     let mut next = 0;
@@ -35,13 +35,13 @@ pub(crate) fn below(program: &Child) -> Vec<Process> {
     found.into_iter().filter_map(Process::find).collect()
 }
 
-/// Waits until a process of that name is below a program.
+/// Waits until a program has a descendant of that name.
 pub(crate) async fn until_below(program: &Child, name: &str) {
     let is_there = until(|| below(program).iter().any(|it| it.name == name)).await;
     assert!(is_there, "no {name} comes to life: {:?}", below(program));
 }
 
-/// Waits until code that a model might have written runs: Python, started by the script inside the sandbox.
+/// Waits until generated code runs: Python, started by the script inside the sandbox.
 pub(crate) async fn until_code_runs_below(program: &Child) {
     let runs_python = |bash: &Process| {
         let mut inside = children(bash.id).into_iter().filter_map(Process::find);
@@ -51,7 +51,7 @@ pub(crate) async fn until_code_runs_below(program: &Child) {
     assert!(runs, "no code comes to run: {:?}", below(program));
 }
 
-/// Waits until all of them are gone. Fails with those that stay.
+/// Waits until all of them have ended. Fails with those that remain.
 pub(crate) async fn assert_gone(mut processes: Vec<Process>) {
     let are_gone = until(|| {
         processes.retain(Process::is_alive);
@@ -61,7 +61,7 @@ pub(crate) async fn assert_gone(mut processes: Vec<Process>) {
     assert!(are_gone, "these outlive the program that started them: {processes:?}");
 }
 
-/// Looks until it is so, and says whether it came to that.
+/// Polls until a condition holds, and returns whether it did.
 async fn until(mut is_so: impl FnMut() -> bool) -> bool {
     let looked = timeout(WAIT_MAX, async {
         while !is_so() {
@@ -74,14 +74,14 @@ async fn until(mut is_so: impl FnMut() -> bool) -> bool {
 impl Process {
     fn find(id: Pid) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // The name is in brackets and may contain anything, brackets too.
+        // The name is in brackets and may itself contain brackets.
         let (begin, rest) = stat.rsplit_once(") ")?;
         let (_, name) = begin.split_once('(')?;
         let mut fields = rest.split(' ');
         if matches!(fields.next()?, "Z" | "X") {
             return None;
         }
-        // The 22nd field of the line, of which the first three are read.
+        // The 22nd field of the line, of which the first three are already read.
         let began = fields.nth(18)?.parse().ok()?;
         Some(Self { id, began, name: name.to_owned() })
     }
@@ -91,7 +91,7 @@ impl Process {
     }
 }
 
-/// The children of all threads of a process; none if it is gone.
+/// Returns the children of all threads of a process; none if it has ended.
 fn children(process: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     let lists = threads.filter_map(|it| fs::read_to_string(it.ok()?.path().join("children")).ok());

@@ -1,4 +1,4 @@
-//! A model server that answers from a recording, as a provider would, and writes down who asked.
+//! A model server that answers from a recording, like a provider, and logs requests.
 
 use std::{
     ops::RangeInclusive,
@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::sleep};
 
 use super::recording_path;
 
-/// How long a model takes here, in milliseconds.
+/// The latency of a model, in milliseconds.
 const LATENCY_MS: RangeInclusive<u64> = 5..=120;
 
 /// The server; it stops when it is dropped.
@@ -31,15 +31,15 @@ pub(crate) struct Provider {
 
 struct Shared {
     recording: Replay,
-    /// The `Idempotency-Key` of every request, in the order in which they came.
+    /// The `Idempotency-Key` of every request, in order of arrival.
     asked: Mutex<Vec<String>>,
     gate: Option<Gate>,
 }
 
-/// Holds the calls of one node back.
+/// Holds back the calls of one node.
 struct Gate {
     node: &'static str,
-    /// One permit for each call that has come to the gate.
+    /// One permit for each call that has arrived.
     arrived: Semaphore,
     /// One permit for each call that may pass.
     open: Semaphore,
@@ -56,7 +56,7 @@ impl Provider {
         Self::serve(recording, None).await
     }
 
-    /// A server that does not answer this node before it is told to.
+    /// Starts a server that holds back calls of this node until `release`.
     pub(crate) async fn holding(recording: &str, node: &'static str) -> Self {
         let (arrived, open) = (Semaphore::new(0), Semaphore::new(0));
         Self::serve(recording, Some(Gate { node, arrived, open })).await
@@ -74,7 +74,7 @@ impl Provider {
         Self { base_url, shared, server }
     }
 
-    /// The keys of the requests that came, sorted.
+    /// Returns the keys of the requests, sorted.
     pub(crate) fn asked(&self) -> Vec<String> {
         let mut asked = self.shared.asked.lock().unwrap().clone();
         asked.sort();

@@ -1,5 +1,5 @@
-//! The promises of the trait. Each is kept by all storages, and what one call wrote is read
-//! through a storage that was opened afterwards.
+//! The promises of the trait. All storages keep each of them, and another storage instance, opened
+//! later, reads what one call wrote.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ promises! {
     a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was
     the_values_after_every_step_can_be_read
     numbers_are_the_same_after_saving
-    only_the_records_of_the_open_step_are_loaded_and_all_are_kept
+    only_records_of_the_open_step_are_loaded_but_all_are_kept
     a_question_and_its_answer_are_both_kept_in_order
     every_outcome_is_read_as_it_was_written
     events_are_read_from_any_number
@@ -64,7 +64,7 @@ async fn what_is_said_to_a_run_is_kept_in_order_and_once(home: Home) {
     let messages = [said(json!("a")), said(json!({"b": [null]})), said(json!("a"))];
     let mut numbers = Vec::new();
     for message in &messages {
-        // Nobody needs to hold the run, and somebody may.
+        // Posting needs no lease, and works beside one.
         numbers.push(storage.post(&run("R1"), message).await.unwrap());
         storage.post(&run("R2"), message).await.unwrap();
     }
@@ -93,7 +93,7 @@ async fn a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was(home: Home)
         ("R1", "calm-otter", "R1"),
         ("R1", "new", "R1"),
         ("R2", "calm-otter", "calm-otter"),
-        // Whoever says it would not know which run that is.
+        // The name would be ambiguous.
         ("calm-otter", "new", "calm-otter"),
         ("R2", "R1", "R1"),
         ("calm-otter", "R1", "calm-otter"),
@@ -123,7 +123,7 @@ async fn the_values_after_every_step_can_be_read(home: Home) {
     let storage = home.open();
     let first = commit(0, steps[0].0.clone()).into();
     let hold = storage.create(&info("R1", "calm-otter"), &claim(), &first).await.unwrap();
-    // A neighbour whose changes must not be mistaken for ours.
+    // The changes of another run must not be mixed with ours.
     let other = commit(0, vec![set("notes", json!(["other"])), set("brief", "other")]).into();
     storage.create(&info("R2", "other"), &claim(), &other).await.unwrap();
     for (step, (changes, _)) in (0..).zip(&steps).skip(1) {
@@ -147,7 +147,7 @@ async fn the_values_after_every_step_can_be_read(home: Home) {
 }
 
 async fn numbers_are_the_same_after_saving(home: Home) {
-    // The first is one that a fast reader of JSON gets wrong in the last bit.
+    // A fast JSON parser gets the last bit of the first number wrong.
     let numbers = json!([
         1.000_000_000_000_000_5e-9,
         0.1 + 0.2,
@@ -171,7 +171,7 @@ async fn numbers_are_the_same_after_saving(home: Home) {
     assert_eq!(values["numbers"].to_string(), numbers.to_string());
 }
 
-async fn only_the_records_of_the_open_step_are_loaded_and_all_are_kept(home: Home) {
+async fn only_records_of_the_open_step_are_loaded_but_all_are_kept(home: Home) {
     let storage = home.open();
     let hold = create(&storage, "R1").await;
     let made = [record(1, 1, finished()), record(1, 0, finished()), record(2, 4, failed())];
@@ -381,7 +381,7 @@ async fn an_append_to_what_is_no_list_is_damage(home: Home) {
     );
 }
 
-/// What a channel is to hold after a change, said the simple way.
+/// Computes the value of a channel after a change, in the simplest way.
 fn expect(values: &mut BTreeMap<ChannelName, Value>, change: &Change) {
     let before = values.remove(&change.channel);
     let after = match (&change.kind, before) {
@@ -395,7 +395,7 @@ fn expect(values: &mut BTreeMap<ChannelName, Value>, change: &Change) {
     values.insert(change.channel.clone(), after);
 }
 
-/// A change of one of three lists, or none.
+/// Generates a change of one of three lists, or none.
 fn any_change(name: &'static str) -> impl Strategy<Value = Option<Change>> {
     let items = proptest::collection::vec(any::<u8>().prop_map(Value::from), 0..3);
     let kind = prop_oneof![

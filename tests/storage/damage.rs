@@ -1,4 +1,4 @@
-//! Files that something else has changed since we wrote them.
+//! Database files that another program has changed.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::sample::*;
 
-/// Saves two runs with something in every column, and closes the database. Both have the same
-/// entries; the first is at rest, and the second is held.
+/// Saves two runs with content in every column, and closes the database. Both have the same
+/// entries; the first is stopped, and the second has an owner.
 async fn save(path: &Path) {
     let storage = SqliteStorage::open(path).unwrap();
     for id in ["R1", "R2"] {
@@ -37,7 +37,7 @@ async fn save(path: &Path) {
     storage.acquire(&run("R2"), &claim()).await.unwrap();
 }
 
-/// Everything that can be read of a database.
+/// Reads everything of a database.
 async fn read(path: &Path) -> Result<String, CheckpointError> {
     let storage = SqliteStorage::open_existing(path)?;
     let mut all = vec![format!("{:?}", storage.list().await?)];
@@ -63,14 +63,14 @@ async fn verify(path: &Path) -> Result<(), CheckpointError> {
     SqliteStorage::open_existing(path)?.verify().await
 }
 
-/// A folder with a database of these two runs.
+/// Creates a folder with a database of these two runs.
 pub(crate) async fn saved() -> TempDir {
     let folder = TempDir::new().unwrap();
     save(&folder.path().join("runs.db")).await;
     folder
 }
 
-/// A copy of a database that something else has changed.
+/// Returns a changed copy of a database.
 pub(crate) fn changed(saved: &TempDir, change: &str) -> (TempDir, SqliteStorage) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
@@ -81,7 +81,7 @@ pub(crate) fn changed(saved: &TempDir, change: &str) -> (TempDir, SqliteStorage)
     (folder, SqliteStorage::open_existing(path).unwrap())
 }
 
-/// What is found in databases that were changed in these ways. Each way is damage to a run.
+/// Returns the detected damage in databases with these changes. Each change damages a run.
 async fn found(changes: &[&str]) -> String {
     let (saved, mut found) = (saved().await, Vec::new());
     for change in changes {
@@ -97,7 +97,7 @@ async fn found(changes: &[&str]) -> String {
 
 #[tokio::test]
 async fn a_changed_row_is_found_and_named() {
-    // Each changes R1 only. The last ones move whole rows with all that proves them.
+    // Each changes R1 only. The last ones move whole rows with all hashes.
     let changes = [
         "UPDATE runs SET info = CAST(replace(CAST(info AS TEXT), 'dev_team', 'dev_teem') AS BLOB)
          WHERE key = 1",
@@ -175,7 +175,7 @@ async fn a_changed_row_is_found_and_named() {
 
 #[tokio::test]
 async fn a_changed_lease_is_found_and_named() {
-    // Who held a lease, until when, and its number are what keeps two from writing one run.
+    // The owner of a lease, its expiry and its number prevent two processes from writing one run.
     let changes = [
         "UPDATE heads SET owner = NULL WHERE run = 2",
         "UPDATE heads SET owner = 'nobody' WHERE run = 2",
@@ -211,10 +211,10 @@ async fn a_missing_entry_is_found_wherever_reading_begins_and_ends() {
 }
 
 #[tokio::test]
-async fn damage_in_the_middle_of_a_long_run_is_named_by_its_first_entry() {
-    // Links are checked while later rows are read. What is told is what it was when they were
-    // checked afterwards: a row that cannot be read, then one that is missing, then a link that
-    // does not fit, each the first of its kind.
+async fn damage_in_a_long_run_is_reported_at_its_first_entry() {
+    // Other threads check hashes while later rows are read. The reported error is the same as with
+    // sequential checks: an unreadable row first, then a missing one, then a wrong hash, each the
+    // first of its kind.
     let folder = TempDir::new().unwrap();
     {
         let storage: Arc<dyn Checkpointer> =
@@ -266,7 +266,7 @@ async fn nothing_is_added_to_what_is_damaged() {
 
 #[tokio::test]
 async fn nothing_is_added_to_an_open_step_whose_entries_are_damaged() {
-    // Whoever opens the database anew reads there which tasks have finished.
+    // A process that opens the database reads the finished tasks from there.
     let saved = saved().await;
     for change in [
         "UPDATE journal SET meta = substr(meta, 1, length(meta) - 1) WHERE run = 2 AND number = 4",
@@ -319,7 +319,7 @@ async fn a_flipped_bit_is_never_taken_for_the_truth() {
     let good = fs::read(&path).unwrap();
     let copy = folder.path().join("copy.db");
     let mut lies = Vec::new();
-    // Every eleventh of the places that hold something; all of them would take a minute.
+    // Every eleventh of the non-zero bytes; all of them would take a minute.
     for at in (0..good.len()).filter(|&at| good[at] != 0).step_by(11) {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);

@@ -1,5 +1,5 @@
-//! The promises about what is saved at a time: all of it or nothing, and only what follows from what
-//! was saved before.
+//! The promises about appending: an entry is saved whole or not at all, and only if it follows from
+//! the entries before it.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ promises! {
     an_event_out_of_turn_undoes_the_write_it_came_with
 }
 
-/// Two records, the step that they complete, its end and all that is told of it.
+/// Returns two records, the step that they complete, its end and all its events.
 fn full() -> Entry {
     Entry {
         records: vec![record(1, 0, failed()), record(1, 0, finished())],
@@ -90,7 +90,7 @@ async fn an_entry_of_which_one_part_is_refused_is_not_saved(home: Home) {
         assert_eq!(storage.load(&run("R1")).await.unwrap(), before, "{why}");
         assert_eq!(storage.journal(&run("R1"), 0, usize::MAX).await.unwrap().len(), 1, "{why}");
     }
-    // Nothing of them is in the way: not a task that finished, not an event, not the end of the run.
+    // Nothing of them remains: no finished task, no event, no end of the run.
     home.open().append(&hold, &full()).await.unwrap();
 }
 
@@ -138,8 +138,8 @@ async fn a_task_finishes_once_however_its_records_are_saved(home: Home) {
                 );
             }
         }
-        // The task that came with one that was refused has not finished; tasks of the next step are
-        // others. And the step ends with a record that is saved together with its commit.
+        // The task of a refused entry has not finished; tasks of the next step are different ones.
+        // The step ends with a record that is saved together with its commit.
         let end =
             Entry { commit: Some(commit(step, vec![])), ..record(step, 5, finished()).into() };
         storage.append(&hold, &end).await.unwrap();

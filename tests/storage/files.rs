@@ -1,4 +1,4 @@
-//! What may be at the path of a database, and what becomes of it.
+//! Files at the path of a database, and their handling.
 
 use std::{
     fs, io,
@@ -28,7 +28,7 @@ type Make = fn(&Path);
 const OPEN: Open = |path| SqliteStorage::open(path);
 const OPEN_EXISTING: Open = |path| SqliteStorage::open_existing(path);
 
-/// Every file of a folder with its content.
+/// Returns every file of a folder with its content.
 fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let read = |entry: io::Result<fs::DirEntry>| {
         let path = entry.unwrap().path();
@@ -40,7 +40,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Why a file is refused; the folder must be untouched by the attempt.
+/// Returns why a file is refused; the attempt must not change the folder.
 fn refusal(open: Open, make: Make) -> String {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
@@ -56,7 +56,7 @@ fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A database of another program, which died and left its log behind.
+/// Creates a database of another program, which died and left its log behind.
 fn foreign(path: &Path) {
     let original = path.with_extension("original");
     let database = Connection::open(&original).unwrap();
@@ -65,7 +65,7 @@ fn foreign(path: &Path) {
     fs::copy(original.with_extension("original-wal"), path.with_extension("db-wal")).unwrap();
 }
 
-/// One of ours with another number in its header.
+/// Creates a database of ours with another number in its header.
 fn marked(path: &Path, pragma: &str) {
     drop(SqliteStorage::open(path).unwrap());
     Connection::open(path).unwrap().execute_batch(pragma).unwrap();
@@ -149,7 +149,7 @@ fn a_database_that_this_user_may_not_write_is_refused() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         let before = contents(folder.path());
         let path = path.clone();
-        // In the eyes of the file system this thread is nobody, even if the test is run by root.
+        // This thread drops its file system privileges, even if root runs the test.
         let refused = thread::spawn(move || {
             setfsuid(Uid::from_raw(65534));
             [OPEN, OPEN_EXISTING].map(|open| told(&open(&path).unwrap_err()))
@@ -186,7 +186,7 @@ fn a_storage_that_works_on_the_same_thread_needs_no_other() {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
     let (runtime, folder) = (runtime.unwrap(), TempDir::new().unwrap());
     let (end, wait) = std::sync::mpsc::channel::<()>();
-    // The only thread for what blocks is taken.
+    // The only thread for blocking work is occupied.
     runtime.spawn_blocking(move || wait.recv());
     runtime.block_on(async {
         let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
@@ -285,7 +285,7 @@ async fn what_was_saved_is_there_after_a_death_without_goodbye() {
     let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     for step in 1..=3 {
         storage.append(&hold, &record(step, 0, finished()).into()).await.unwrap();
-        // What is on the disk at this moment, while the database is still open.
+        // The files at this moment, while the database is still open.
         let copy = folder.path().join(format!("copy{step}.db"));
         fs::copy(&path, &copy).unwrap();
         fs::copy(path.with_extension("db-wal"), copy.with_extension("db-wal")).unwrap();
@@ -296,13 +296,13 @@ async fn what_was_saved_is_there_after_a_death_without_goodbye() {
     }
 }
 
-/// The bytes of a list as it is stored, and those that five steps which append one item each write
-/// into the log.
+/// Returns the bytes of a stored list, and the bytes that five steps write into the log when each
+/// appends one item.
 async fn bytes_of_five_steps(length: u64) -> (u64, u64) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
-    // No two are alike, so that they cannot be made much smaller.
+    // No two are alike, so that they hardly compress.
     let noise = |it: u64| format!("{:016x}", (it + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let list: Vec<String> = (0..length).map(noise).collect();
     let whole = commit(0, vec![set("messages", json!(list))]).into();
@@ -315,7 +315,7 @@ async fn bytes_of_five_steps(length: u64) -> (u64, u64) {
         let one = vec![appended("messages", &["one more"])];
         storage.append(&hold, &commit(step, one).into()).await.unwrap();
     }
-    // The first byte tells that nothing had to be made smaller.
+    // The first byte shows that nothing was compressed.
     let sql =
         "SELECT substr(data, 2), substr(changes, 2), length(meta) FROM journal WHERE number > 1";
     let mut rows = raw.prepare(sql).unwrap();
@@ -337,12 +337,12 @@ async fn bytes_of_five_steps(length: u64) -> (u64, u64) {
 async fn appending_to_a_long_list_writes_the_items_only() {
     let (_, short) = bytes_of_five_steps(0).await;
     let (list, long) = bytes_of_five_steps(10_000).await;
-    // All five together write not even half of the list that they append to.
+    // All five together write less than half of the list that they append to.
     assert!(long < short + list / 2, "{long} bytes with a list of {list}, {short} without");
 }
 
 #[tokio::test]
-async fn what_a_task_appends_to_a_long_list_is_written_with_its_record_only() {
+async fn items_appended_to_a_long_list_are_written_once() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! What is on the disk follows what was written, not how much there is already.
+//! Disk usage follows the written changes, not the size of the existing data.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ struct Message {
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-/// A text that cannot be made much smaller.
+/// Returns a text that hardly compresses.
 fn noise(seed: u32, length: usize) -> String {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
@@ -51,9 +51,9 @@ fn bounded(turns: u32) -> (Policies, Limits) {
     (bound, Limits { steps: u64::from(turns) + 1, ..Limits::default() })
 }
 
-/// The bytes of a database, closed.
+/// Returns the bytes of a database after closing it.
 async fn stored(path: &Path) -> u64 {
-    // The thread that kept the lease has it open for a moment longer.
+    // The thread that renewed the lease keeps it open for a moment longer.
     for _ in 0..1_000 {
         if !path.with_extension("db-wal").exists() {
             return path.metadata().unwrap().len();
@@ -63,7 +63,7 @@ async fn stored(path: &Path) -> u64 {
     panic!("it stays open")
 }
 
-/// Runs a graph to its end and gives the bytes that are left.
+/// Runs a graph to its end and returns the bytes on disk.
 async fn bytes_of(graph: GraphBuilder, turns: u32) -> u64 {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");

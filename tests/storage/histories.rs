@@ -1,4 +1,4 @@
-//! Runs of random steps, whose journals are read as they were appended.
+//! Runs of random steps, whose journals must be read as they were appended.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{journal::assert_kept, sample::*};
 
-/// A value, from so few that equal ones are frequent.
+/// Generates a value from a small set, so that equal ones are frequent.
 fn any_value() -> impl Strategy<Value = Value> {
     let long = "the same words again and again, ".repeat(4);
     select(vec![
@@ -36,7 +36,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 #[derive(Clone, Debug)]
-struct Made {
+struct ChangePlan {
     channel: &'static str,
     kind: u8,
     values: Vec<Value>,
@@ -46,12 +46,9 @@ fn any_channel() -> impl Strategy<Value = &'static str> {
     select(vec!["a", "b", "c"])
 }
 
-fn any_change() -> impl Strategy<Value = Made> {
-    (any_channel(), 0..8_u8, vec(any_value(), 0..4)).prop_map(|(channel, kind, values)| Made {
-        channel,
-        kind,
-        values,
-    })
+fn any_change() -> impl Strategy<Value = ChangePlan> {
+    (any_channel(), 0..8_u8, vec(any_value(), 0..4))
+        .prop_map(|(channel, kind, values)| ChangePlan { channel, kind, values })
 }
 
 fn any_outcome() -> impl Strategy<Value = Outcome> {
@@ -73,16 +70,16 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
     ]
 }
 
-/// The tasks of a step, each with what became of it and whether its entry ends with it; then what
-/// the step changes, and whether its commit is saved with the last record.
-type AnyStep = (Vec<(Outcome, bool)>, Vec<Made>, bool, u8);
+/// The tasks of a step, each with its outcome and whether its entry ends with it; then the changes
+/// of the step, and whether its commit is saved with the last record.
+type AnyStep = (Vec<(Outcome, bool)>, Vec<ChangePlan>, bool, u8);
 
 fn any_step() -> impl Strategy<Value = AnyStep> {
     (vec((any_outcome(), any::<bool>()), 0..5), vec(any_change(), 0..4), any::<bool>(), 0..4_u8)
 }
 
-/// A change that may be made of what tasks of the step wrote.
-fn change_of(made: &Made, records: &[TaskRecord]) -> Change {
+/// Returns a valid change from values that tasks of the step wrote.
+fn change_of(made: &ChangePlan, records: &[TaskRecord]) -> Change {
     let channel = channel(made.channel);
     let mut tasks: Vec<_> = records.iter().collect();
     tasks.sort_by_key(|it| it.task);
@@ -101,7 +98,7 @@ fn change_of(made: &Made, records: &[TaskRecord]) -> Change {
         0 => ChangeKind::Cleared,
         1 => ChangeKind::Set(json!(made.values).into()),
         2 => ChangeKind::Appended(made.values.clone()),
-        // What a step makes most often of what its tasks wrote.
+        // The most frequent change.
         3 => ChangeKind::Set(written.last().cloned().unwrap_or_default().into()),
         4 => ChangeKind::Set(written.first().cloned().unwrap_or_default().into()),
         5 => ChangeKind::Appended(flat(&written)),
@@ -111,7 +108,7 @@ fn change_of(made: &Made, records: &[TaskRecord]) -> Change {
     Change { channel, kind }
 }
 
-/// The entries of a run of these steps.
+/// Returns the entries of a run with these steps.
 fn entries_of(steps: &[AnyStep]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut seq = 0;
@@ -125,7 +122,7 @@ fn entries_of(steps: &[AnyStep]) -> Vec<Entry> {
         let mut records = Vec::new();
         let mut open = Vec::new();
         let tasks = if step == 0 { &[][..] } else { &tasks[..] };
-        // The later a task is, the earlier it finishes.
+        // Later tasks finish earlier.
         for (index, (outcome, ends)) in tasks.iter().enumerate().rev() {
             let record = record(step, u32::try_from(index).unwrap(), outcome.clone());
             records.push(record.clone());

@@ -1,5 +1,4 @@
-//! The promises about what is read again of what was saved: every entry as it was, in its order, and
-//! proof that it is.
+//! The promises about reading: every entry is unchanged and in order, with a proof of that.
 
 use graphrun::{
     checkpoint::{Entry, Link, Logged, Outcome, RunInfo, TaskRecord},
@@ -23,7 +22,7 @@ promises! {
     a_link_follows_from_the_entry_before
 }
 
-/// A record of a task that finished with these writes.
+/// Returns a record of a task that finished with these writes.
 fn wrote(step: u64, index: u32, writes: &[(&str, Value)]) -> TaskRecord {
     let writes = writes.iter().map(|(name, value)| (channel(name), value.clone().into())).collect();
     let update = Update { clears: vec![], writes };
@@ -35,7 +34,7 @@ fn items(name: &str, items: Value) -> Change {
     Change { channel: channel(name), kind: ChangeKind::Appended(items) }
 }
 
-/// A run that is made of these entries, and read by a storage that was opened later.
+/// Creates a run from these entries, and reads it with another storage instance.
 async fn journal_of(home: &Home, info: &RunInfo, entries: &[Entry]) -> Vec<Logged> {
     let hold = home.open().create(info, &claim(), &entries[0]).await.unwrap();
     for entry in &entries[1..] {
@@ -44,8 +43,8 @@ async fn journal_of(home: &Home, info: &RunInfo, entries: &[Entry]) -> Vec<Logge
     home.open().journal(&info.id, 0, usize::MAX).await.unwrap()
 }
 
-/// Checks that entries are read as they were appended: to the order of the fields of an object and
-/// the sign of a zero, which `==` does not look at.
+/// Checks that entries are read as they were appended, including the order of object fields and the
+/// sign of a zero, which `==` ignores.
 pub(crate) async fn assert_kept(home: &Home, entries: &[Entry]) {
     let journal = journal_of(home, &info("R1", "a"), entries).await;
     assert_eq!(journal.len(), entries.len());
@@ -61,7 +60,7 @@ pub(crate) async fn assert_kept(home: &Home, entries: &[Entry]) {
     assert_eq!(storage.events(&run("R1"), 0).await.unwrap(), told);
 }
 
-/// A journal with something of everything.
+/// Returns a journal with every kind of content.
 fn everything() -> Vec<Entry> {
     vec![
         entry(
@@ -147,16 +146,16 @@ async fn equal_values_of_several_tasks_are_kept_apart(home: Home) {
             )),
             ..Entry::default()
         },
-        // Of the step before, of which nothing is open any more.
+        // A change of the previous step; none of its tasks is open.
         commit(2, vec![set("brief", list.clone()), items("notes", list.clone())]).into(),
-        // Written by two, and once as a list and once as an item of its own.
+        // Written by two tasks, as a list and as a single item.
         wrote(3, 0, &[("notes", json!([["a"]])), ("notes", json!([])), ("notes", json!(["a"]))])
             .into(),
         commit(3, vec![items("notes", json!([["a"], [], ["a"]]))]).into(),
         wrote(4, 0, &[("notes", json!([["a"]])), ("notes", json!([])), ("notes", json!(["a"]))])
             .into(),
         commit(4, vec![items("notes", json!([["a"], "a"]))]).into(),
-        // More, less, and in another order than what was written.
+        // More, less, and in another order than the written values.
         wrote(5, 1, &[("notes", json!("b"))]).into(),
         wrote(5, 0, &[("notes", json!("a"))]).into(),
         commit(5, vec![items("notes", json!(["b", "a"]))]).into(),
@@ -226,7 +225,7 @@ fn links(journal: &[Logged]) -> Vec<Link> {
 
 async fn equal_histories_have_equal_links(home: Home) {
     let one = journal_of(&home, &info("R1", "a"), &everything()).await;
-    // By another owner, at another time, and in a place where there is something else, too.
+    // With another owner, at another time, and in a database with other content.
     let elsewhere = home.like();
     journal_of(&elsewhere, &info("R0", "b"), &everything()[..1]).await;
     let mut hold = None;
@@ -312,7 +311,7 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         }
     }
 
-    // And what is known of the run.
+    // The info of the run as well.
     let mut runs: Vec<(RunInfo, Link)> = Vec::new();
     let changes: Vec<fn(&mut RunInfo)> = vec![
         |_| (),
@@ -345,7 +344,7 @@ async fn a_link_follows_from_the_entry_before(home: Home) {
     for (number, (one, other)) in found[0].iter().zip(&found[1]).enumerate() {
         assert_ne!(one, other, "entry {}", number + 1);
     }
-    // Nothing twice is not the same as nothing once, nor are two entries what one would be.
+    // Zero entries differ from one empty entry, and two entries from one merged entry.
     let begin = || vec![Entry::from(commit(0, vec![]))];
     let [once, twice] = [record(1, 0, failed()), record(1, 1, failed())];
     let together = Entry { records: vec![once.clone(), twice.clone()], ..Entry::default() };

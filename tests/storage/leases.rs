@@ -1,4 +1,4 @@
-//! The promises about who may write a run: one at a time, and nobody who was given up.
+//! The promises about leases: one owner at a time, and a former owner can no longer write.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,12 +17,12 @@ promises! {
     of_several_that_begin_a_run_at_once_one_gets_it
     of_several_that_see_an_owner_gone_one_gets_its_run
     a_run_belongs_to_whoever_began_it
-    a_lease_that_is_over_can_be_taken_and_its_owner_writes_nothing_more
+    an_expired_lease_can_be_acquired_and_its_owner_cannot_write
     an_owner_whose_lease_is_over_goes_on_if_nobody_took_it
     an_owner_that_is_there_keeps_its_run_whatever_the_clock_says
-    a_claim_replaces_the_lease_that_it_calls_over_and_no_later_one
+    a_claim_replaces_only_the_lease_that_it_calls_over
     an_entry_that_brings_a_run_to_rest_gives_it_back
-    a_run_that_is_given_back_can_be_taken_and_its_owner_writes_nothing_more
+    a_released_run_can_be_acquired_and_its_owner_cannot_write
     giving_back_does_nothing_to_the_lease_of_another
     a_lease_lasts_from_when_it_was_renewed
     a_lease_may_be_as_long_as_one_likes
@@ -30,14 +30,14 @@ promises! {
     a_run_that_is_held_is_not_removed
 }
 
-/// Everything of a run that an owner who was given up could spoil.
+/// Returns everything of a run that a former owner could damage.
 async fn state(home: &Home) -> String {
     let storage = home.open();
     let saved = storage.load(&run("R1")).await.unwrap();
     format!("{saved:?} {:?}", storage.journal(&run("R1"), 0, usize::MAX).await.unwrap())
 }
 
-/// A clock that is ahead ends every lease early; on one machine the process of the owner decides.
+/// A clock that is ahead ends every lease early; on one machine, the process of the owner decides.
 async fn an_owner_that_is_there_keeps_its_run_whatever_the_clock_says(home: Home) {
     let (storage, presence) = (home.open(), Presence::new());
     let owner = presence.owner().clone();
@@ -51,7 +51,7 @@ async fn an_owner_that_is_there_keeps_its_run_whatever_the_clock_says(home: Home
     storage.acquire(&run("R1"), &claim()).await.unwrap();
 }
 
-/// Checks that nothing comes of what the owner of a lease does, and why.
+/// Checks that the former owner of a lease can change nothing, and why.
 async fn assert_powerless(home: &Home, hold: &Hold, why: &str) {
     let before = state(home).await;
     let storage = home.open();
@@ -77,7 +77,7 @@ async fn holder(home: &Home) -> Option<Holder> {
     home.open().load(&run("R1")).await.unwrap().summary.holder
 }
 
-/// Checks that a claim is refused because this one has the run.
+/// Checks that a claim is refused because this owner has the run.
 async fn assert_owned(home: &Home, name: &str) {
     let error = home.open().acquire(&run("R1"), &claim_of(99)).await.unwrap_err();
     let CheckpointError::Owned { run: owned, holder: told_of } = &error else {
@@ -91,7 +91,8 @@ async fn assert_owned(home: &Home, name: &str) {
     );
 }
 
-/// Eight at once; gives the one that got the run, after checking what the others were told.
+/// Starts eight claims at once; returns the one that got the run, after checking the errors of the
+/// others.
 async fn race<F>(home: &Home, claim: impl Fn(u32) -> F) -> (u32, Hold)
 where
     F: Future<Output = Result<Hold, CheckpointError>> + Send + 'static,
@@ -178,13 +179,13 @@ async fn a_run_belongs_to_whoever_began_it(home: Home) {
     assert_eq!((holder.owner, holder.fence), (claim_of(7).owner, hold.fence));
     let left = holder.until.duration_since(before).as_secs();
     assert!((58..=70).contains(&left), "{left} s of {TTL:?}");
-    // Not even the same owner takes it twice: the second lease would end the first.
+    // The same owner cannot acquire it twice either: the second lease would end the first.
     assert!(home.open().acquire(&run("R1"), &claim_of(7)).await.is_err());
     let found = [home.open().find("a").await.unwrap(), home.open().list().await.unwrap().remove(0)];
     assert_eq!(found.map(|it| it.holder.unwrap().owner), [(); 2].map(|()| claim_of(7).owner));
 }
 
-async fn a_lease_that_is_over_can_be_taken_and_its_owner_writes_nothing_more(home: Home) {
+async fn an_expired_lease_can_be_acquired_and_its_owner_cannot_write(home: Home) {
     let first = commit(0, vec![]).into();
     let early = home.open().create(&info("R1", "a"), &short(claim_of(7)), &first).await.unwrap();
     let late = home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
@@ -192,7 +193,7 @@ async fn a_lease_that_is_over_can_be_taken_and_its_owner_writes_nothing_more(hom
     assert_owned(&home, "8@box8").await;
     assert_powerless(&home, &early, "the run was taken over by 8@box8").await;
     home.open().append(&late, &commit(1, vec![]).into()).await.unwrap();
-    // And once more, of a lease that lasted for a time.
+    // The same again with a lease that was renewed for some time.
     home.open().renew(&late, Duration::from_secs(2)).await.unwrap();
     assert_owned(&home, "8@box8").await;
     sleep(Duration::from_millis(2020)).await;
@@ -213,7 +214,7 @@ async fn an_owner_whose_lease_is_over_goes_on_if_nobody_took_it(home: Home) {
     home.open().append(&hold, &commit(2, vec![]).into()).await.unwrap();
 }
 
-async fn a_claim_replaces_the_lease_that_it_calls_over_and_no_later_one(home: Home) {
+async fn a_claim_replaces_only_the_lease_that_it_calls_over(home: Home) {
     let replacing = |pid, over| Claim { over: Some(over), ..claim_of(pid) };
     let first = create(&home.open(), "R1").await;
     for other in [first.fence - 1, first.fence + 1, u64::MAX] {
@@ -227,7 +228,7 @@ async fn a_claim_replaces_the_lease_that_it_calls_over_and_no_later_one(home: Ho
     let error = home.open().acquire(&run("R1"), &replacing(9, first.fence)).await.unwrap_err();
     assert!(told(&error).contains("8@box8"), "{}", told(&error));
     assert_owned(&home, "8@box8").await;
-    // A run that nobody holds is given to everyone, whatever they know.
+    // A run without an owner is given to every claim.
     home.open().release(&second).await.unwrap();
     let third = home.open().acquire(&run("R1"), &replacing(9, first.fence)).await.unwrap();
     assert!(third.fence > second.fence);
@@ -266,7 +267,7 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
     }
 }
 
-async fn a_run_that_is_given_back_can_be_taken_and_its_owner_writes_nothing_more(home: Home) {
+async fn a_released_run_can_be_acquired_and_its_owner_cannot_write(home: Home) {
     let first = create(&home.open(), "R1").await;
     home.open().release(&first).await.unwrap();
     assert_eq!(holder(&home).await, None);
@@ -295,13 +296,13 @@ async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
         home.open().renew(&hold, ttl).await.unwrap();
         let lasts = until().await.duration_since(before).as_millis();
         let lasts = lasts - i128::try_from(ttl.as_millis()).unwrap();
-        // To the millisecond, rounded down, and in the time that the call took.
+        // Accurate to the millisecond, rounded down, plus the duration of the call.
         assert!((-2..=5000).contains(&lasts), "{lasts} ms from {ttl:?}");
     };
     for seconds in [1, 3600, 60] {
         lasts(Duration::from_secs(seconds)).await;
     }
-    // A short lease that is renewed again and again does not end.
+    // A short lease that is renewed repeatedly does not end.
     for _ in 0..10 {
         lasts(Duration::from_secs(2)).await;
         sleep(Duration::from_millis(250)).await;
@@ -347,7 +348,7 @@ async fn a_run_that_is_removed_is_forgotten(home: Home) {
     let left = storage.list().await.unwrap();
     assert_eq!(left.iter().map(|it| it.info.id.as_str()).collect::<Vec<_>>(), ["R2"]);
     storage.append(&other, &commit(1, vec![]).into()).await.unwrap();
-    // Id and name are free, and nothing of the first is in the second.
+    // Id and name are free, and the second run contains nothing of the first.
     let again = create(&home.open(), "R1").await;
     let news = events("R1", [1]);
     home.open().append(&again, &entry(record(1, 0, finished()), &news)).await.unwrap();
@@ -364,7 +365,7 @@ async fn a_run_that_is_held_is_not_removed(home: Home) {
     assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
     assert!(told(&error).contains("in the hands of 7@box7"), "{}", told(&error));
     assert_eq!(before, state(&home).await);
-    // What counts is whether the lease is over, not whether it was given back.
+    // The lease must have expired; releasing it is not enough.
     home.open().renew(&hold, Duration::ZERO).await.unwrap();
     home.open().remove(&run("R1")).await.unwrap();
     assert_eq!(home.open().list().await.unwrap(), []);

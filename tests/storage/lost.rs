@@ -1,4 +1,4 @@
-//! PostgreSQL when connections are lost and locks are held: what nobody knows is found out.
+//! PostgreSQL with lost connections and held locks: uncertain outcomes are resolved.
 
 use std::{
     thread,
@@ -29,7 +29,7 @@ struct Through {
 impl Through {
     fn new() -> Self {
         let (schema, url) = (Schema::new(), server());
-        // Less what only the server itself can speak: the proxy reads along.
+        // Without encryption, since the proxy parses the messages.
         let (user, rest) = url.split_once('@').expect("the URL of the test server names a user");
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (host, rest) = rest.split_at(end);
@@ -39,7 +39,7 @@ impl Through {
         Self { storage: PostgresStorage::open(&url).unwrap(), proxy, schema }
     }
 
-    /// The same, read without the proxy.
+    /// Returns a storage on the same schema without the proxy.
     fn directly(&self) -> PostgresStorage {
         PostgresStorage::open_existing(&self.schema.url()).unwrap().unwrap()
     }
@@ -56,7 +56,7 @@ async fn g10_an_entry_whose_commit_lost_its_answer_is_saved_once() {
             let next = commit(step, vec![appended("notes", &["x"])]);
             it.storage.append(&hold, &next.into()).await.unwrap();
         }
-        // One that gives the run back is known again, although the lease is over.
+        // A repeated release is recognised, although the lease is over.
         it.proxy.lose(loss);
         it.storage.append(&hold, &standing(Status::Done, None).into()).await.unwrap();
         assert_eq!(it.proxy.lost(), 4, "{loss:?}");
@@ -78,7 +78,7 @@ async fn g10_a_run_whose_acceptance_lost_its_answer_is_accepted_once() {
         assert_eq!((it.proxy.lost(), hold.fence), (1, 1));
         it.storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
         assert_eq!(it.directly().list().await.unwrap().len(), 1);
-        // In doubt, the run of another is still not taken for ours.
+        // In doubt, another owner's run is not mistaken for ours.
         for (id, name) in [("R1", "b"), ("R2", "a")] {
             it.proxy.lose(loss);
             let error = it.storage.create(&info(id, name), &claim(), &first).await.unwrap_err();
@@ -136,7 +136,7 @@ async fn g7_a_lease_is_renewed_while_everything_else_waits_and_the_caller_blocks
     let lock = format!("BEGIN; LOCK TABLE {}.journal; SELECT pg_sleep(2); COMMIT", schema.name);
     let locked = thread::spawn(move || execute(lock));
     thread::sleep(Duration::from_millis(500));
-    // More than there are connections; none of them comes to an end before the lock does.
+    // More calls than connections; none of them completes before the lock is released.
     let waiting: Vec<_> = (0..8)
         .map(|_| {
             let storage = storage.clone();

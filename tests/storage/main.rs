@@ -1,10 +1,10 @@
-//! What every storage promises, and what the database does beyond that.
+//! The promises of every storage, and the additional behaviour of databases.
 //!
-//! `contract` holds the promises of the trait, each kept by all storages, `entries` those about what
-//! is saved at a time, `journal` and `histories` those about what is read again, and `leases` those
-//! about who may write; `files` is about what a database file may be, `damage` about files that were
-//! changed by somebody else, and `proof` about what shows that nobody did. `lost` is about connections
-//! to PostgreSQL, and `servers` about which of its servers and databases are refused.
+//! `contract` contains the promises of the trait, which all storages keep; `entries` those about
+//! appending, `journal` and `histories` those about reading, and `leases` those about ownership.
+//! `files` tests which database files are accepted, `damage` files that other programs changed, and
+//! `proof` the proof that a run is unchanged. `lost` tests lost connections to PostgreSQL, and
+//! `servers` which of its servers and databases are refused.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

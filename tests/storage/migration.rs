@@ -1,5 +1,5 @@
-//! The promises about runs that are carried over to another workflow: what was stays as it was, and
-//! everything that is read of the run later is what is.
+//! The promises about migrated runs: the history stays unchanged, and later reads return the new
+//! workflow.
 
 use graphrun::{
     checkpoint::{
@@ -17,7 +17,7 @@ use crate::sample::*;
 
 promises! {
     a_migration_changes_what_a_run_goes_by_and_nothing_before_it
-    what_it_carries_over_is_open_and_finished_tasks_stay_finished
+    migrated_records_are_open_and_finished_tasks_stay_finished
     a_migration_that_is_not_sound_is_refused
     several_migrations_follow_each_other
 }
@@ -32,7 +32,7 @@ fn wrote(step: u64, index: u32, value: Value) -> TaskRecord {
     record(step, index, Outcome::Finished { update, hops: Vec::new() })
 }
 
-/// An entry that carries a run over, with records of the step after it.
+/// Returns an entry that migrates a run, with records of the step after it.
 fn migrating(step: u64, was: Basis, is: Basis, records: Vec<TaskRecord>) -> Entry {
     let mapping = Mapping::default().node(node("ba"), node("analyst"));
     Entry {
@@ -66,7 +66,7 @@ async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home
     assert_eq!((proof.entries, proof.expected_at), (2, Some(1)));
 }
 
-async fn what_it_carries_over_is_open_and_finished_tasks_stay_finished(home: Home) {
+async fn migrated_records_are_open_and_finished_tasks_stay_finished(home: Home) {
     let hold = create(&home.open(), "R1").await;
     let open =
         Entry { records: vec![wrote(1, 0, json!("a")), record(1, 1, asked())], ..Entry::default() };
@@ -88,7 +88,7 @@ async fn what_it_carries_over_is_open_and_finished_tasks_stay_finished(home: Hom
             assert_eq!(home.open().load(&run("R1")).await.unwrap().records, all);
         }
     }
-    // The step takes in what was carried over, though it is stored with another one.
+    // The step takes in the migrated records, although they are stored in another entry.
     let next =
         Entry::from(commit(2, vec![set("notes", json!(["a"])), set("brief", "a calculator")]));
     home.open().append(&hold, &next).await.unwrap();
@@ -97,7 +97,7 @@ async fn what_it_carries_over_is_open_and_finished_tasks_stay_finished(home: Hom
     assert_eq!(saved.records, []);
     let values = json!({"text": "a calculator", "notes": ["a"], "brief": "a calculator"});
     assert_eq!(json!(saved.values), values);
-    // From any entry on, what is read needs none that is not read.
+    // Reading from any entry on needs no earlier entry.
     for after in 0..5 {
         let journal = storage.journal(&run("R1"), after, 9).await.unwrap();
         assert_eq!(journal.len() as u64, 5 - after, "after {after}");

@@ -1,4 +1,4 @@
-//! What shows that a run is what was saved.
+//! The proof that a run is unchanged.
 
 use std::{fs, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     sample::*,
 };
 
-/// Saves a run of three hundred steps, more than are read at once, and gives its links.
+/// Saves a run of three hundred steps, more than are read at once, and returns its hashes.
 async fn long_run(storage: &Arc<dyn Checkpointer>) -> Vec<Link> {
     let hold = create(storage, "R1").await;
     for step in 1..=300 {
@@ -109,7 +109,7 @@ async fn g8_a_link_that_was_noted_down_finds_a_history_that_was_cut_off() {
     let storage = home.open();
     storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
     let noted = prove(storage.as_ref(), &run("R1"), None).await.unwrap().link;
-    // It is sound in itself, and only the link tells that there was more.
+    // The history is consistent, and only the hash shows that there was more.
     let storage = SqliteStorage::open_existing(earlier).unwrap();
     storage.verify().await.unwrap();
     let proof = prove(&storage, &run("R1"), Some(noted)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Something between a program and its PostgreSQL server that loses connections at chosen moments.
+//! A proxy between a program and its PostgreSQL server that loses connections at chosen moments.
 
 use std::{
     net::SocketAddr,
@@ -19,18 +19,18 @@ use tokio::{
     sync::oneshot,
 };
 
-/// What the next commit meets.
+/// The fault at the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// It goes through.
+    /// No fault.
     None = 0,
-    /// It never reaches the server.
+    /// The commit never reaches the server.
     Before = 1,
-    /// The server does it, and its answer is lost.
+    /// The server commits, and its response is lost.
     After = 2,
 }
 
-/// The proxy; it ends with this.
+/// The proxy; it stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
@@ -47,7 +47,7 @@ struct Way {
 }
 
 impl Proxy {
-    /// A proxy before the server at this address, on threads of its own.
+    /// Starts a proxy before the server at this address, on separate threads.
     pub(crate) fn before(to: &str) -> Self {
         let (next, lost) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
         let way = Way { to: to.to_owned(), next: Arc::clone(&next), lost: Arc::clone(&lost) };
@@ -72,7 +72,7 @@ impl Proxy {
         self.next.store(loss as u8, Ordering::SeqCst);
     }
 
-    /// How many commits lost their connection.
+    /// Returns how many commits lost their connection.
     pub(crate) fn lost(&self) -> u32 {
         self.lost.load(Ordering::SeqCst)
     }
@@ -95,13 +95,14 @@ async fn serve(listener: TcpListener, way: Way) {
     }
 }
 
-/// Messages of the client: <https://www.postgresql.org/docs/current/protocol-message-formats.html>.
+/// Forwards messages of the client:
+/// <https://www.postgresql.org/docs/current/protocol-message-formats.html>.
 async fn requests(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
     way: &Way,
 ) -> std::io::Result<()> {
-    // The first message alone has no letter.
+    // Only the first message has no type byte.
     let length = client.read_u32().await?;
     let mut body = vec![0; length as usize - 4];
     client.read_exact(&mut body).await?;
@@ -119,7 +120,7 @@ async fn requests(
     }
 }
 
-/// Messages of the server. A commit is done when its tag comes.
+/// Forwards messages of the server. A commit is done when its tag arrives.
 async fn answers(
     mut server: OwnedReadHalf,
     mut client: OwnedWriteHalf,
@@ -137,7 +138,7 @@ async fn answers(
     }
 }
 
-/// Whether this is the moment that was asked for; there is one.
+/// Returns whether to lose the connection now; each requested loss happens once.
 fn take(way: &Way, loss: Loss) -> bool {
     let none = Loss::None as u8;
     let taken = way.next.compare_exchange(loss as u8, none, Ordering::SeqCst, Ordering::SeqCst);

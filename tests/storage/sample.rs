@@ -1,4 +1,4 @@
-//! Runs to save, and places to save them in.
+//! Sample runs, and storages for them.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ pub(crate) use promises;
 /// Longer than any test takes.
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 
-/// A place whose storage can be closed and opened again.
+/// A storage that can be closed and opened again.
 pub(crate) enum Home {
     Memory(Arc<MemoryStorage>),
     Sqlite(TempDir),
@@ -59,7 +59,7 @@ impl Home {
         Self::Postgres(crate::server::Schema::new())
     }
 
-    /// One of each kind.
+    /// Creates one of each kind.
     pub(crate) fn all() -> Vec<Self> {
         vec![
             Self::memory(),
@@ -69,7 +69,7 @@ impl Home {
         ]
     }
 
-    /// Another one of the same kind, in which nothing is.
+    /// Creates another empty one of the same kind.
     pub(crate) fn like(&self) -> Self {
         match self {
             Self::Memory(_) => Self::memory(),
@@ -79,7 +79,7 @@ impl Home {
         }
     }
 
-    /// Opens it anew: what one of these writes, the next must read.
+    /// Opens another instance: each must read what an earlier one wrote.
     pub(crate) fn open(&self) -> Arc<dyn Checkpointer> {
         match self {
             Self::Memory(storage) => Arc::clone(storage) as _,
@@ -116,30 +116,30 @@ pub(crate) fn info(id: &str, name: &str) -> RunInfo {
     }
 }
 
-/// The wish of an owner in this process to hold a run.
+/// Returns the claim of an owner in this process.
 pub(crate) fn claim() -> Claim {
     Claim { owner: Presence::new().owner().clone(), ttl: TTL, over: None }
 }
 
-/// The wish of an owner who is told by its name, which is `7@box7` for seven.
+/// Returns the claim of an owner by its process id: `7@box7` for seven.
 pub(crate) fn claim_of(pid: u32) -> Claim {
     let owner = json!({"pid": pid, "host": format!("box{pid}"), "token": pid});
     let owner: Owner = serde_json::from_value(owner).unwrap();
     Claim { owner, ttl: TTL, over: None }
 }
 
-/// The same wish for a lease that is over when it begins.
+/// Returns the same claim for a lease that expires immediately.
 pub(crate) fn short(claim: Claim) -> Claim {
     Claim { ttl: Duration::ZERO, ..claim }
 }
 
-/// Saves a run whose step zero changes nothing.
+/// Creates a run whose step zero changes nothing.
 pub(crate) async fn create(storage: &Arc<dyn Checkpointer>, id: &str) -> Hold {
     let first = commit(0, vec![]).into();
     storage.create(&info(id, &format!("{id}-name")), &claim(), &first).await.unwrap()
 }
 
-/// Something to save, with the events that tell of it.
+/// Returns an entry with its events.
 pub(crate) fn entry(what: impl Into<Entry>, events: &[Stamped]) -> Entry {
     Entry { events: events.to_vec(), ..what.into() }
 }
@@ -148,7 +148,7 @@ pub(crate) fn standing(status: Status, reason: Option<&str>) -> Standing {
     Standing { status, reason: reason.map(str::to_owned) }
 }
 
-/// A position with something in every field.
+/// Returns a position with content in every field.
 pub(crate) fn position(step: u64) -> Position {
     let activation = |name: &str, input, via| Activation { node: node(name), input, via };
     let failure = Failure { raw: Some("{".into()), ..failure() };
@@ -250,7 +250,7 @@ fn failure() -> Failure {
     Failure::new(graphrun::graph::ErrorKind::Timeout, "it took 10 m")
 }
 
-/// Events with these numbers.
+/// Returns events with these numbers.
 pub(crate) fn events(id: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<Stamped> {
     let event = |seq| Stamped {
         v: EVENT_VERSION,
@@ -262,7 +262,7 @@ pub(crate) fn events(id: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<Stamp
     seqs.into_iter().map(event).collect()
 }
 
-/// An error and its causes, as a person sees them.
+/// Returns an error and its causes, as a person sees them.
 pub(crate) fn told(error: &CheckpointError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -273,7 +273,7 @@ pub(crate) fn told(error: &CheckpointError) -> String {
     text
 }
 
-/// Expects a list of the sound run `R2`, and of `R1`, which a change has damaged.
+/// Expects a list with the intact run `R2`, and with `R1`, which a change has damaged.
 pub(crate) async fn assert_only_first_is_damaged(storage: &dyn Checkpointer, change: &str) {
     let listed = storage.page(None, 9).await.unwrap();
     let [Ok(sound), Err(CheckpointError::Damaged { run, .. })] = listed.as_slice() else {

@@ -1,4 +1,4 @@
-//! Which PostgreSQL servers and databases are refused, and what is said of them.
+//! The PostgreSQL servers and databases that are refused, and the messages.
 
 use std::{
     io::{Read as _, Write as _},
@@ -23,7 +23,7 @@ use crate::{
     server::{Schema, ask, execute, server, without_room},
 };
 
-/// What is said when the database of this URL is opened; the password is in none of it.
+/// Returns the error of opening the database of this URL; it must not contain the password.
 fn refused(url: &str) -> String {
     let opened =
         [PostgresStorage::open(url).map(drop), PostgresStorage::open_existing(url).map(drop)];
@@ -38,12 +38,12 @@ fn refused(url: &str) -> String {
     said.into_iter().next().unwrap()
 }
 
-/// The part of a message that does not differ from machine to machine.
+/// Returns the part of a message that is the same on every machine.
 fn plain(said: &str, changes: &[(&str, &str)]) -> String {
     changes.iter().fold(said.to_owned(), |said, (found, shown)| said.replace(found, shown))
 }
 
-/// The URL of the test server with this user and this database.
+/// Returns the URL of the test server with this user and this database.
 fn url_of(user: &str, database: Option<&str>) -> String {
     let url = server();
     let (_, rest) = url.split_once('@').expect("the URL of the test server names a user");
@@ -52,7 +52,7 @@ fn url_of(user: &str, database: Option<&str>) -> String {
     format!("postgres://{user}:hunter2@{host}/{}?{query}", database.unwrap_or(usual))
 }
 
-/// A server that says one thing to whoever calls, in the form of the protocol.
+/// Starts a server that answers every client in the same way, in the format of the protocol.
 fn server_that_says(answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -76,13 +76,13 @@ fn error_message(code: &str, message: &str) -> Vec<u8> {
     [b"E", &length.to_be_bytes()[..], body.as_bytes()].concat()
 }
 
-/// A server that refuses everybody, for this reason.
+/// Starts a server that refuses every client, for this reason.
 fn server_that_refuses(code: &'static str, message: &'static str) -> String {
     server_that_says(move |_| error_message(code, message)) + "?sslmode=disable"
 }
 
 #[test]
-fn a_server_that_cannot_be_used_is_named_with_the_reason_and_a_remedy() {
+fn an_unusable_server_is_reported_with_reason_and_remedy() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let urls = [
         format!("postgres://me:hunter2@{closed}/app"),
@@ -100,7 +100,7 @@ fn a_server_that_cannot_be_used_is_named_with_the_reason_and_a_remedy() {
     let said = urls.map(|url| {
         let host = url.split('@').nth(1).unwrap().split('/').next().unwrap().to_owned();
         let said = plain(&refused(&url), &[(&host, "HOST")]);
-        // How the system says it differs.
+        // The wording of the operating system differs.
         match said.split_once("no server answers there (") {
             Some((before, _)) if host.starts_with("no-such") => {
                 format!("{before}no server answers there (…)")
@@ -112,7 +112,7 @@ fn a_server_that_cannot_be_used_is_named_with_the_reason_and_a_remedy() {
 }
 
 #[test]
-fn a_database_that_cannot_be_used_is_named_with_the_reason_and_a_remedy() {
+fn an_unusable_database_is_reported_with_reason_and_remedy() {
     let schema = Schema::new();
     let (name, user) = (schema.name.clone(), format!("{}_user", schema.name));
     let address = PostgresStorage::shown(&server()).unwrap();
@@ -128,7 +128,7 @@ fn a_database_that_cannot_be_used_is_named_with_the_reason_and_a_remedy() {
     let mine = |query: &str| format!("{}&schema={name}{query}", url_of(&user, None));
 
     refused(&url_of(&user, Some("no_such_database")));
-    // A look is no reason to make a schema; who opens it to write may not.
+    // Reading creates no schema; opening for writing fails.
     let error = PostgresStorage::open(&mine("")).unwrap_err();
     assert!(PostgresStorage::open_existing(&mine("")).unwrap().is_none());
     let remedy = format!("CREATE SCHEMA {name} AUTHORIZATION {user}");
@@ -165,7 +165,7 @@ fn a_database_that_cannot_be_used_is_named_with_the_reason_and_a_remedy() {
     insta::assert_snapshot!(said.join("\n"));
 }
 
-/// Takes encrypted calls for `localhost`, and hangs up.
+/// Accepts encrypted connections for `localhost`, and closes them.
 fn encrypted_server() -> u16 {
     let file = |name: &str| PathBuf::from("tests/storage/tls").join(name);
     let certificates = CertificateDer::pem_file_iter(file("server.pem")).unwrap();
@@ -187,7 +187,7 @@ fn encrypted_server() -> u16 {
             client.write_all(b"S").unwrap();
             let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = Stream::new(&mut session, &mut client);
-            // Who has come so far trusts this server.
+            // A client that completes the handshake trusts this server.
             if stream.read_exact(&mut asked).is_ok() {
                 let refused = error_message("28P01", "so you trusted me");
                 let _ = stream.write_all(&refused);
@@ -198,7 +198,7 @@ fn encrypted_server() -> u16 {
 }
 
 #[test]
-fn a_server_is_trusted_by_its_certificate_only_where_that_is_asked_for() {
+fn a_server_certificate_is_verified_only_on_request() {
     let port = encrypted_server();
     let trusts = |host: &str, query: &str| {
         let url = format!("postgres://me:hunter2@{host}:{port}/app?{query}");
@@ -260,7 +260,7 @@ async fn a_server_without_room_is_told_from_one_that_fails() {
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();
     let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
-    // The server says it as it does when its disk is full.
+    // The same error as that of a server with a full disk.
     execute(format!(
         "SET search_path = {}; {}",
         schema.name,

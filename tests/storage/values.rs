@@ -1,7 +1,8 @@
-//! Every value that a run takes can be read again; every other one is refused before it is saved.
+//! Every value that a run accepts can be read again; every other value is refused before it is
+//! saved.
 //!
-//! The ways in are tried one by one, each with a value that is one level too deep, and each on every storage: what is
-//! refused must leave a run that can be loaded, exported and resumed.
+//! The tests try each way in with a value that is one level too deep, on every storage: a refused
+//! value must leave a run that can be loaded, exported and resumed.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -42,7 +43,7 @@ promises! {
     every_value_that_is_taken_is_read_again
 }
 
-/// A list in a list, so many deep.
+/// Returns nested lists of a depth.
 fn nested(depth: u64) -> Value {
     (1..depth).fold(json!([]), |inner, _| json!([inner]))
 }
@@ -51,7 +52,7 @@ fn depth_max() -> u64 {
     DataLimit::ValueDepth.value()
 }
 
-/// A graph from a workflow, less its first two lines.
+/// Returns a graph from a workflow without its first two lines.
 fn graph_of(workflow: &str) -> CompiledGraph {
     let text = format!("graphrun: 1\nname: values\n{workflow}");
     let file = Arc::new(SourceFile { name: "values.yaml".into(), text });
@@ -62,7 +63,7 @@ fn graph_of(workflow: &str) -> CompiledGraph {
         .0
 }
 
-/// A run in a storage that is opened anew for each thing that is done to it.
+/// A run in a storage that is reopened for each operation.
 struct Case<'a> {
     home: &'a Home,
     graph: CompiledGraph,
@@ -90,7 +91,7 @@ impl<'a> Case<'a> {
         self.engine().resume(&run(&self.id), answers, EventSink::default(), &Stop::default()).await
     }
 
-    /// Everything that was saved, read again.
+    /// Reads everything that was saved.
     async fn saved(&self) -> (Status, Map<String, Value>) {
         let storage = self.home.open();
         let saved = storage.load(&run(&self.id)).await.unwrap();
@@ -138,7 +139,7 @@ struct Anything {
     log: Vec<Value>,
 }
 
-/// By which way a node of a library user lets a value in.
+/// The ways in which a node of a library user passes a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Write,
@@ -151,7 +152,7 @@ enum Way {
 
 const WAYS: [Way; 6] = [Way::Write, Way::Append, Way::Dispatch, Way::Show, Way::Schema, Way::Memo];
 
-/// Lets a value in.
+/// Passes a value.
 struct Gives {
     way: Way,
     value: Value,
@@ -208,7 +209,7 @@ fn graph_by(way: Way, value: &Value) -> CompiledGraph {
 
 async fn no_way_in_takes_a_value_that_is_too_deep(home: Home) {
     for (at, way) in (0..).zip(WAYS) {
-        // What surrounds the value is two deep, or three.
+        // The surroundings of the value are two or three levels deep.
         let around = match way {
             Way::Schema => 2,
             Way::Append => 1,
@@ -270,7 +271,7 @@ async fn a_changed_run_takes_no_value_that_is_too_deep(home: Home) {
     let held = json!({ "it": nested(depth_max() - 1) });
     let update = Update::default().write(channel("log"), held.clone());
     engine.update(&run("R1"), update, None).await.unwrap();
-    // What a run holds already is not measured again, though the list is one deeper.
+    // Existing values are not measured again, though the list is one level deeper.
     let set = BTreeMap::from([(channel("a"), Some(json!(1)))]);
     engine.fork(fork("F2"), ForkedFrom { step: Step(1), ..from() }, set).await.unwrap();
     let forked = home.open().load(&run("F2")).await.unwrap();
@@ -291,7 +292,7 @@ async fn an_entry_that_could_not_be_read_is_not_written(home: Home) {
     };
     let (info, claim) = (crate::sample::info("R1", "one"), crate::sample::claim());
     if storage.create(&info, &claim, &set(nested(200))).await.is_ok() {
-        // One that writes no JSON reads it again.
+        // A storage that writes no JSON can read it again.
         assert_eq!(storage.load(&run("R1")).await.unwrap().values[&channel("a")], nested(200));
     } else {
         storage.create(&info, &claim, &set(nested(100))).await.unwrap();
@@ -299,7 +300,7 @@ async fn an_entry_that_could_not_be_read_is_not_written(home: Home) {
     }
 }
 
-/// A value as deep as values may be, with the numbers and texts that readers stumble over.
+/// Generates a value up to the maximum depth, with numbers and texts that parsers often get wrong.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         proptest::sample::select(vec![
@@ -358,7 +359,7 @@ async fn every_value_that_is_taken_is_read_again(home: Home) {
     }
 }
 
-/// The same to the byte, since equal numbers need not be written alike.
+/// Fails unless both are equal byte for byte, since equal numbers may differ in text.
 fn assert_same(saved: &Map<String, Value>, state: &Value) {
     let sorted = |it: &Map<String, Value>| it.clone().into_iter().collect::<BTreeMap<_, _>>();
     let state = state.as_object().unwrap();
@@ -378,7 +379,7 @@ async fn a_state_that_doubles_fails_at_its_limit() {
     let reason = end.reason.unwrap();
     assert!(reason.contains("GRAPHRUN_LIMIT_"), "{reason}");
     let length = case.saved().await.1["a"].as_str().unwrap().len() as u64;
-    // A text takes four times its length, and less than twice more.
+    // A text counts four times its length, and a small constant.
     assert!(4 * length < DataLimit::ExpressionMemory.value());
     assert!(9 * length > DataLimit::ExpressionMemory.value());
 }
@@ -390,7 +391,7 @@ fn a_state_of_many_values_has_a_limit_of_its_own() {
         fields.iter().map(|it| ((*it).to_owned(), json!({"type": "string"}))).collect();
     let schema =
         Schema::of_json_schema(&json!({"type": "object", "properties": properties}), &[]).unwrap();
-    // A text takes four times its length, so five of these are too many.
+    // A text counts four times its length, so five of these exceed the limit.
     let part = usize::try_from(DataLimit::StateMemory.value() / 20).unwrap();
     let text = Value::from("x".repeat(part));
     let mut state = schema.empty();

@@ -1,4 +1,4 @@
-//! A storage to which something happens.
+//! A storage with injected faults.
 
 use std::{
     collections::BTreeMap,
@@ -21,21 +21,21 @@ use graphrun::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-/// What happens to a write.
+/// The fault of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happens {
     Nothing,
-    /// It takes that long.
+    /// It is delayed.
     Late(Duration),
     /// It is not made.
     Refused,
-    /// It is made, and whoever made it hears that it was not.
+    /// It is made, and returns an error.
     Unnoticed,
-    /// Another process has taken the run before.
+    /// Another process has acquired the run before.
     Stolen,
 }
 
-/// A storage that does to each write what is said of its number.
+/// A storage whose writes get faults by their number.
 pub(crate) struct Disturbed {
     inner: Arc<dyn Checkpointer>,
     writes: AtomicUsize,
@@ -43,7 +43,7 @@ pub(crate) struct Disturbed {
 }
 
 impl Disturbed {
-    /// What happens to each write: to the first, whose number is zero, and those that follow.
+    /// Takes the fault of each write; the number of the first write is zero.
     pub(crate) fn new(
         inner: Arc<dyn Checkpointer>,
         fate: impl Fn(usize) -> Happens + Send + Sync + 'static,
@@ -51,13 +51,13 @@ impl Disturbed {
         Self { inner, writes: AtomicUsize::new(0), fate: Box::new(fate) }
     }
 
-    /// A storage that fails every write from one on, as if the process had died there.
+    /// Returns a storage that fails every write from a number on, like a process that died there.
     pub(crate) fn dying_after(writes: usize, inner: Arc<dyn Checkpointer>) -> Self {
         let fate = move |nth: usize| if nth < writes { Happens::Nothing } else { Happens::Refused };
         Self::new(inner, fate)
     }
 
-    /// Makes a write, unless something happens. `hold` is the right to it, where there is one.
+    /// Makes a write, unless it has a fault. `hold` is the lease, if there is one.
     async fn write<T>(
         &self,
         hold: Option<&Hold>,
@@ -87,12 +87,12 @@ impl Disturbed {
         }
     }
 
-    /// Takes a run, as a process that takes its owner for dead, and dies.
+    /// Acquires a run, like a process that considers its owner dead, and dies.
     async fn steal(&self, hold: &Hold) {
         let presence = Presence::new();
         let ttl = Duration::from_secs(60);
         let claim = Claim { owner: presence.owner().clone(), ttl, over: Some(hold.fence) };
-        // A run that came to rest has no owner; then this is one more that nothing comes of.
+        // A stopped run has no owner; then this claim has no effect.
         drop(self.inner.acquire(&hold.run, &claim).await);
     }
 }
@@ -123,7 +123,7 @@ impl Checkpointer for Disturbed {
     }
 
     async fn release(&self, _: &Hold) -> Result<(), CheckpointError> {
-        // The dead give nothing back.
+        // A dead process releases nothing.
         Ok(())
     }
 

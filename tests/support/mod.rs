@@ -1,4 +1,4 @@
-//! What several test files need.
+//! Helpers for several test files.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod disturbed;
@@ -32,7 +32,7 @@ impl Ledger {
     }
 }
 
-/// One recording in the place of every model.
+/// One recording that replaces every model.
 #[derive(Debug)]
 pub(crate) struct Recorded(pub(crate) Arc<Replay>);
 
@@ -42,7 +42,7 @@ impl ModelSource for Recorded {
     }
 }
 
-/// Where the environments of generated code are kept over all test runs.
+/// Returns the folder of the environments for generated code, which all test runs share.
 pub(crate) fn cache_dir() -> PathBuf {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let (home, cache) = (variable("HOME"), variable("XDG_CACHE_HOME"));

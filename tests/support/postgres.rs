@@ -5,35 +5,35 @@ use std::{env, thread};
 
 use tokio_postgres::{Client, NoTls};
 
-/// Names the server, if it is not the one that usually is on a machine.
+/// The variable for a server other than the usual one.
 pub(crate) const SERVER_VARIABLE: &str = "GRAPHRUN_TEST_POSTGRES";
 
-/// Where that one is.
+/// The URL of the usual server.
 const SERVER_USUAL: &str = "postgres://postgres@127.0.0.1:5432/postgres";
 
-/// The URL of the server that tests use.
+/// Returns the URL of the test server.
 pub(crate) fn server() -> String {
     env::var(SERVER_VARIABLE).unwrap_or_else(|_| SERVER_USUAL.to_owned())
 }
 
-/// A schema that is there as long as this is.
+/// A schema that is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) name: String,
 }
 
 impl Schema {
-    /// A name that nobody else uses. The storage makes the schema.
+    /// Chooses an unused name. The storage creates the schema.
     pub(crate) fn new() -> Self {
         Self { name: format!("graphrun_test_{:016x}", rand::random::<u64>()) }
     }
 
-    /// The URL that names it, on the server that tests use.
+    /// Returns the URL of the schema on the test server.
     pub(crate) fn url(&self) -> String {
         self.url_at(&server())
     }
 
-    /// The URL that names it on another server.
+    /// Returns the URL of the schema on another server.
     pub(crate) fn url_at(&self, server: &str) -> String {
         let mark = if server.contains('?') { '&' } else { '?' };
         format!("{server}{mark}schema={}", self.name)
@@ -43,13 +43,13 @@ impl Schema {
 impl Drop for Schema {
     fn drop(&mut self) {
         let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name);
-        // Not what the test is about; another server may have been asked for, and be gone.
+        // Errors are ignored: the test may have used another server, which may be gone.
         let _ = thread::spawn(move || with_client(async |client| client.batch_execute(&sql).await))
             .join();
     }
 }
 
-/// Does something on the server, whatever runtime this one is in.
+/// Executes a statement on the server, from any runtime.
 pub(crate) fn execute(sql: impl Into<String>) {
     let sql = sql.into();
     thread::spawn(move || {
@@ -59,7 +59,7 @@ pub(crate) fn execute(sql: impl Into<String>) {
     .expect("it is done");
 }
 
-/// The single text or number that a statement gives.
+/// Returns the single text or number of a query.
 pub(crate) fn ask(sql: impl Into<String>) -> String {
     let sql = sql.into();
     let asked = thread::spawn(move || {
@@ -73,8 +73,8 @@ pub(crate) fn ask(sql: impl Into<String>) -> String {
     row.expect("there is a row").to_owned()
 }
 
-/// Makes every new entry fail as it does when the disk of the server is full, in the schema that is
-/// searched first.
+/// Returns SQL that makes every new entry fail like on a full disk of the server, in the first
+/// schema of the search path.
 pub(crate) fn without_room(message: &str) -> String {
     format!(
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$

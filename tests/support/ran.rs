@@ -1,4 +1,4 @@
-//! Workflows that are run as they stand in a test.
+//! Runs workflows that are written in a test.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,21 +15,21 @@ use graphrun::{
 };
 use serde_json::Value;
 
-/// A run that ended, and the nodes of its steps: `a b | c`; what was skipped is in brackets.
-pub(crate) struct Ran {
+/// A finished run, and the nodes of its steps: `a b | c`; skipped ones are in brackets.
+pub(crate) struct TestRun {
     pub(crate) end: RunEnd,
     pub(crate) steps: String,
 }
 
-impl Ran {
-    /// A field of the state at the end; null where there is none.
+impl TestRun {
+    /// Returns a field of the final state; null if it has no value.
     pub(crate) fn field(&self, name: &str) -> Value {
         self.end.state.get(name).cloned().unwrap_or_default()
     }
 }
 
-/// Runs a workflow, less its first two lines, of which there is nothing to warn.
-pub(crate) async fn run(workflow: &str, input: Value) -> Ran {
+/// Runs a workflow without its first two lines; it must have no warnings.
+pub(crate) async fn run(workflow: &str, input: Value) -> TestRun {
     let text = format!("graphrun: 1\nname: case\n{workflow}");
     let file = Arc::new(SourceFile { name: "case.yaml".into(), text });
     let registry = registry();
@@ -64,5 +64,5 @@ pub(crate) async fn run(workflow: &str, input: Value) -> Ran {
         nodes.join(" ")
     });
     let steps = sorted.collect::<Vec<_>>().join(" | ");
-    Ran { end, steps }
+    TestRun { end, steps }
 }

@@ -1,10 +1,10 @@
-//! Reads a configuration file: every mistake, each at its line and column.
+//! Reads a configuration file; reports every mistake with line and column.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use toml_edit::{Document, Item, Key as Name, TableLike};
 
-use super::{KEYS, Kind, Said};
+use super::{ConfigValue, KEYS, Kind};
 use crate::{diagnostic::did_you_mean, llm::Price};
 
 /// The tables whose keys are names of models.
@@ -17,19 +17,19 @@ const PRICE_KEYS: [(&str, bool); 3] = [
     ("cached_input_per_million", false),
 ];
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    pub(super) said: BTreeMap<&'static str, Said>,
+    pub(super) said: BTreeMap<&'static str, ConfigValue>,
     pub(super) prices: BTreeMap<String, Price>,
     pub(super) context: BTreeMap<String, u64>,
 }
 
-/// Reads the text of a file, which is shown under this name.
+/// Parses the text of a file; `name` is its name in messages.
 ///
 /// # Errors
 ///
-/// Gives every mistake, with its place.
+/// Returns every mistake, with its position.
 pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, Vec<String>> {
     let mut reading = Reading { text, name, problems: Vec::new() };
     let document = match Document::parse(text) {
@@ -52,7 +52,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, Vec<String>> {
     if reading.problems.is_empty() { Ok(config) } else { Err(reading.problems) }
 }
 
-/// A file that is being read.
+/// The state of reading a file.
 struct Reading<'a> {
     text: &'a str,
     name: &'a str,
@@ -60,7 +60,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a table of settings; `above` is its name with a dot behind it.
+    /// Reads a table of settings; `above` is the prefix of its keys, with a dot at the end.
     fn table(&mut self, table: &dyn TableLike, above: &str, config: &mut Parsed) {
         for (name, item) in entries(table) {
             let full = format!("{above}{}", name.get());
@@ -75,7 +75,7 @@ impl Reading<'_> {
                 });
                 if let Some(text) = checked {
                     let layer = self.place(item.span());
-                    config.said.insert(key.name, Said { text, layer, is_untrusted: false });
+                    config.said.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
                 }
             } else if above.is_empty() && full == "limits" {
                 self.inner(&full, item, |reading, table| reading.table(table, "limits.", config));
@@ -130,7 +130,7 @@ impl Reading<'_> {
         Some(Price { input: input?, output: output?, cached_input })
     }
 
-    /// A text, or a number as a text.
+    /// Returns a text, or a number as text.
     fn plain(&mut self, name: &str, kind: Kind, item: &Item) -> Option<String> {
         let wanted = match kind {
             Kind::Text if item.is_str() => return item.as_str().map(str::to_owned),
@@ -203,7 +203,7 @@ impl Reading<'_> {
     }
 }
 
-/// The names of a table with what they stand for, in their order.
+/// Returns the entries of a table in order.
 fn entries(table: &dyn TableLike) -> impl Iterator<Item = (&Name, &Item)> {
     table.iter().filter_map(|(name, _)| table.get_key_value(name))
 }

@@ -1,4 +1,4 @@
-//! Puts the layers together: the environment, the file of the folder, the file of the user.
+//! Merges the layers: the environment, the file of the folder, the file of the user.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Config, FILE, KEYS, Said,
+    Config, ConfigValue, FILE, KEYS,
     file::{self, Parsed},
     trust::withhold,
 };
@@ -21,36 +21,36 @@ use crate::{
     llm::Prices,
 };
 
-/// The key of the limit of cost.
+/// The key of the cost limit.
 const COST_LIMIT: &str = "limits.usd";
 
-/// The `graphrun.toml` of a folder, as it was read.
+/// The content of a folder's `graphrun.toml`.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct FolderFile {
     /// Its text.
     pub(in crate::cli) text: String,
 }
 
-/// What a configuration is made of.
+/// The sources of a configuration.
 pub(super) struct Layers<'a> {
-    /// The folder in which the program is started.
+    /// The working directory.
     pub(super) folder: &'a Path,
     /// The file of the folder.
     pub(super) file: Option<FolderFile>,
     /// Whether the user trusts the folder with this file.
     pub(super) is_trusted: bool,
-    /// The file of the user, as it is shown, and its text.
+    /// The file of the user: its name in messages, and its text.
     pub(super) own: Option<(String, String)>,
     /// The environment.
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl FolderFile {
-    /// Reads the file of a folder, if it has one. A link that leads out of the folder is refused.
+    /// Reads the file of a folder, if there is one. A symbolic link out of the folder is refused.
     ///
     /// # Errors
     ///
-    /// Fails when it is there and cannot be read.
+    /// Fails when the file exists and cannot be read.
     pub(in crate::cli) fn read(folder: &Path) -> Result<Option<Self>, CliError> {
         let read = Folder::open(folder)
             .and_then(|folder| folder.read_text(Path::new(FILE), DataLimit::FileBytes));
@@ -66,11 +66,11 @@ impl FolderFile {
 }
 
 impl Config {
-    /// Reads the environment, the file of the current folder and that of the user.
+    /// Reads the environment, the file of the working directory and that of the user.
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with a file, each at its place.
+    /// Fails with all mistakes in a file, each with its position.
     pub(in crate::cli) fn read() -> Result<Self, CliError> {
         let user = UserFolders::find();
         let folder = Path::new(".");
@@ -84,11 +84,11 @@ impl Config {
         Self::of(Layers { folder, file, is_trusted, own, variable: &variable })
     }
 
-    /// The settings of a folder's file, as they are shown before the user trusts it.
+    /// Returns the settings of a folder's file, as they are shown before the user trusts it.
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with the file.
+    /// Fails with all mistakes in the file.
     pub(in crate::cli) fn trusted_settings(file: &FolderFile) -> Result<Vec<String>, CliError> {
         let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
         let said = parsed.said.iter();
@@ -123,7 +123,7 @@ impl Config {
                 let own = config.said.get(name);
                 let withheld = if is_trusted { None } else { withhold(key, &said, own, folder) };
                 match withheld {
-                    // What the environment replaces has no effect, so that it can do no harm.
+                    // A setting that the environment replaces has no effect, so it does no harm.
                     Some(_) if is_set(key.variable) => {}
                     Some(withheld) => config.withheld.push(withheld),
                     None => {
@@ -136,16 +136,16 @@ impl Config {
         for key in KEYS.iter().filter(|it| is_set(it.variable)) {
             let text = variable(key.variable).unwrap_or_default();
             let layer = key.variable.to_owned();
-            config.said.insert(key.name, Said { text, layer, is_untrusted: false });
+            config.said.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
         }
         config.prices = Prices::from_iter(prices);
-        let is_of_user = |it: &Said| !it.is_untrusted;
+        let is_of_user = |it: &ConfigValue| !it.is_untrusted;
         config.is_cost_limited = has_own_limit || config.get(COST_LIMIT).is_some_and(is_of_user);
         Ok(config)
     }
 
-    /// Adds prices and sizes of models. Without trust they do not replace those of the user: a limit of cost is as good as
-    /// its prices.
+    /// Adds prices and context sizes of models. Untrusted ones do not replace those of the user: a
+    /// cost limit depends on correct prices.
     fn add_models(
         &mut self,
         parsed: &Parsed,
@@ -176,7 +176,7 @@ fn is_trusted(folder: &Path, file: &FolderFile, user: &UserFolders) -> Result<bo
     Ok(trusted.trusts(&folder, &file.text))
 }
 
-/// The configuration of the user, if there is one: its path, and its text.
+/// Returns the path and the text of the user's configuration, if there is one.
 fn own_file(path: Option<PathBuf>) -> Result<Option<(String, String)>, CliError> {
     let Some(path) = path else { return Ok(None) };
     let name = path.display().to_string();

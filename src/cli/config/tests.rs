@@ -14,13 +14,13 @@ usd = 2.5
 time = "45m"
 "#;
 
-/// The configuration of a trusted folder with this file.
+/// Returns the configuration of a trusted folder with this file.
 fn config(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     layered(folder.path(), text, "", true, variables)
 }
 
-/// The configuration of an untrusted folder, and of a user with a configuration file.
+/// Returns the configuration of an untrusted folder, with a configuration file of the user.
 fn untrusted_config(text: &str, own: &str, variables: &[(&str, &str)]) -> Config {
     let folder = tempfile::tempdir().unwrap();
     layered(folder.path(), text, own, false, variables).unwrap()
@@ -46,7 +46,7 @@ fn layered(
     Config::of(layers).map_err(|it| it.draw(Paint::new(false), 80))
 }
 
-/// The keys that have no effect for want of trust.
+/// Returns the keys that are ignored without trust.
 fn withheld(config: &Config) -> Vec<&'static str> {
     config.withheld().iter().map(|it| it.name).collect()
 }
@@ -239,7 +239,7 @@ fn without_trust_a_price_does_not_replace_one_of_the_user() {
 }
 
 #[test]
-fn a_setting_without_trust_is_named_with_its_place_and_the_remedies() {
+fn an_untrusted_setting_is_reported_with_place_and_remedies() {
     let config = untrusted_config(
         "model = \"x\"\nbase_url = \"https://me:pw@elsewhere.example/v1\"",
         "",
@@ -256,7 +256,7 @@ fn a_setting_without_trust_is_named_with_its_place_and_the_remedies() {
 }
 
 #[test]
-fn a_file_that_is_not_trusted_only_lowers_the_limits_of_a_workflow() {
+fn an_untrusted_file_only_lowers_the_limits_of_a_workflow() {
     use crate::{cli::options::Settings, graph::Limits};
     let own = Limits {
         steps: 10,

@@ -1,30 +1,30 @@
-//! What a `graphrun.toml` may set in a folder that the user does not trust.
+//! Decides what a `graphrun.toml` may set in a folder that the user does not trust.
 //!
-//! Such a file may come with a repository of another author. It may not send a key anywhere, name a place outside
-//! of its folder, or raise a limit of the user.
+//! Such a file may come with a repository of another author. It must not send a key anywhere, name
+//! a path outside of its folder, or raise a limit of the user.
 
 use std::path::{Component, Path};
 
-use super::{Key, Said};
+use super::{ConfigValue, Key};
 use crate::{
     beneath::{BeneathError, Folder},
     cli::{database::without_secrets, values::parse_duration},
 };
 
-/// Whether a setting of a folder's file needs the trust of the user.
+/// Whether a setting of a folder's file requires the user's trust.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trust {
-    /// It can do no harm.
+    /// Never: it is harmless.
     Harmless,
-    /// It needs trust, for this reason.
+    /// Always, for this reason.
     Needed(&'static str),
-    /// A database: it needs trust unless it lies in the folder.
+    /// A database: trust is required unless it is in the folder.
     Database,
-    /// A limit: it needs trust if it is above another one.
+    /// A limit: trust is required if it is above another limit.
     Limit(Amount),
 }
 
-/// How much a limit allows.
+/// The kind of a limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Amount {
     /// A number.
@@ -33,7 +33,7 @@ pub(super) enum Amount {
     Time,
 }
 
-/// A setting of a file that is not trusted, which has no effect.
+/// An ignored setting of an untrusted file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Withheld {
     /// The key.
@@ -44,18 +44,18 @@ pub(in crate::cli) struct Withheld {
 }
 
 impl Withheld {
-    /// The setting, its place, and why it needs trust.
+    /// Returns the setting, its position, and why it requires trust.
     pub(in crate::cli) fn shown(&self) -> String {
         let Self { name, text, place, reason } = self;
         format!("{place}: `{name}` is `{}`: {reason}", without_secrets(text))
     }
 }
 
-/// Returns the setting as a withheld one if it needs trust.
+/// Returns the setting as a withheld one if it requires trust.
 pub(super) fn withhold(
     key: &Key,
-    said: &Said,
-    own: Option<&Said>,
+    said: &ConfigValue,
+    own: Option<&ConfigValue>,
     folder: &Path,
 ) -> Option<Withheld> {
     let reason = match key.trust {
@@ -74,7 +74,8 @@ pub(super) fn withhold(
 }
 
 impl Amount {
-    /// Whether the first text allows more than the second. A text that is no amount is refused elsewhere.
+    /// Returns whether the first text allows more than the second. Other code reports a text that
+    /// is no amount.
     fn is_above(self, text: &str, other: &str) -> bool {
         self.read(text).zip(self.read(other)).is_some_and(|(this, other)| this > other)
     }
@@ -87,7 +88,8 @@ impl Amount {
     }
 }
 
-/// Whether a database lies outside of a folder. A text that names no database is refused by the code that opens it.
+/// Returns whether a database is outside of a folder. The code that opens databases reports an
+/// invalid URL.
 fn leads_out(folder: &Path, url: &str) -> bool {
     match url.split_once(':') {
         Some(("sqlite", path)) => {

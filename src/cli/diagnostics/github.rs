@@ -1,4 +1,4 @@
-//! Findings as workflow commands of GitHub Actions, which become notes beside the lines.
+//! Diagnostics as workflow commands of GitHub Actions, which become annotations beside the lines.
 //!
 //! A command is one line, `::error file=…,line=…::message`; see "Workflow commands for GitHub
 //! Actions" in GitHub's documentation.
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Checked, advice, seen_from};
 use crate::diagnostic::{Diagnostic, Severity};
 
-/// A command for each finding, with paths as they are seen from a folder.
+/// Returns a command for each diagnostic, with paths relative to a folder.
 pub(in crate::cli) fn commands(checked: &[Checked], folder: &Path) -> String {
     let mut text = String::new();
     for Checked { workflow, findings } in checked {
@@ -32,7 +32,7 @@ fn command(finding: &Diagnostic, workflow: &Path, folder: &Path) -> String {
         let (line, column) = place.line_and_column();
         let (end_line, end_column) = place.end_line_and_column();
         properties.extend([("line", line.to_string()), ("endLine", end_line.to_string())]);
-        // GitHub takes columns only within one line.
+        // GitHub accepts columns only within one line.
         if line == end_line {
             properties.extend([("col", column.to_string()), ("endColumn", end_column.to_string())]);
         }
@@ -43,12 +43,13 @@ fn command(finding: &Diagnostic, workflow: &Path, folder: &Path) -> String {
     format!("::{kind} {}::{}", properties.join(","), escaped(&advice(finding)))
 }
 
-/// A text that cannot end the line. The percent sign first: the others bring some of their own.
+/// Escapes a text so that it cannot end the line. The percent sign comes first, since the other
+/// escapes contain it.
 fn escaped(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// A text that cannot end its property either.
+/// Escapes a text so that it cannot end its property either.
 fn escaped_property(text: &str) -> String {
     escaped(text).replace(':', "%3A").replace(',', "%2C")
 }

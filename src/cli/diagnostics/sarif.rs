@@ -1,4 +1,4 @@
-//! Findings as SARIF 2.1.0, the exchange format of static checks (OASIS, 2020).
+//! Diagnostics as SARIF 2.1.0, the exchange format of static analysis (OASIS, 2020).
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::{Checked, advice, seen_from};
 use crate::diagnostic::{CODES, Code, Diagnostic, Label, Place, Severity};
 
-/// Where the schema of the format is.
+/// The URL of the schema.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// The log of one run of the checks, with paths as they are seen from a folder.
+/// Returns the log of one invocation, with paths relative to a folder.
 ///
-/// `is_whole` says that every workflow could be read. Without it, a service that compares logs
-/// would take the findings about the others as mended.
+/// `is_whole` means that every workflow could be read. Without it, a service that compares logs
+/// would treat missing diagnostics as fixed.
 pub(in crate::cli) fn log(checked: &[Checked], folder: &Path, is_whole: bool) -> Value {
     let results: Vec<Value> = checked.iter().flat_map(|it| results(it, folder)).collect();
     json!({
@@ -62,7 +62,7 @@ fn result(finding: &Diagnostic, workflow: &Path, folder: &Path) -> Value {
             Severity::Warning => "warning",
             Severity::Error => "error",
         },
-        // Braces stand for themselves where there are no arguments, in every viewer.
+        // Without arguments, every viewer shows braces literally.
         "message": {"text": advice(finding)},
         "locations": [first],
     });
@@ -88,7 +88,7 @@ fn region(place: &Place) -> Value {
     json!({"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column})
 }
 
-/// A file below the folder is named from there, so that a log is the same on every machine.
+/// Returns a file below the folder relative to it, so that a log is the same on every machine.
 fn artifact(file: &Path, folder: &Path) -> Value {
     let path = seen_from(folder, file);
     if path.starts_with('/') {
@@ -98,7 +98,7 @@ fn artifact(file: &Path, folder: &Path) -> Value {
     }
 }
 
-/// A path as part of a URI (RFC 3986, section 2.3).
+/// Escapes a path for a URI (RFC 3986, section 2.3).
 fn escaped(path: &str) -> String {
     let shown = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {

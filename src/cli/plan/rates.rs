@@ -1,4 +1,4 @@
-//! Tokens and money of the calls of agents, as far as `graphrun.toml` tells what models take.
+//! Tokens and cost of model calls, from the context sizes and prices in `graphrun.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use crate::{
     workflow::{NodeKind, Workflow},
 };
 
-/// What calls of models take at most, by the nodes that make them.
+/// The maximum usage of model calls, by node.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    agents: BTreeMap<NodeName, Vec<Asked>>,
+    agents: BTreeMap<NodeName, Vec<AgentModel>>,
 }
 
-/// A model that an agent may ask.
+/// A model that an agent may call.
 #[derive(Debug)]
-struct Asked {
+struct AgentModel {
     model: String,
-    /// Calls in one attempt.
+    /// The calls in one attempt.
     calls: u64,
     /// The most tokens of one call.
     tokens: Option<u64>,
@@ -31,7 +31,7 @@ impl Rates {
         let mut agents = BTreeMap::new();
         for (name, definition) in &workflow.nodes {
             let NodeKind::Agent(agent) = &definition.kind else { continue };
-            let ask = |model: &String| Asked {
+            let ask = |model: &String| AgentModel {
                 model: model.clone(),
                 calls: 1 + u64::from(agent.repairs_max),
                 tokens: config.context_of(model),
@@ -42,7 +42,7 @@ impl Rates {
         Self { agents }
     }
 
-    /// The tokens of so many attempts of a node.
+    /// Returns the tokens of this many attempts of a node.
     pub(super) fn tokens(&self, node: &NodeName, attempts: u64) -> Option<u64> {
         let each =
             self.agents.get(node)?.iter().map(|it| Some(it.calls.saturating_mul(it.tokens?)));
@@ -50,7 +50,7 @@ impl Rates {
         Some(super::sum(each?.into_iter()).saturating_mul(attempts))
     }
 
-    /// The cost of so many attempts of a node.
+    /// Returns the cost of this many attempts of a node.
     #[expect(clippy::cast_precision_loss, reason = "nobody can pay for 2^52 calls")]
     pub(super) fn cost(&self, node: &NodeName, attempts: u64) -> Option<f64> {
         let each = self.agents.get(node)?.iter().map(|it| Some(it.calls as f64 * it.cost()?));
@@ -58,10 +58,10 @@ impl Rates {
         Some(each?.into_iter().sum::<f64>() * attempts as f64)
     }
 
-    /// Which models nobody has said enough of.
+    /// Returns the models whose context size or price is unknown.
     pub(super) fn unknown(&self) -> Vec<String> {
         let asked = || self.agents.values().flatten();
-        let named = |is_unknown: fn(&Asked) -> bool| -> Vec<String> {
+        let named = |is_unknown: fn(&AgentModel) -> bool| -> Vec<String> {
             let names: BTreeSet<&str> =
                 asked().filter(|it| is_unknown(it)).map(|it| it.model.as_str()).collect();
             names.into_iter().map(|it| format!("`{it}`")).collect()
@@ -80,8 +80,9 @@ impl Rates {
     }
 }
 
-impl Asked {
-    /// The most that a call can cost: its context is full of what is dearer.
+impl AgentModel {
+    /// Returns the highest cost of a call: its context consists of the more expensive kind of
+    /// tokens.
     fn cost(&self) -> Option<f64> {
         let (tokens, price) = (self.tokens?, self.price?);
         let asked = Usage { input_tokens: tokens, ..Usage::default() };

@@ -1,4 +1,4 @@
-//! Limits below the worst case, and what becomes of a run that reaches one.
+//! Warnings about limits below the worst case, and the effect of reaching them.
 
 use super::{Plan, PlannedNode, ms};
 use crate::{
@@ -7,9 +7,9 @@ use crate::{
     id::NodeName,
 };
 
-/// Every limit of the run and of its nodes that is below the worst case, as far as that is known.
+/// Returns every limit of the run and of its nodes that is below the known worst case.
 ///
-/// Where a part of the whole is not known, the rest may be beyond a limit all the same.
+/// If a part is unknown, the other parts may still exceed a limit.
 pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
     let nodes = &plan.nodes;
     let then = goes_on(&graph.limits);
@@ -30,7 +30,7 @@ pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
     if let Some(limit) = usd.filter(|it| known > *it) {
         warn("usd", cost(Some(limit)));
     }
-    // Tasks of one step share its time, so the parts cannot be added up.
+    // Tasks of one step run at the same time, so their durations cannot be added.
     let known = nodes.iter().filter_map(|it| it.time_ms_max).max();
     if let Some(limit) = time.map(ms).filter(|it| plan.time_ms_max.or(known) > Some(*it)) {
         warn("time", format!("{} at work", duration(limit)));
@@ -39,7 +39,7 @@ pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
     warnings
 }
 
-/// Every limit of a node below what all of its visits may take.
+/// Returns every limit of a node that is below the worst case of all its visits.
 fn of_node(planned: &PlannedNode, graph: &Graph) -> Vec<String> {
     let name = &planned.node;
     let policies = &graph.nodes[name].policies;

@@ -1,11 +1,11 @@
-//! The events themselves on stdout, one JSON object a line.
+//! Writes the events to stdout, one JSON object per line.
 
 use std::io;
 
 use super::{super::terminal::print_result, View};
 use crate::event::Stamped;
 
-/// Writes each event as it happens, so that a program that reads them is never behind.
+/// Writes each event immediately, so that a reader is never behind.
 #[derive(Debug)]
 pub(super) struct Lines;
 
@@ -14,6 +14,6 @@ impl View for Lines {
         print_result(&(serde_json::to_string(stamped)? + "\n"))
     }
 
-    /// What the program says itself is no event.
+    /// Messages of the program are not events.
     fn note(&mut self, _: &str) {}
 }

@@ -1,4 +1,4 @@
-//! The ways to watch a run. All of them see the events and nothing else.
+//! The views of a run. All of them only read its events.
 
 mod lines;
 mod plain;
@@ -12,27 +12,27 @@ use self::{lines::Lines, plain::Plain, tty::Tty};
 use super::globals::{Globals, Output, Progress};
 use crate::event::Stamped;
 
-/// What the first line says of a run beside its events.
+/// The parts of the first line that no event contains.
 #[derive(Clone, Debug)]
 pub(super) struct Caption {
-    /// The name people call it by.
+    /// The name of the run.
     pub(super) name: String,
-    /// The command that goes on with it, if one can.
+    /// The command that resumes it, if there is one.
     pub(super) resume: Option<String>,
 }
 
-/// One way to watch a run.
+/// A view of a run.
 trait View: fmt::Debug {
-    /// Shows what happened.
+    /// Shows an event.
     fn show(&mut self, stamped: &Stamped) -> io::Result<()>;
 
-    /// Shows a line of the program's own.
+    /// Shows a message of the program.
     fn note(&mut self, text: &str);
 
-    /// Shows that time goes by.
+    /// Updates the elapsed time.
     fn tick(&mut self) {}
 
-    /// Leaves the terminal as it should be.
+    /// Restores the terminal.
     fn close(&mut self) {}
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// The views that were asked for.
+    /// Creates the requested views.
     pub(super) fn new(globals: &Globals, caption: &Caption) -> Self {
         let mut views: Vec<Box<dyn View>> = Vec::new();
         match globals.progress {
@@ -58,7 +58,7 @@ impl Views {
         Self { views, failure: None }
     }
 
-    /// Shows what happened.
+    /// Shows an event.
     pub(super) fn show(&mut self, stamped: &Stamped) {
         for view in &mut self.views {
             if let Err(error) = view.show(stamped) {
@@ -67,21 +67,21 @@ impl Views {
         }
     }
 
-    /// Shows a line of the program's own.
+    /// Shows a message of the program.
     pub(super) fn note(&mut self, text: &str) {
         for view in &mut self.views {
             view.note(text);
         }
     }
 
-    /// Shows that time goes by.
+    /// Updates the elapsed time.
     pub(super) fn tick(&mut self) {
         for view in &mut self.views {
             view.tick();
         }
     }
 
-    /// Leaves the terminal as it should be.
+    /// Restores the terminal.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Views {
     }
 }
 
-/// A run's events for the tests of the views.
+/// The events of a run, for the tests of the views.
 #[cfg(test)]
 mod sample {
     use serde_json::{Value, json};

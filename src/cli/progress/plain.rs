@@ -4,7 +4,7 @@ use std::io;
 
 use super::{
     super::{
-        terminal::say,
+        terminal::print_message,
         words::{clean, cost, duration, spent, tokens},
     },
     Caption, View,
@@ -21,7 +21,7 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Begins with nothing; the first line comes with the first event.
+    /// Creates an empty view; the first line comes with the first event.
     pub(super) fn new(caption: Caption) -> Self {
         Self { caption }
     }
@@ -29,16 +29,16 @@ impl Plain {
 
 impl View for Plain {
     fn show(&mut self, stamped: &Stamped) -> io::Result<()> {
-        say(&line(stamped, &self.caption));
+        print_message(&line(stamped, &self.caption));
         Ok(())
     }
 
     fn note(&mut self, text: &str) {
-        say(text);
+        print_message(text);
     }
 }
 
-/// An event as one line: the time of day in UTC, and what happened.
+/// Returns an event as one line: the time of day in UTC, and the event.
 pub(in super::super) fn line(stamped: &Stamped, caption: &Caption) -> String {
     let time = stamped.ts.get(11..19).unwrap_or_default();
     format!("{time} {}", text(stamped, caption))
@@ -91,20 +91,24 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
         }
         Event::TaskFinished { node, ms, to, spent: took, .. } => {
             let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
-            format!("{node} finished in {}{}{took}", duration(*ms), leads(to))
+            format!("{node} finished in {}{}{took}", duration(*ms), describe_targets(to))
         }
         Event::TaskSkipped { node, condition, to, .. } => {
-            format!("{node} skipped, for `{}` does not hold{}", clean(condition), leads(to))
+            format!(
+                "{node} skipped, for `{}` does not hold{}",
+                clean(condition),
+                describe_targets(to)
+            )
         }
         Event::TaskFailed { node, ms, kind, error, to, .. } => {
             let (after, error) = (duration(*ms), clean(error));
-            format!("{node} failed after {after} ({kind}): {error}{}", leads(to))
+            format!("{node} failed after {after} ({kind}): {error}{}", describe_targets(to))
         }
         Event::QuestionAsked { node, key, prompt, .. } => {
             format!("{node} asks `{key}`: {}", clean(prompt))
         }
         Event::QuestionAnswered { node, key, .. } => format!("{node} was answered `{key}`"),
-        Event::Said { to, by, problem } => said(to, by.as_deref(), problem.as_deref()),
+        Event::Said { to, by, problem } => describe_message(to, by.as_deref(), problem.as_deref()),
         Event::Emitted { name, message, .. } => format!("*** {} ({name})", clean(message)),
         Event::StepCommitted { step, next } if next.is_empty() => format!("step {step} is saved"),
         Event::StepCommitted { step, next } => {
@@ -120,8 +124,8 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
     }
 }
 
-/// Who said something to the run, and what became of it.
-pub(super) fn said(to: &str, by: Option<&str>, problem: Option<&str>) -> String {
+/// Returns a message to the run: its author and the result.
+pub(super) fn describe_message(to: &str, by: Option<&str>, problem: Option<&str>) -> String {
     let by = by.map_or_else(|| "somebody".to_owned(), clean);
     match problem {
         Some(problem) => {
@@ -131,7 +135,7 @@ pub(super) fn said(to: &str, by: Option<&str>, problem: Option<&str>) -> String 
     }
 }
 
-/// A node, and where it stands in its loop.
+/// Returns a node and its iteration in a loop.
 pub(super) fn label(node: &NodeName, visit: u32, max_visits: Option<u32>) -> String {
     match max_visits {
         Some(max) => format!("{node} {visit}/{max}"),
@@ -140,12 +144,12 @@ pub(super) fn label(node: &NodeName, visit: u32, max_visits: Option<u32>) -> Str
     }
 }
 
-/// Where something leads, if anywhere.
-pub(super) fn leads(to: &[String]) -> String {
+/// Returns the targets of a transition, if there are any.
+pub(super) fn describe_targets(to: &[String]) -> String {
     if to.is_empty() { String::new() } else { format!(" → {}", to.join(", ")) }
 }
 
-/// What somebody wrote, if anything.
+/// Returns the written fields, if there are any.
 fn written(fields: &[String]) -> String {
     if fields.is_empty() { String::new() } else { format!(", with another {}", fields.join(", ")) }
 }
@@ -164,7 +168,7 @@ fn reported(report: &Report) -> String {
     }
 }
 
-/// A call of a tool, and what became of it if nothing did.
+/// Returns a tool call, and its error if it failed.
 pub(super) fn called(tool: &str, input: &str, ms: u64, error: Option<&str>) -> String {
     let error = error.map(|it| format!(", in vain: {}", clean(it))).unwrap_or_default();
     format!("called {} {} in {}{error}", clean(tool), clean(input), duration(ms))
@@ -189,7 +193,7 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"));
     }
 
-    /// It may be the time of the run, its tokens or its money.
+    /// The limit may be on time, tokens or cost.
     #[test]
     fn who_is_cut_off_is_told_that_a_limit_is_reached() {
         let mut stamped = sample::events().remove(0);

@@ -1,4 +1,4 @@
-//! What the live tree says: lines that stay, and a line per running task. Draws nothing itself.
+//! The text of the live tree: permanent lines, and a line per running task. It draws nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,14 +8,14 @@ use super::{
         words::{clean, clock, duration, spent, tokens},
     },
     Caption,
-    plain::{called, label, leads, said},
+    plain::{called, describe_message, describe_targets, label},
 };
 use crate::{
     event::{Event, Report, Spent, Stamped, Status},
     id::{NodeName, TaskId},
 };
 
-/// The tasks that run, as the events tell.
+/// The running tasks, according to the events.
 #[derive(Debug)]
 pub(super) struct Tree {
     caption: Caption,
@@ -23,7 +23,7 @@ pub(super) struct Tree {
     running: BTreeMap<TaskId, Running>,
 }
 
-/// A task that runs.
+/// A running task.
 #[derive(Debug)]
 struct Running {
     label: String,
@@ -33,12 +33,12 @@ struct Running {
 }
 
 impl Tree {
-    /// Begins with nothing.
+    /// Creates an empty tree.
     pub(super) fn new(caption: Caption, paint: Paint) -> Self {
         Self { caption, paint, running: BTreeMap::new() }
     }
 
-    /// Takes what happened `now`, and says the lines that stay.
+    /// Takes an event at time `now`, and returns the permanent lines for it.
     pub(super) fn take(&mut self, stamped: &Stamped, now: Duration) -> Vec<String> {
         let paint = self.paint;
         match &stamped.event {
@@ -58,7 +58,7 @@ impl Tree {
                 Vec::new()
             }
             Event::TaskReported { task, node, report } => self.reported(*task, node, report),
-            // It shows where work stands, and that stands where it stood.
+            // A memo saves progress within a task; the tree stays the same.
             Event::TaskNoted { .. } => Vec::new(),
             Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
                 let (error, wait) = (clean(error), duration(*wait_ms));
@@ -73,17 +73,17 @@ impl Tree {
             Event::TaskFinished { task, node, ms, to, spent, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.good("✓");
-                vec![self.outcome(*task, &sign, &label, *ms, &leads(to), spent)]
+                vec![self.outcome(*task, &sign, &label, *ms, &describe_targets(to), spent)]
             }
             Event::TaskSkipped { task, node, condition, to } => {
                 let why = format!("skipped, for `{}` does not hold", clean(condition));
-                let (sign, to) = (paint.faint("-"), leads(to));
+                let (sign, to) = (paint.faint("-"), describe_targets(to));
                 vec![format!("{} {sign} {node}  {}{to}", step(*task), paint.faint(&why))]
             }
             Event::TaskFailed { task, node, ms, kind, error, to, spent, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.bad("✗");
-                let why = format!(" {kind}: {}{}", clean(error), leads(to));
+                let why = format!(" {kind}: {}{}", clean(error), describe_targets(to));
                 vec![self.outcome(*task, &sign, &label, *ms, &why, spent)]
             }
             Event::QuestionAsked { task, node, prompt, .. } => {
@@ -94,7 +94,10 @@ impl Tree {
                 vec![format!("{} {} {node} was answered", step(*task), paint.good("!"))]
             }
             Event::Said { to, by, problem } => {
-                vec![format!("    {}", paint.loud(&said(to, by.as_deref(), problem.as_deref())))]
+                vec![format!(
+                    "    {}",
+                    paint.loud(&describe_message(to, by.as_deref(), problem.as_deref()))
+                )]
             }
             Event::Emitted { message, .. } => {
                 vec![format!("    {}", paint.loud(&format!("▲ {}", clean(message))))]
@@ -103,20 +106,20 @@ impl Tree {
                 let changes = clean(&changes.join("; "));
                 vec![format!("    {} the workflow has changed: {changes}", paint.loud("⚠"))]
             }
-            // These happen while nobody looks on.
+            // These happen while no view is open.
             Event::RunForked { .. }
             | Event::StateUpdated { .. }
             | Event::WorkflowMigrated { .. } => Vec::new(),
             Event::StepCommitted { .. } => Vec::new(),
             Event::RunFinished { status, reason, .. } => {
-                // Whatever was dropped does not run any more.
+                // Dropped tasks no longer run.
                 self.running.clear();
                 vec![self.rest(*status, reason.as_deref())]
             }
         }
     }
 
-    /// The tasks that run `now`, each with its line.
+    /// Returns the tasks that run at time `now`, each with its line.
     pub(super) fn running(&self, now: Duration) -> impl Iterator<Item = (TaskId, String)> {
         self.running.iter().map(move |(task, it)| {
             let elapsed = now.saturating_sub(it.since);
@@ -155,7 +158,7 @@ impl Tree {
         }
     }
 
-    /// A task that runs no more, by the label it ran under.
+    /// Removes a task that has ended, and returns its label.
     fn ended(&mut self, task: TaskId, node: &NodeName) -> String {
         self.running.remove(&task).map_or_else(|| node.to_string(), |it| it.label)
     }
@@ -189,7 +192,7 @@ impl Tree {
     }
 }
 
-/// The step of a task: tasks that ran side by side have the same.
+/// Returns the step of a task: concurrent tasks have the same step.
 fn step(task: TaskId) -> String {
     format!("{:>3}", task.step.0)
 }
@@ -198,7 +201,8 @@ fn step(task: TaskId) -> String {
 mod tests {
     use super::{super::sample, *};
 
-    /// What a person sees: after each event the lines that stay, and the running ones in brackets.
+    /// Returns the screens that a person sees: after each event the permanent lines, and the
+    /// running ones in brackets.
     fn screens(paint: Paint) -> String {
         let mut tree = Tree::new(sample::caption(), paint);
         let mut text = String::new();

@@ -1,17 +1,17 @@
-//! Draws the live tree inline: what finished scrolls away above, what runs stays below.
+//! Draws the live tree inline: finished lines scroll up, running lines stay at the bottom.
 
 use std::{collections::BTreeMap, io, time::Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{
-    super::terminal::{Paint, say, shown},
+    super::terminal::{Paint, print_message, shown},
     Caption, View,
     tree::Tree,
 };
 use crate::{event::Stamped, id::TaskId};
 
-/// One line, cut at the width of the terminal.
+/// One line, truncated at the width of the terminal.
 const TEMPLATE: &str = "    {spinner} {wide_msg}";
 
 /// The live tree on stderr.
@@ -24,7 +24,7 @@ pub(super) struct Tty {
 }
 
 impl Tty {
-    /// Begins with nothing on the screen.
+    /// Creates a view with an empty screen.
     pub(super) fn new(caption: Caption, paint: Paint) -> Self {
         Self {
             tree: Tree::new(caption, paint),
@@ -34,7 +34,7 @@ impl Tty {
         }
     }
 
-    /// Makes the running lines those of the tree.
+    /// Updates the running lines from the tree.
     fn draw(&mut self) {
         let mut gone = std::mem::take(&mut self.running);
         for (task, text) in self.tree.running(self.began.elapsed()) {
@@ -60,8 +60,9 @@ impl View for Tty {
     }
 
     fn note(&mut self, text: &str) {
-        // Not `println`: that fills lines up to the width, which a copy of the screen then shows.
-        self.lines.suspend(|| say(text));
+        // Not `println`: it fills lines up to the width, and a copy of the screen would contain the
+        // spaces.
+        self.lines.suspend(|| print_message(text));
     }
 
     fn tick(&mut self) {

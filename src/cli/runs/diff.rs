@@ -9,7 +9,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    run_at::{Found, RunAt},
+    run_at::{RunAt, RunSnapshot},
     steps::{HistoryStep, Writer, steps},
     terminal::{Paint, print_result},
     words::{clean, table},
@@ -19,7 +19,7 @@ use crate::{
     id::{RunId, Step},
 };
 
-/// The longest value in a line, in characters.
+/// The length of the longest value in a line, in characters.
 const CHARACTERS_MAX: usize = 60;
 
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub(super) struct Args {
     to: Option<RunAt>,
 }
 
-/// What differs between two states, as a program reads it.
+/// The differences between two states, as JSON.
 #[derive(Debug, Serialize)]
 struct Diff {
     from: Side,
@@ -51,7 +51,8 @@ struct Side {
 struct Change {
     #[serde(flatten)]
     difference: Difference,
-    /// Of one run: who wrote the field in between. Of two runs: who wrote it last in each.
+    /// For one run, the writers of the field between the two steps. For two runs, its last writer
+    /// in each.
     writers: Vec<RunWriter>,
 }
 
@@ -64,7 +65,7 @@ struct RunWriter {
     name: Option<String>,
 }
 
-/// Says what differs, from what to what, and who wrote it.
+/// Prints the differences, with old and new values and their writers.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs diff", &[Output::Text, Output::Json])?;
     let checkpointer = globals.database_to_read()?.open_for(&args.from.run)?;
@@ -88,11 +89,12 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
 impl Diff {
     async fn of(
         checkpointer: &dyn Checkpointer,
-        from: &Found,
-        to: &Found,
+        from: &RunSnapshot,
+        to: &RunSnapshot,
     ) -> Result<Self, CliError> {
-        let read =
-            async |it: &Found| checkpointer.journal_without_values(&it.info.id).await.map(steps);
+        let read = async |it: &RunSnapshot| {
+            checkpointer.journal_without_values(&it.info.id).await.map(steps)
+        };
         let is_one = from.info.id == to.info.id;
         let (before, after) = (read(from).await?, read(to).await?);
         let writers = |field: &str| {
@@ -115,7 +117,7 @@ impl Diff {
             vec![["FIELD", "WAS", "IS", "WRITTEN BY"].map(|it| paint.faint(it)).to_vec()];
         rows.extend(self.changes.iter().map(|it| {
             let Difference { path, old, new, .. } = &it.difference;
-            let writers: Vec<String> = it.writers.iter().map(RunWriter::told).collect();
+            let writers: Vec<String> = it.writers.iter().map(RunWriter::describe).collect();
             vec![
                 paint.strong(&clean(path)),
                 short(old.as_ref()),
@@ -128,37 +130,41 @@ impl Diff {
 }
 
 impl Side {
-    fn of(found: &Found) -> Self {
+    fn of(found: &RunSnapshot) -> Self {
         let (run, name) = (found.info.id.clone(), found.info.name.clone());
         Self { run, name, step: found.position.step }
     }
 }
 
 impl RunWriter {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         match &self.name {
-            Some(name) => format!("{name}: {}", self.writer.told()),
-            None => self.writer.told(),
+            Some(name) => format!("{name}: {}", self.writer.describe()),
+            None => self.writer.describe(),
         }
     }
 }
 
-/// Who wrote a field between two steps of one run, in whichever order they are given.
-fn between(field: &str, steps: &[HistoryStep], (from, to): (&Found, &Found)) -> Vec<RunWriter> {
+/// Returns the writers of a field between two steps of one run, given in any order.
+fn between(
+    field: &str,
+    steps: &[HistoryStep],
+    (from, to): (&RunSnapshot, &RunSnapshot),
+) -> Vec<RunWriter> {
     let (a, b) = (from.position.step, to.position.step);
     let within = steps.iter().filter(|it| it.step > a.min(b) && it.step <= a.max(b));
     let writers = within.flat_map(|it| it.writers(field));
     writers.map(|writer| RunWriter { run: from.info.id.clone(), writer, name: None }).collect()
 }
 
-/// Who wrote a field last, up to the step of this side.
-fn last(field: &str, steps: &[HistoryStep], side: &Found) -> Option<RunWriter> {
+/// Returns the last writer of a field up to the step of this side.
+fn last(field: &str, steps: &[HistoryStep], side: &RunSnapshot) -> Option<RunWriter> {
     let until = steps.iter().filter(|it| it.step <= side.position.step);
     let writer = until.flat_map(|it| it.writers(field)).last()?;
     Some(RunWriter { run: side.info.id.clone(), writer, name: Some(side.info.name.clone()) })
 }
 
-/// A value in a line; of a long one its beginning.
+/// Returns a value in one line; a long one is truncated.
 fn short(value: Option<&Value>) -> String {
     let Some(value) = value else { return "—".to_owned() };
     let text = clean(&value.to_string());

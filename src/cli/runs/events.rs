@@ -10,7 +10,7 @@ use super::super::{
     globals::{Globals, Output},
     json::to_json,
     progress::{Caption, line},
-    terminal::{print_result, print_while_read, say},
+    terminal::{print_message, print_result, print_while_read},
 };
 use crate::{
     checkpoint::{Checkpointer, RunSummary},
@@ -18,7 +18,7 @@ use crate::{
     id::RunId,
 };
 
-/// How often a run that is followed is looked at. What people watch is not late by then.
+/// The polling interval for a followed run, short enough for a person who watches.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How many entries are read at once.
@@ -36,17 +36,17 @@ pub(super) struct Args {
     follow: bool,
 }
 
-/// Reads the events of a run in their order, each once, as their entries come to be.
+/// Reads the events of a run in order, each once, as their entries are saved.
 struct Reading<'a> {
     checkpointer: &'a dyn Checkpointer,
     run: RunId,
     /// The number of the last entry that was read.
     number: u64,
-    /// The number of the last event that was read, or that was not asked for.
+    /// The number of the last event that was read or skipped by `--after`.
     seq: u64,
 }
 
-/// Prints the events in their order, as lines for people or as they are.
+/// Prints the events in order, as lines for people or as JSON.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs events", &[Output::Text, Output::Json, Output::Jsonl])?;
     if args.follow && globals.output == Output::Json {
@@ -69,7 +69,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         return Ok(Exit::Done);
     }
     loop {
-        // Looked at before the events are read: what brought the run to rest is among them then.
+        // The status is read before the events, so that the last events are included.
         let stands = reading.look().await?;
         while let Some(events) = reading.next().await? {
             let lines = events.iter().map(|it| drawn(it, globals, &caption));
@@ -78,45 +78,45 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
                 return Ok(Exit::Done);
             }
         }
-        if !args.follow || stands == Stands::AtRest {
+        if !args.follow || stands == FollowStatus::Stopped {
             return Ok(Exit::Done);
         }
-        if stands == Stands::Left {
+        if stands == FollowStatus::Abandoned {
             let gone = format!("the process that had run {} in hand is gone", caption.name);
             let resume = caption.resume.iter().map(|it| format!("; go on with: {it}"));
-            say(&resume.fold(gone, |text, it| text + &it));
+            print_message(&resume.fold(gone, |text, it| text + &it));
             return Ok(Exit::Done);
         }
         sleep(LOOK).await;
     }
 }
 
-/// How a run stands that is followed.
+/// The status of a followed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stands {
-    AtWork,
-    AtRest,
-    /// The process that had it in hand is gone.
-    Left,
+enum FollowStatus {
+    Running,
+    Stopped,
+    /// The process that owned it is gone.
+    Abandoned,
 }
 
 impl Reading<'_> {
-    /// How the run stands. A process that is gone may have brought it to rest in its last moment, so
-    /// that is asked once more when it is known to be gone.
-    async fn look(&self) -> Result<Stands, CliError> {
+    /// Returns the status of the run. A process may have stopped the run just before it ended, so
+    /// the status is read again when the process is gone.
+    async fn look(&self) -> Result<FollowStatus, CliError> {
         for _ in 0..2 {
             let summary = self.checkpointer.find(self.run.as_str()).await?;
             if summary.status != Status::Running {
-                return Ok(Stands::AtRest);
+                return Ok(FollowStatus::Stopped);
             }
             if !is_left(&summary) {
-                return Ok(Stands::AtWork);
+                return Ok(FollowStatus::Running);
             }
         }
-        Ok(Stands::Left)
+        Ok(FollowStatus::Abandoned)
     }
 
-    /// The events of the next entries; none where nothing has come to be since.
+    /// Returns the events of the next entries; none if there are no new entries.
     async fn next(&mut self) -> Result<Option<Vec<Stamped>>, CliError> {
         let entries = self.checkpointer.journal(&self.run, self.number, ENTRIES_AT_ONCE).await?;
         let Some(last) = entries.last() else { return Ok(None) };
@@ -128,7 +128,7 @@ impl Reading<'_> {
     }
 }
 
-/// Whether the process that had the run in hand is gone.
+/// Returns whether the process that owned the run is gone.
 fn is_left(summary: &RunSummary) -> bool {
     let holder = summary.holder.as_ref();
     holder.is_none_or(|it| it.owner.is_gone() || it.until <= jiff::Timestamp::now())

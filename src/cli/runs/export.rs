@@ -22,9 +22,9 @@ pub(super) struct Args {
     run: String,
 }
 
-/// Prints all that is saved of a run as JSON, one line an entry: first what it began with.
+/// Prints everything that is saved of a run as JSON: first its info, then one line per entry.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    // It is lines of JSON in any case.
+    // The format is always JSON lines.
     globals.expect_output("runs export", &[Output::Text, Output::Jsonl])?;
     let checkpointer = globals.database_to_read()?.open_for(&args.run)?;
     let info = checkpointer.find(&args.run).await?.info;

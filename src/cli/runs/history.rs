@@ -17,7 +17,7 @@ pub(super) struct Args {
     run: String,
 }
 
-/// Prints a line for each step: what ran in it, what it changed, and what came next.
+/// Prints a line for each step: its tasks, the changed fields, and the next nodes.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs history", &[Output::Text, Output::Json])?;
     let checkpointer = globals.database_to_read()?.open_for(&args.run)?;
@@ -36,7 +36,7 @@ fn draw(steps: &[HistoryStep], paint: Paint) -> String {
         vec![["STEP", "TIME", "RAN", "CHANGED", "NEXT"].map(|it| paint.faint(it)).to_vec()];
     rows.extend(steps.iter().map(|it| {
         let time = it.ts.as_deref().and_then(|ts| ts.get(11..19)).unwrap_or_default();
-        let ran: Vec<String> = it.tasks.iter().map(told).collect();
+        let ran: Vec<String> = it.tasks.iter().map(describe).collect();
         let changed: Vec<&str> = it.changed.iter().map(|it| it.field.as_str()).collect();
         let mut next: Vec<&str> = it.next.iter().map(NodeName::as_str).collect();
         next.dedup();
@@ -55,7 +55,7 @@ fn draw(steps: &[HistoryStep], paint: Paint) -> String {
     table(&rows)
 }
 
-fn told(task: &HistoryTask) -> String {
+fn describe(task: &HistoryTask) -> String {
     match task.outcome {
         "finished" => task.node.to_string(),
         outcome => format!("{} ({outcome})", task.node),

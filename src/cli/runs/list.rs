@@ -7,7 +7,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    terminal::{Paint, print_result, say},
+    terminal::{Paint, print_message, print_result},
     values::parse_count,
     words::{clean, count, in_one_line, table},
 };
@@ -17,10 +17,10 @@ use crate::{
     id::RunId,
 };
 
-/// The word for a run of which a list can tell nothing else.
+/// The status of a damaged run, of which nothing else is known.
 const DAMAGED: &str = "damaged";
 
-/// How many runs are listed when nobody says.
+/// The default number of listed runs.
 const LIMIT_DEFAULT: &str = "50";
 
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub(super) struct Args {
     before: Option<String>,
 }
 
-/// A run as a program reads it. Of one that is damaged nothing is told but its id, and what is.
+/// A run as JSON. For a damaged run, only its id and the damage are known.
 #[derive(Debug, Serialize)]
 struct Line {
     run: String,
@@ -45,11 +45,11 @@ struct Line {
     reason: Option<String>,
     steps: Option<u64>,
     created: Option<String>,
-    /// The process that goes on with it.
+    /// The owner of the run.
     owner: Option<String>,
 }
 
-/// Lists the runs of the database; none if there is no database.
+/// Lists the runs of the database; prints none if there is no database.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs list", &[Output::Text, Output::Json])?;
     let database = globals.database_to_read()?;
@@ -58,10 +58,10 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
             Some(run) => Some(place_of(checkpointer.as_ref(), run).await?),
             None => None,
         };
-        // One more tells whether there are more.
+        // One more than the limit shows whether there are more.
         checkpointer.page(before.as_ref(), args.limit as usize + 1).await?
     } else {
-        database.named_absence().iter().for_each(|it| say(it));
+        database.named_absence().iter().for_each(|it| print_message(it));
         Vec::new()
     };
     let lines = runs.into_iter().map(|it| it.map_or_else(|error| damaged(&error), Line::from));
@@ -75,12 +75,12 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     };
     print_result(&text).map_err(CliError::write)?;
     if let Some(last) = lines.last().filter(|_| more) {
-        say(&format!("there are more: graphrun runs list --before {}", last.run));
+        print_message(&format!("there are more: graphrun runs list --before {}", last.run));
     }
     some_damaged(lines.iter().filter(|it| it.status.is_none()).count())
 }
 
-/// The id of a run, damaged or not.
+/// Returns the id of a run, damaged or not.
 async fn place_of(checkpointer: &dyn Checkpointer, run: &str) -> Result<RunId, CliError> {
     let found = checkpointer.find(run).await;
     if let Err(CheckpointError::Damaged { run, .. }) = &found
@@ -91,7 +91,7 @@ async fn place_of(checkpointer: &dyn Checkpointer, run: &str) -> Result<RunId, C
     Ok(found?.info.id)
 }
 
-/// How a command ends that has left damaged runs out.
+/// Returns the exit of a command that skipped damaged runs.
 pub(super) fn some_damaged(runs: usize) -> Result<Exit, CliError> {
     if runs == 0 {
         return Ok(Exit::Done);
@@ -112,7 +112,7 @@ fn write_status<S: Serializer>(status: &Option<Status>, to: S) -> Result<S::Ok, 
     to.serialize_str(status.map_or(DAMAGED, Status::as_str))
 }
 
-/// The line of a run that is damaged.
+/// Returns the line of a damaged run.
 fn damaged(error: &CheckpointError) -> Line {
     let run = match error {
         CheckpointError::Damaged { run, .. } => run.clone(),
@@ -149,7 +149,7 @@ impl From<RunSummary> for Line {
 }
 
 impl Line {
-    /// Why it stands as it does.
+    /// Returns the reason for the status.
     fn note(&self) -> String {
         match (self.status, &self.owner, &self.reason) {
             (Some(Status::Running), Some(owner), _) => format!("in the hands of {owner}"),
@@ -163,7 +163,7 @@ fn draw(lines: &[Line], paint: Paint) -> String {
     let title = ["NAME", "STATUS", "STEPS", "WORKFLOW", "CREATED", "RUN", "REASON"];
     let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
     rows.extend(lines.iter().map(|it| {
-        // To the second: the rest is for programs.
+        // To the second: only programs need more precision.
         let created = it.created.as_deref().unwrap_or_default();
         let created = created.get(..19).unwrap_or(created).replace('T', " ");
         vec![

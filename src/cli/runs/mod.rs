@@ -1,4 +1,4 @@
-//! `graphrun runs …`: looks at runs. Looking changes nothing, and makes no database.
+//! `graphrun runs …`: shows and manages runs. Reading changes nothing and creates no database.
 
 mod diff;
 mod events;
@@ -48,7 +48,7 @@ enum Command {
     Verify(verify::Args),
 }
 
-/// Does what the command line says.
+/// Runs the subcommand.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     block_on(async {
         match args.command {

@@ -8,7 +8,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    terminal::say,
+    terminal::print_message,
     values::parse_duration,
     words::count,
 };
@@ -34,12 +34,12 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
-/// Removes old runs that nobody has, and makes the database as small as what is left.
+/// Removes old runs without an owner, and returns their space.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs prune", &[Output::Text])?;
     let database = globals.database()?;
     let Some(checkpointer) = database.open()? else {
-        say(&database.named_absence().unwrap_or_else(|| "no runs yet".to_owned()));
+        print_message(&database.named_absence().unwrap_or_else(|| "no runs yet".to_owned()));
         return Ok(Exit::Done);
     };
     let now = Timestamp::now();
@@ -50,25 +50,25 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     for RunSummary { info, status, .. } in old {
         if !args.dry_run {
             match forget(checkpointer.as_ref(), &info.id).await {
-                // Somebody has just taken it up, or was faster.
+                // Another process has just acquired or removed it.
                 Err(CheckpointError::Owned { .. } | CheckpointError::UnknownRun(_)) => continue,
                 result => result?,
             }
         }
         removed += 1;
         let created = info.created.get(..10).unwrap_or(&info.created);
-        say(&format!("{verb} {} ({}, {created})", info.name, status.as_str()));
+        print_message(&format!("{verb} {} ({}, {created})", info.name, status.as_str()));
     }
     if removed > 0 && !args.dry_run {
         checkpointer.compact().await?;
     }
-    say(&format!("{verb} {}", count(removed, "run")));
-    // They are kept: nobody knows how old they are.
+    print_message(&format!("{verb} {}", count(removed, "run")));
+    // Damaged runs are kept, because their age is unknown.
     some_damaged(damaged)
 }
 
 impl Args {
-    /// A run whose beginning cannot be read is kept.
+    /// A run whose creation time cannot be read is kept.
     fn includes(&self, run: &RunSummary, now: Timestamp) -> bool {
         let created = run.info.created.parse::<Timestamp>().ok();
         let is_old = created.is_some_and(|it| {
@@ -78,7 +78,7 @@ impl Args {
     }
 }
 
-/// Zero is any age.
+/// Parses an age; zero matches any age.
 fn parse_age(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" { Ok(Duration::ZERO) } else { parse_duration(text) }
 }

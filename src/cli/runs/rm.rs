@@ -6,14 +6,14 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    terminal::say,
+    terminal::print_message,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, Claim, Presence},
     id::RunId,
 };
 
-/// How long a run is taken for, to be removed.
+/// The duration of the lease for the removal of a run.
 const LEASE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,7 @@ pub(super) struct Args {
     runs: Vec<String>,
 }
 
-/// Forgets a run, also one whose process is known to be gone before the time of its lease is over.
+/// Removes a run, also one whose process is known to be gone before its lease expires.
 pub(super) async fn forget(
     checkpointer: &dyn Checkpointer,
     run: &RunId,
@@ -32,7 +32,7 @@ pub(super) async fn forget(
         Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_gone() => {
             let presence = Presence::new();
             let (owner, over) = (presence.owner().clone(), Some(holder.fence));
-            // Of several who see that, one replaces this very lease.
+            // If several processes see that, only one of them replaces this lease.
             let claim = Claim { owner, ttl: LEASE, over };
             let hold = checkpointer.acquire(run, &claim).await?;
             checkpointer.release(&hold).await?;
@@ -42,7 +42,7 @@ pub(super) async fn forget(
     }
 }
 
-/// Forgets runs that nobody has. All of them are found before the first is removed.
+/// Removes runs without an owner. All of them are looked up before the first is removed.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs rm", &[Output::Text])?;
     let first = args.runs.first().map_or("", String::as_str);
@@ -56,7 +56,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     }
     for (id, name) in &found {
         forget(checkpointer.as_ref(), id).await?;
-        say(&format!("removed {name}"));
+        print_message(&format!("removed {name}"));
     }
     checkpointer.compact().await?;
     Ok(Exit::Done)

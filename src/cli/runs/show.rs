@@ -16,7 +16,7 @@ pub(super) struct Args {
     run: String,
 }
 
-/// Shows a run as `execute` did when it came to rest, and what its tasks did.
+/// Prints the report of a run, as `execute` does when the run stops, and its tasks.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs show", &[Output::Text, Output::Json])?;
     let database = globals.database_to_read()?;

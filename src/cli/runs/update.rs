@@ -28,7 +28,7 @@ pub(super) struct Args {
     node: Option<String>,
 }
 
-/// What became of the run, as a program reads it.
+/// The result of the update, as JSON.
 #[derive(Debug, Serialize)]
 struct Updated {
     run: RunId,
@@ -38,7 +38,7 @@ struct Updated {
     resume: Option<String>,
 }
 
-/// Changes the state of a run at rest as if a node had written it.
+/// Changes the state of a stopped run like the update of a node.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs update", &[Output::Text, Output::Json])?;
     if args.set.is_empty() && args.node.is_none() {

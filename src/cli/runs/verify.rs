@@ -25,7 +25,7 @@ pub(super) struct Args {
     expect: Option<Link>,
 }
 
-/// What was found of one run.
+/// The result of verifying one run.
 #[derive(Debug, Serialize)]
 struct Verdict {
     run: String,
@@ -37,14 +37,14 @@ struct Verdict {
     steps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<Link>,
-    /// The entry with the link that was expected.
+    /// The entry with the expected hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected_at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
-/// Computes the histories of runs anew, and says the link at the end of each.
+/// Verifies the histories of runs by computing all hashes, and prints the last hash of each.
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs verify", &[Output::Text, Output::Json])?;
     if args.expect.is_some() && args.runs.len() > 1 {
@@ -78,7 +78,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     Ok(if is_intact { Exit::Done } else { Exit::NotResumable })
 }
 
-/// Fails only when nothing can be said of the run.
+/// Verifies one run. Fails only when the result is unknown.
 async fn judge(
     checkpointer: &dyn Checkpointer,
     run: &str,

@@ -1,4 +1,4 @@
-//! Which files hold the cases that are to run.
+//! Finds the files with the test cases.
 
 use std::{
     fs, io,
@@ -7,26 +7,27 @@ use std::{
 
 use crate::{cli::error::CliError, workflow::case_file::SUFFIX};
 
-/// Folders that hold what others made.
+/// Folders with generated or third-party files.
 const SKIPPED: &[&str] = &["target", "node_modules"];
-/// How deep folders are looked into.
+/// The maximum depth of folders.
 const DEPTH_MAX: usize = 32;
 
-/// A workflow, the cases of one, or both.
+/// A workflow, a file of test cases, or both.
 #[derive(Debug)]
-pub(super) struct Found {
-    /// The workflow, where it was named; else the cases name it.
+pub(super) struct TestFiles {
+    /// The workflow, if it was named; otherwise, the test cases name it.
     pub(super) workflow: Option<PathBuf>,
-    /// The file of its cases.
+    /// The file of its test cases.
     pub(super) cases: Option<PathBuf>,
 }
 
-/// The files of cases of these workflows; of none, those below the current folder, by path.
+/// Returns the files of test cases of these workflows; without workflows, those below the working
+/// directory, ordered by path.
 ///
 /// # Errors
 ///
-/// Fails when a workflow has no cases, or there are none at all.
-pub(super) fn find_cases(workflows: &[PathBuf]) -> Result<Vec<Found>, CliError> {
+/// Fails when a workflow has no test cases, or there are none at all.
+pub(super) fn find_cases(workflows: &[PathBuf]) -> Result<Vec<TestFiles>, CliError> {
     let found = find(workflows)?;
     match found.iter().find(|it| it.cases.is_none()).and_then(|it| it.workflow.as_ref()) {
         Some(workflow) => Err(CliError::usage(format!("`{}` has no cases", workflow.display()))
@@ -35,13 +36,13 @@ pub(super) fn find_cases(workflows: &[PathBuf]) -> Result<Vec<Found>, CliError> 
     }
 }
 
-/// These workflows, with their cases if they have any; of none, those of the cases below the
-/// current folder.
+/// Returns these workflows, with their test cases if there are any; without workflows, those of the
+/// test cases below the working directory.
 ///
 /// # Errors
 ///
-/// Fails when a workflow is not there, or there are no cases below the current folder.
-pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<Found>, CliError> {
+/// Fails when a workflow does not exist, or there are no test cases below the working directory.
+pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<TestFiles>, CliError> {
     if !workflows.is_empty() {
         return workflows.iter().map(|it| found(it)).collect();
     }
@@ -54,23 +55,23 @@ pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<Found>, CliError> {
         return Err(CliError::usage(format!("there is no `*{SUFFIX}` below the current folder"))
             .with_help(format!("cases of `flow.yaml` are kept in `flow{SUFFIX}`")));
     }
-    Ok(paths.into_iter().map(|it| Found { workflow: None, cases: Some(it) }).collect())
+    Ok(paths.into_iter().map(|it| TestFiles { workflow: None, cases: Some(it) }).collect())
 }
 
-fn found(named: &Path) -> Result<Found, CliError> {
+fn found(named: &Path) -> Result<TestFiles, CliError> {
     let name = named.file_name().unwrap_or_default().to_string_lossy();
     if name.ends_with(SUFFIX) {
-        return Ok(Found { workflow: None, cases: Some(named.to_owned()) });
+        return Ok(TestFiles { workflow: None, cases: Some(named.to_owned()) });
     }
     let metadata = fs::metadata(named).map_err(|error| CliError::read(named, error))?;
     if metadata.is_dir() {
         return Err(CliError::read(named, io::ErrorKind::IsADirectory.into()));
     }
     let cases = Some(beside(named)).filter(|it| it.exists());
-    Ok(Found { workflow: Some(named.to_owned()), cases })
+    Ok(TestFiles { workflow: Some(named.to_owned()), cases })
 }
 
-/// Where the cases of a workflow are kept.
+/// Returns the path of a workflow's test cases.
 fn beside(workflow: &Path) -> PathBuf {
     let stem = workflow.file_stem().unwrap_or_default().to_string_lossy();
     workflow.with_file_name(format!("{stem}{SUFFIX}"))
@@ -84,7 +85,7 @@ fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<
         let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
         let is_folder = entry.file_type()?.is_dir();
         if is_folder && depth < DEPTH_MAX && !name.starts_with('.') && !SKIPPED.contains(&&*name) {
-            // What may not be looked into holds no cases of ours.
+            // A folder that cannot be read contains no test cases of ours.
             match collect(&path, depth + 1, found) {
                 Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
                 _ => (),

@@ -1,4 +1,4 @@
-//! What cases have not taken, and what was found by trying everything, for people and for programs.
+//! The coverage of test cases and the results of the exploration, for people and for programs.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::{
     diagnostic::Place,
 };
 
-/// What the cases of a workflow have taken, as a program reads it.
+/// Returns the coverage of a workflow as JSON.
 pub(super) fn coverage_to_json((workflow, coverage): &(PathBuf, Coverage)) -> Value {
     let (parts, taken) = coverage.counts();
     let missed: Vec<Value> = coverage.missed().into_iter().map(part_to_json).collect();
@@ -27,7 +27,7 @@ pub(super) fn coverage_to_json((workflow, coverage): &(PathBuf, Coverage)) -> Va
     })
 }
 
-/// What trying everything has found, as a program reads it.
+/// Returns the result of an exploration as JSON.
 pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Value {
     let Explored { states, steps, is_whole, open, not_come_to, stuck, unreached, gaps } = explored;
     let step = |step: &Vec<(_, String)>| -> Vec<Value> {
@@ -50,7 +50,7 @@ pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Va
     })
 }
 
-/// What the cases of a workflow have taken: a percentage, and the parts that none has.
+/// Returns the coverage of a workflow as text: a percentage, and the uncovered parts.
 pub(super) fn draw_coverage(
     (workflow, coverage): &(PathBuf, Coverage),
     paint: Paint,
@@ -70,7 +70,7 @@ pub(super) fn draw_coverage(
     text.push('\n');
 }
 
-/// What trying everything has found.
+/// Returns the result of an exploration as text.
 pub(super) fn draw_explored(
     (workflow, explored): &(PathBuf, Explored),
     paint: Paint,
@@ -132,7 +132,7 @@ fn part_to_json(part: &Part) -> Value {
     })
 }
 
-/// Its place, its kind, and where it leads under which condition.
+/// Returns the position of a part, its kind, its target and its condition.
 fn part_row(part: &Part, paint: Paint) -> Vec<String> {
     let place = part.place.as_ref().map(shown).unwrap_or_default();
     let from = part.from.as_ref().map_or("every node", |it| it.as_str());

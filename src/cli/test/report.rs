@@ -1,4 +1,4 @@
-//! What became of cases, for people and for programs.
+//! The results of test cases, for people and for programs.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,17 +19,17 @@ use crate::{
     event::EVENT_VERSION,
 };
 
-/// What became of all cases.
+/// The results of all test cases.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) files: Vec<TestedFile>,
-    /// What the cases of each workflow have taken.
+    /// The coverage of each workflow.
     coverage: Vec<(PathBuf, Coverage)>,
-    /// What was found by trying everything.
+    /// The results of the exploration.
     pub(super) explored: Vec<(PathBuf, Explored)>,
 }
 
-/// What became of the cases of a file.
+/// The results of the test cases of a file.
 #[derive(Debug)]
 pub(super) struct TestedFile {
     pub(super) path: PathBuf,
@@ -37,7 +37,7 @@ pub(super) struct TestedFile {
     pub(super) cases: Vec<TestedCase>,
 }
 
-/// What became of a case.
+/// The result of a test case.
 #[derive(Debug)]
 pub(super) struct TestedCase {
     pub(super) name: String,
@@ -45,7 +45,7 @@ pub(super) struct TestedCase {
 }
 
 impl Report {
-    /// Adds what cases took of a workflow, which several files may have cases of.
+    /// Adds the coverage of a workflow; several files may have test cases for one workflow.
     pub(super) fn cover(&mut self, workflow: &Path, coverage: Coverage) {
         match self.coverage.iter_mut().find(|(it, _)| it == workflow) {
             Some((_, whole)) => whole.add_all(&coverage),
@@ -53,23 +53,23 @@ impl Report {
         }
     }
 
-    /// Whether at least so many of a hundred parts of every workflow are taken.
+    /// Returns whether the coverage of every workflow reaches a percentage.
     pub(super) fn covers(&self, percent: usize) -> bool {
         self.coverage.iter().all(|(_, it)| it.percent() >= percent)
     }
 
-    /// Whether no case failed, and nothing was found by trying everything.
+    /// Returns whether no test case failed and the exploration found nothing.
     pub(super) fn is_fine(&self) -> bool {
         let is_fine = |it: &Explored| it.stuck.is_empty() && it.unreached.is_empty();
         self.failed() == 0 && self.explored.iter().all(|(_, it)| is_fine(it))
     }
 
-    /// How many cases failed.
+    /// Returns the number of failed test cases.
     fn failed(&self) -> usize {
         self.cases().filter(|it| !it.is_passed()).count()
     }
 
-    /// One object for all.
+    /// Returns one JSON object for all results.
     pub(super) fn to_json(&self) -> Value {
         let files: Vec<Value> = self.files.iter().map(TestedFile::to_json).collect();
         let mut summary = self.summary();
@@ -85,7 +85,7 @@ impl Report {
         summary
     }
 
-    /// An object a line: each case, and what became of all.
+    /// Returns one JSON object per line: each test case, then the totals.
     pub(super) fn lines(&self) -> String {
         let mut text = String::new();
         let mut line = |kind: &str, mut object: Value| {
@@ -108,7 +108,7 @@ impl Report {
         text
     }
 
-    /// For people: a line a case, and what is wrong with those that failed.
+    /// Returns text for people: a line per test case, and the problems of failed ones.
     pub(super) fn draw(&self, quiet: bool, paint: Paint) -> String {
         let mut text = String::new();
         for file in &self.files {
@@ -153,7 +153,7 @@ impl Report {
         json!({"passed": self.cases().count() - failed, "failed": failed, "ms": ms(self.took())})
     }
 
-    /// Every case that was run.
+    /// Returns all test cases that ran.
     pub(super) fn cases(&self) -> impl Iterator<Item = &TestedCase> {
         self.files.iter().flat_map(|it| &it.cases)
     }
@@ -234,7 +234,7 @@ fn problem_to_json(problem: &Problem) -> Value {
     })
 }
 
-/// A place as editors and terminals follow it.
+/// Returns a position in the form that editors and terminals can follow.
 pub(super) fn shown(place: &Place) -> String {
     format!("{}:{}", place.file.name, place.line_and_column().0)
 }

@@ -1,4 +1,4 @@
-//! What is known of a run besides its journal, once the run goes by another workflow.
+//! The stored run info after a migration to another workflow.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use crate::{
     storage::rules::Head,
 };
 
-/// How the text of what is known of a run begins once it goes by another workflow.
+/// The beginning of the stored info of a migrated run.
 const MIGRATED: &[u8] = b"{\"first\":";
 
-/// What is known of a run that was carried over to another workflow, as it is stored: what was
-/// known at first stays with it, as its history hangs on that to the byte.
+/// The stored info of a migrated run. It keeps the original info byte for byte, because the parent
+/// hash of the first entry covers those bytes.
 #[derive(Serialize)]
 struct MigratedInfo<'a> {
     first: &'a str,
@@ -26,7 +26,7 @@ struct FirstInfo {
     first: String,
 }
 
-/// What was known of a run at first, as it was written then.
+/// Returns the stored info from the creation of the run, byte for byte.
 pub(crate) fn info_at_first(info: &[u8]) -> Cow<'_, [u8]> {
     if info.starts_with(MIGRATED)
         && let Ok(FirstInfo { first }) = serde_json::from_slice(info)
@@ -36,7 +36,7 @@ pub(crate) fn info_at_first(info: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(info)
 }
 
-/// What is known of a run, as it is to be stored once it goes by something else.
+/// Returns the info to store after a migration.
 pub(crate) fn info_after(info: &[u8], migration: &Migration) -> serde_json::Result<Vec<u8>> {
     let first = info_at_first(info);
     let first = String::from_utf8_lossy(&first);
@@ -44,12 +44,12 @@ pub(crate) fn info_after(info: &[u8], migration: &Migration) -> serde_json::Resu
     serde_json::to_vec(&MigratedInfo { first: &first, info: &info })
 }
 
-/// The last entry before those that tell of the step that is open after an entry; `before` is
-/// that of the step that was open.
+/// Returns the number of the last entry before the records of the open step; `before` is that
+/// number before this entry.
 pub(crate) fn committed(entry: &Entry, head: &Head, before: u64) -> u64 {
     match entry.commit {
         None => before,
-        // It tells of that step itself.
+        // A migration also contains records of the step that it opens.
         Some(_) if !entry.carried().is_empty() => head.number - 1,
         Some(_) => head.number,
     }

@@ -1,50 +1,50 @@
-//! The parts of a row in one piece of memory: a long run has very many rows.
+//! The parts of a row in one allocation: a long run has very many rows.
 
 use std::{fmt, ops::Range};
 
-/// What a row holds, packed.
+/// The packed parts of a row.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Body {
     bytes: Box<[u8]>,
     has_changes: bool,
-    /// Where the meta is; the changes are before it, and the data after it.
+    /// The range of the meta. The changes are before it, the data after it.
     meta: Range<usize>,
 }
 
 impl Body {
-    /// Copies these parts.
+    /// Copies the parts.
     pub(crate) fn new(changes: Option<&[u8]>, meta: &[u8], data: &[u8]) -> Self {
         let first = changes.unwrap_or_default();
         let bytes = [first, meta, data].concat();
         Self::of(bytes, changes.is_some(), first.len()..first.len() + meta.len())
     }
 
-    /// Takes the parts one after the other, with the meta in this place.
+    /// Takes the concatenated parts; `meta` is the range of the meta.
     pub(super) fn of(bytes: Vec<u8>, has_changes: bool, meta: Range<usize>) -> Self {
         Self { bytes: bytes.into(), has_changes, meta }
     }
 
-    /// What the step changed, if the entry commits one.
+    /// Returns the changes of the step, if the entry commits one.
     pub(crate) fn changes(&self) -> Option<&[u8]> {
         self.has_changes.then(|| &self.bytes[..self.meta.start])
     }
 
-    /// Everything else but values.
+    /// Returns the rest of the entry, without values.
     pub(crate) fn meta(&self) -> &[u8] {
         &self.bytes[self.meta.clone()]
     }
 
-    /// The values.
+    /// Returns the values.
     pub(crate) fn data(&self) -> &[u8] {
         &self.bytes[self.meta.end..]
     }
 
-    /// All of them, one after the other.
+    /// Returns all parts, concatenated.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How long the changes, the meta and the data are.
+    /// Returns the lengths of the changes, the meta and the data.
     pub(super) fn lengths(&self) -> [usize; 3] {
         [self.meta.start, self.meta.len(), self.bytes.len() - self.meta.end]
     }

@@ -1,16 +1,18 @@
-//! Checksums of what is not in the journal: a database does not notice a flipped bit in a value.
+//! Checksums of the tables besides the journal: a database does not detect a flipped bit in a
+//! value.
 
 use crate::storage::rules::Head;
 
-/// A checksum that finds damage, not malice; against that the links of the journal stand.
+/// A checksum that detects damage, not malice; the hash chain of the journal detects malice.
 pub(crate) type Checksum = [u8; 8];
 
-/// The checksum of what is known of a run from its beginning.
+/// Returns the checksum of the stored info of a run.
 pub(crate) fn of_info(id: &str, name: &str, info: &[u8]) -> Checksum {
     sum(&[id.as_bytes(), name.as_bytes(), info])
 }
 
-/// The checksum of how a run stands. It covers the run, so that no row can stand for another.
+/// Returns the checksum of a head. It covers the run id, so that a row cannot replace that of
+/// another run.
 pub(crate) fn of_head(
     run: &str,
     head: &Head,
@@ -22,14 +24,14 @@ pub(crate) fn of_head(
     sum(&[run.as_bytes(), numbers.as_flattened(), link, standing.as_bytes()])
 }
 
-/// The checksum of who may write a run: an owner who is there must not look like one who is gone.
+/// Returns the checksum of a lease: damage must not turn a present owner into an absent one.
 pub(crate) fn of_lease(run: &str, fence: u64, owner: Option<&str>, until: i64) -> Checksum {
     let owned = [u8::from(owner.is_some())];
     let owner = owner.unwrap_or_default().as_bytes();
     sum(&[run.as_bytes(), &fence.to_le_bytes(), &owned, owner, &until.to_le_bytes()])
 }
 
-/// The checksum of what was said to a run.
+/// Returns the checksum of an inbox message.
 pub(crate) fn of_message(run: &str, message: &str) -> Checksum {
     sum(&[run.as_bytes(), message.as_bytes()])
 }

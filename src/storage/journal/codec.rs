@@ -1,4 +1,4 @@
-//! Bytes as they are stored: as they are, or smaller.
+//! Packs bytes for storage: plain or compressed.
 
 use std::{fmt, io, sync::LazyLock};
 
@@ -11,9 +11,9 @@ use zstd::{
 
 use super::check_depth;
 
-/// What the parts of a row mostly look like, so that they shrink to what is new in them.
+/// The dictionary for compression: typical parts of rows, so that only new text takes space.
 ///
-/// It is part of the format and never changes; another one would get another tag.
+/// It is part of the format and never changes; another dictionary would get another tag.
 static DICTIONARY: &[u8] = include_bytes!("dictionary.json");
 
 static ENCODER: LazyLock<EncoderDictionary<'static>> =
@@ -23,51 +23,52 @@ static REPETITIONS: LazyLock<EncoderDictionary<'static>> =
 static DECODER: LazyLock<DecoderDictionary<'static>> =
     LazyLock::new(|| DecoderDictionary::copy(DICTIONARY));
 
-/// The fastest: most of what is to be gained is gained by the dictionary.
+/// The fastest level: the dictionary brings most of the gain.
 const LEVEL: i32 = 1;
 
-/// A level that shortens repetitions only. To give frequent bytes short codes takes most of the time.
+/// A level that only shortens repetitions. Entropy coding would take most of the time.
 const LEVEL_OF_REPETITIONS: i32 = -1;
 
-/// What form there is to an entry of this length is mostly known to the dictionary.
+/// The dictionary contains most of the form of an entry up to this length.
 const KNOWN_MAX: usize = 2048;
 
-/// Shorter ones stay as they are.
+/// Shorter texts stay plain.
 const LENGTH_MIN: usize = 48;
 
-/// The first byte says which form the rest has.
+/// The first byte is the tag of the form of the rest.
 const PLAIN: u8 = b'p';
 const SMALL: u8 = b'z';
 
-/// What is packed.
+/// The kind of content to pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// What is alike in most entries.
+    /// The structure that most entries share.
     Form,
-    /// Whatever users have.
+    /// The values of users.
     Values,
 }
 
-/// What is kept of the room for packing: few entries need more, and one that does must not cost it for ever.
+/// The capacity that a buffer keeps: few entries need more, and one large entry must not hold the
+/// memory forever.
 const ROOM_MAX: usize = 1 << 20;
 
-/// Before what was made smaller stands its length, in four bytes.
+/// The length of the header of compressed bytes: the tag and the original length in four bytes.
 const HEAD: usize = 5;
 
-/// What would lose neither this part of its length nor so many bytes stays as it is. It is unpacked
-/// whenever its run is opened, and for a short text without repetitions that takes longer than all
-/// else, mostly to build tables.
+/// Bytes stay plain unless compression saves this fraction of their length or enough bytes. They
+/// are unpacked whenever their run is opened, and for a short text without repetitions that takes
+/// longer than the rest of the work, mostly to build tables.
 const GAIN_PART: usize = 5;
 const GAIN_BYTES: usize = 256;
 
-/// Makes bytes smaller, and makes them again what they were.
+/// Packs and unpacks bytes; reuses its buffers.
 pub(crate) struct Codec {
     compressor: Compressor<'static>,
     of_repetitions: Compressor<'static>,
     decompressor: Decompressor<'static>,
-    /// What was unpacked last.
+    /// The result of the last unpacking.
     unpacked: Vec<u8>,
-    /// Room for what is packed: as it was, and smaller.
+    /// Buffers for packing: the plain text and the compressed one.
     json: Vec<u8>,
     small: Vec<u8>,
 }
@@ -84,7 +85,7 @@ impl Codec {
         })
     }
 
-    /// Packs a value, as JSON, behind what is there.
+    /// Appends the packed JSON of a value to the output.
     pub(super) fn pack(
         &mut self,
         content: Content,
@@ -103,7 +104,7 @@ impl Codec {
         done
     }
 
-    /// Packs bytes behind what is there, which makes them longer by one at most.
+    /// Appends packed bytes to the output; they are at most one byte longer than the input.
     fn pack_bytes(
         &mut self,
         content: Content,
@@ -135,7 +136,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Unpacks what was packed.
+    /// Unpacks packed bytes.
     pub(super) fn unpack<'a>(&'a mut self, packed: &'a [u8]) -> io::Result<&'a [u8]> {
         match packed {
             [PLAIN, bytes @ ..] => Ok(bytes),
@@ -154,10 +155,11 @@ impl Codec {
     }
 }
 
-/// At most so many bytes are gained by short codes for frequent bytes.
+/// Returns an upper bound of the bytes that entropy coding can save.
 ///
-/// By how often two bytes are equal, which gives their collision entropy. That is never above Shannon's,
-/// below which no code of single bytes comes: <https://en.wikipedia.org/wiki/R%C3%A9nyi_entropy>.
+/// It uses the frequency of equal pairs of bytes, which gives the collision entropy. This is never
+/// above Shannon's entropy, the lower bound of any code of single bytes:
+/// <https://en.wikipedia.org/wiki/R%C3%A9nyi_entropy>.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -185,7 +187,7 @@ impl fmt::Debug for Codec {
 mod tests {
     use super::*;
 
-    /// So many bytes of noise, of so many different ones.
+    /// Returns `length` bytes of noise with `kinds` different values.
     fn noise(length: usize, kinds: u8) -> Vec<u8> {
         let mut bytes = vec![0; length];
         blake3::Hasher::new().update(&[kinds]).finalize_xof().fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! From rows to what they say.
+//! Decodes rows into entries, values and events.
 
 use std::{
     borrow::Cow,
@@ -13,8 +13,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Changes, Codec, How, Linked, Meta, Place, Row,
-    encode::Written,
+    Changes, Codec, HashedRows, How, Meta, Place, Row,
+    encode::TaskValue,
     parts::in_parts,
     values::{Untaken, Values},
 };
@@ -26,27 +26,28 @@ use crate::{
     storage::rules::{apply, misfit},
 };
 
-/// How many rows are read one after the other, so that their values need not be in memory together.
+/// Up to this number of rows are read one after the other, so that their values need not be in
+/// memory together.
 const LARGE_ROWS_MAX: usize = 64;
 
-/// What a row holds besides its changes, and its records.
+/// The meta of a row and its records.
 type MetaAndRecords = Result<(Meta<'static>, Vec<TaskRecord>), CheckpointError>;
 
-/// Reads rows of one run that follow each other.
+/// Reads consecutive rows of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
     run: &'a RunId,
     pub(super) rows: Cow<'a, [Row]>,
 }
 
-/// Entries that follow each other, and what is known of them.
+/// The numbers and the last hash of consecutive entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    /// The number of the first.
+    /// The number of the first entry.
     pub(crate) first: u64,
-    /// The number of the last.
+    /// The number of the last entry.
     pub(crate) last: u64,
-    /// Its link, if it is known.
+    /// The hash of the last entry, if it is known.
     pub(crate) end: Option<Link>,
 }
 
@@ -67,18 +68,18 @@ pub(super) enum Damage {
 }
 
 impl<'a> Reader<'a> {
-    /// Rows that were made in this process, or checked before.
+    /// Takes rows that this process created or already checked.
     pub(crate) fn trusted(run: &'a RunId, rows: impl Into<Cow<'a, [Row]>>) -> Self {
         Self { run, rows: rows.into() }
     }
 
-    /// Checks rows: that none of a span is missing, and that each is what was written.
+    /// Checks that no row of the span is missing and that each row is intact.
     pub(crate) fn check(
         run: &'a RunId,
-        linked: Linked,
+        linked: HashedRows,
         span: Span,
     ) -> Result<Self, CheckpointError> {
-        let Linked { before, rows, wrong } = linked;
+        let HashedRows { before, rows, wrong } = linked;
         let damaged =
             |number: u64, damage| Err(damaged(run.as_str(), format!("entry {number}"), damage));
         let Span { first, last, end } = span;
@@ -109,8 +110,8 @@ impl<'a> Reader<'a> {
         Ok(Self { run, rows: rows.into() })
     }
 
-    /// Checks the rows that tell of the open step. The one before them comes first, and is not among
-    /// those that are read then.
+    /// Checks the rows of the open step. The row before them comes first and is not read
+    /// afterwards.
     pub(crate) fn check_open(
         run: &'a RunId,
         mut rows: Vec<Row>,
@@ -122,16 +123,16 @@ impl<'a> Reader<'a> {
         }
         let before = rows.remove(0).link;
         let span = Span { first: committed + 1, last, end: Some(end) };
-        Self::check(run, Linked::of(before, rows), span)
+        Self::check(run, HashedRows::of(before, rows), span)
     }
 
-    /// The tasks of the open step that have finished.
+    /// Returns the finished tasks of the open step.
     pub(crate) fn finished(&self, codec: &mut Codec) -> Result<BTreeSet<TaskId>, CheckpointError> {
         let records = self.open_records(codec)?;
         Ok(records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task).collect())
     }
 
-    /// The records since the last commit, oldest first.
+    /// Returns the records since the last commit, oldest first.
     pub(crate) fn open_records(
         &self,
         codec: &mut Codec,
@@ -147,7 +148,7 @@ impl<'a> Reader<'a> {
         Ok(records)
     }
 
-    /// The position and the values after a step.
+    /// Returns the position and the values after a step.
     pub(crate) fn checkpoint_at(
         &self,
         codec: &mut Codec,
@@ -162,7 +163,7 @@ impl<'a> Reader<'a> {
         Ok((position.into_owned(), self.values(codec, &self.rows[..=end])?))
     }
 
-    /// What the rows after a number say.
+    /// Returns the content of the rows after a number.
     pub(crate) fn logged(
         &self,
         codec: &mut Codec,
@@ -173,7 +174,8 @@ impl<'a> Reader<'a> {
         self.logged_by(codec, after, Self::records, kind)
     }
 
-    /// The same entries [without values](Logged::without_values), which are not read for that.
+    /// Returns the same entries [without values](Logged::without_values); it does not read the
+    /// values.
     pub(crate) fn outline(
         &self,
         codec: &mut Codec,
@@ -232,8 +234,8 @@ impl<'a> Reader<'a> {
         Ok(logged)
     }
 
-    /// What tasks wrote since the last commit.
-    pub(super) fn written(&self, codec: &mut Codec) -> Result<Vec<Written>, CheckpointError> {
+    /// Returns the values that tasks wrote since the last commit.
+    pub(super) fn written(&self, codec: &mut Codec) -> Result<Vec<TaskValue>, CheckpointError> {
         let mut found = Vec::new();
         for row in self.open_rows() {
             let mut index = 0;
@@ -241,7 +243,7 @@ impl<'a> Reader<'a> {
                 let Outcome::Finished { update, .. } = record.outcome else { continue };
                 for (channel, value) in update.writes {
                     let task = record.task;
-                    found.push(Written { task, channel, value, place: (row.number, index) });
+                    found.push(TaskValue { task, channel, value, place: (row.number, index) });
                     index += 1;
                 }
             }
@@ -254,7 +256,8 @@ impl<'a> Reader<'a> {
         &self.rows[committed.map_or(0, |it| it + 1)..]
     }
 
-    /// The values after the last of these rows. Of a channel only what it still holds is read.
+    /// Returns the values after the last of these rows. Of each channel, it reads only the values
+    /// that the channel still holds.
     fn values(
         &self,
         codec: &mut Codec,
@@ -279,7 +282,8 @@ impl<'a> Reader<'a> {
         }
         let needed: Vec<usize> = (0..self.rows.len()).filter(|at| is_needed[*at]).collect();
         let mut stored = Values::new(self);
-        // Read at once by several threads if they are many; few may be large, and are read one after the other.
+        // Several threads read many rows at once; a few rows may be large and are read one after
+        // the other.
         if needed.len() > LARGE_ROWS_MAX {
             let data = self.read_all(&needed, |codec, at| self.untaken(codec, *at))?;
             for (at, values) in needed.into_iter().zip(data) {
@@ -298,7 +302,7 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// The changes of rows. Steps that do alike are told alike, to the byte, and read once.
+    /// Returns the changes of rows. Equal steps have equal bytes, which are decoded once.
     fn changes_of_all(&self, rows: &[Row]) -> Result<Vec<Option<Arc<Changes>>>, CheckpointError> {
         let packed: BTreeSet<&[u8]> = rows.iter().filter_map(|it| it.body.changes()).collect();
         if packed.len() * 2 > rows.len() {
@@ -321,7 +325,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// Which row a place in another one is of.
+    /// Returns the index of the row that a place in another row refers to.
     pub(super) fn row_of(&self, from: &Row, (number, _): Place) -> Result<usize, CheckpointError> {
         let first = self.rows.first().map(|it| it.number);
         let at = first.and_then(|first| from.number_or_own(number).checked_sub(first));
@@ -330,7 +334,7 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| self.damaged(from, Damage::Place))
     }
 
-    /// Reads something of many rows, by several threads where they are very many.
+    /// Reads many rows, with several threads if there are very many.
     fn read_all<R: Sync, T: Send>(
         &self,
         rows: &[R],
@@ -347,7 +351,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// The records of a row, with their values.
+    /// Returns the records of a row, with their values.
     fn records(&self, codec: &mut Codec, row: &Row) -> MetaAndRecords {
         let mut meta = self.meta(codec, row)?;
         let mut records = std::mem::take(&mut meta.records);
@@ -376,7 +380,7 @@ impl<'a> Reader<'a> {
         Ok(values.into_iter().map(Compact::into_value).collect())
     }
 
-    /// The values of a row, of which none was taken yet.
+    /// Returns the values of a row, all of them untaken.
     pub(super) fn untaken(&self, codec: &mut Codec, at: usize) -> Result<Untaken, CheckpointError> {
         let values = self.data(codec, &self.rows[at])?;
         Ok(values.into_iter().map(Some).collect())
@@ -406,7 +410,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The error for a part of a run that is not what was written.
+/// Returns the error for a damaged part of a run.
 pub(crate) fn damaged(
     run: &str,
     what: impl fmt::Display,

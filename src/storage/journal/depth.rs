@@ -1,17 +1,17 @@
-//! Every written entry must be readable: this check is the pair of the reader's.
+//! Every stored entry must be readable: this check before writing mirrors the limit of the reader.
 
 use std::io;
 
-/// The levels of lists and records at which a reader of JSON gives up.
+/// The nesting depth at which a JSON parser fails.
 const UNREADABLE: usize = 128;
 
-/// Checks that JSON which is about to be stored can be read again.
+/// Checks that JSON to be stored can be parsed again.
 ///
-/// The limits on values are far below, so that only a mistake of ours, or of a library user who writes entries of
-/// their own, is found here. It must be found before it is stored: the run could never be opened again.
+/// The limits on values are far below. So this only finds a bug of ours, or of a library user who
+/// writes own entries. It must be found before storing: the run could never be opened again.
 pub(in crate::storage) fn check_depth(json: &[u8]) -> io::Result<()> {
     let is_open = |it: &&u8| matches!(it, b'[' | b'{');
-    // Most entries have few brackets at all, and need not be looked at more closely.
+    // Most entries have few brackets in total and need no closer check.
     if json.iter().filter(is_open).count() < UNREADABLE || depth(json) < UNREADABLE {
         return Ok(());
     }
@@ -19,7 +19,7 @@ pub(in crate::storage) fn check_depth(json: &[u8]) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// How deep lists and records are in each other, in JSON that is well formed.
+/// Returns the nesting depth of well-formed JSON.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut max, mut is_string) = (0_usize, 0, false);
     let mut bytes = json.iter();

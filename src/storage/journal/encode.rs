@@ -1,4 +1,4 @@
-//! From an entry to its row.
+//! Encodes an entry as a row.
 
 use std::{borrow::Cow, io, slice, sync::Arc};
 
@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, Told, check_depth, codec::Content,
+    Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, StoredEvent, check_depth,
+    codec::Content,
 };
 use crate::{
     checkpoint::{CheckpointError, Commit, Entry, Link, Migration, Outcome, RunInfo, TaskRecord},
@@ -16,14 +17,14 @@ use crate::{
     storage::rules::Head,
 };
 
-/// What is known of a run from its beginning, as it is stored.
+/// Returns the stored form of the info of a run.
 pub(crate) fn info(info: &RunInfo) -> Result<Vec<u8>, CheckpointError> {
     let json = serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?;
     check_depth(&json).map_err(|error| unpackable(&info.id, error))?;
     Ok(json)
 }
 
-/// Makes the row of an entry: `head` is how the run stands with it, `open` what was saved since the
+/// Returns the row of an entry: `head` is the head after the entry, `open` the entries since the
 /// last commit.
 pub(crate) fn encode<'a>(
     codec: &mut Codec,
@@ -33,7 +34,7 @@ pub(crate) fn encode<'a>(
     open: &Reader<'_>,
 ) -> Result<Row, CheckpointError> {
     let mut data = Vec::new();
-    // Nothing refers to them before their step is committed.
+    // No entry refers to them before their step is committed.
     let mut written = if entry.commit.is_some() { open.written(codec)? } else { Vec::new() };
     let records = entry.records.iter().map(|it| without_values(it, &mut data, &mut written));
     let mut meta = Meta {
@@ -42,8 +43,8 @@ pub(crate) fn encode<'a>(
         ..Meta::default()
     };
     if let Some(migration) = &entry.migration {
-        // The step that takes these in refers to none of them, so that no entry before the last
-        // step is ever needed to read those after it.
+        // The step that takes in the migrated records does not refer to their values, so reading
+        // later entries never needs an entry before the last step.
         let carried = migration.records.iter();
         let records = carried.map(|it| without_values(it, &mut data, &mut Vec::new())).collect();
         meta.migration = Some(Box::new(Migration {
@@ -57,17 +58,17 @@ pub(crate) fn encode<'a>(
     if let Some(Commit { position, changes: made }) = &entry.commit {
         meta.position = Some(Cow::Borrowed(position));
         written.sort_by_key(|it| it.task);
-        let mut told = Changes::new();
+        let mut stored = Changes::new();
         for change in made {
-            told.push((change.channel.clone(), how(change, &written, &mut data)));
+            stored.push((change.channel.clone(), how(change, &written, &mut data)));
         }
-        changes = Some(told);
+        changes = Some(stored);
     }
-    let told = |it: &'a Stamped| {
+    let stored_event = |it: &'a Stamped| {
         let (ts, event) = (Cow::Borrowed(it.ts.as_str()), Cow::Borrowed(&it.event));
-        Told { v: it.v, ts, event }
+        StoredEvent { v: it.v, ts, event }
     };
-    meta.events = entry.events.iter().map(told).collect();
+    meta.events = entry.events.iter().map(stored_event).collect();
 
     let body = pack(codec, changes.as_ref(), &meta, &data);
     let body = body.map_err(|error| unpackable(run, error))?;
@@ -96,14 +97,14 @@ fn pack(
 
 /// A value that a task wrote, and its place.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct TaskValue {
     pub(super) task: TaskId,
     pub(super) channel: ChannelName,
     pub(super) value: Arc<Value>,
     pub(super) place: Place,
 }
 
-/// One of the values of the data.
+/// A value of the data.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Datum<'a> {
@@ -111,16 +112,16 @@ enum Datum<'a> {
     List(&'a [Value]),
 }
 
-/// A record with its values moved to the data.
+/// Returns a record after moving its values to the data.
 fn without_values<'a>(
     record: &'a TaskRecord,
     data: &mut Vec<Datum<'a>>,
-    written: &mut Vec<Written>,
+    written: &mut Vec<TaskValue>,
 ) -> TaskRecord {
     let Outcome::Finished { update, hops } = &record.outcome else { return record.clone() };
     for (channel, value) in &update.writes {
         let (channel, place) = (channel.clone(), (0, data.len()));
-        written.push(Written { task: record.task, channel, value: Arc::clone(value), place });
+        written.push(TaskValue { task: record.task, channel, value: Arc::clone(value), place });
         data.push(Datum::One(value));
     }
     let none = Arc::new(Value::Null);
@@ -136,8 +137,9 @@ fn without_values<'a>(
     }
 }
 
-/// A change by the places of what was written, or with a value of its own if it is none of these.
-fn how<'a>(change: &'a Change, written: &[Written], data: &mut Vec<Datum<'a>>) -> How {
+/// Returns a change that refers to written values by place, or contains its own value if no written
+/// value is equal.
+fn how<'a>(change: &'a Change, written: &[TaskValue], data: &mut Vec<Datum<'a>>) -> How {
     let mut of_channel = written.iter().filter(|it| it.channel == change.channel);
     let mut add = |datum| {
         data.push(datum);
@@ -159,10 +161,10 @@ fn how<'a>(change: &'a Change, written: &[Written], data: &mut Vec<Datum<'a>>) -
     }
 }
 
-/// Appended items as what tasks wrote one after the other, if they are that.
-fn parts<'a>(items: &[Value], written: impl Iterator<Item = &'a Written>) -> Option<Vec<Part>> {
+/// Returns appended items as consecutive written values, if they are equal to those.
+fn parts<'a>(items: &[Value], written: impl Iterator<Item = &'a TaskValue>) -> Option<Vec<Part>> {
     let (mut rest, mut parts) = (items, Vec::new());
-    for Written { value, place: (number, index), .. } in written {
+    for TaskValue { value, place: (number, index), .. } in written {
         let (items, is_list) = match value.as_ref() {
             Value::Array(list) if begins_with(rest, list) => (list.as_slice(), true),
             item => (slice::from_ref(item), false),
@@ -180,8 +182,8 @@ fn begins_with(all: &[Value], first: &[Value]) -> bool {
     first.len() <= all.len() && all.iter().zip(first).all(|(a, b)| is_same(a, b))
 }
 
-/// Whether two values are written alike. Equal ones may not be: the order of keys makes no
-/// difference to them, nor does the sign of a zero.
+/// Returns whether two values have the same JSON text. Equal values may differ in text: equality
+/// ignores the order of keys and the sign of a zero.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && begins_with(a, b),

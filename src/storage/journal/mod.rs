@@ -1,9 +1,9 @@
-//! The form in which SQL databases keep the journal of a run: one row an entry.
+//! The form in which SQL databases store the journal of a run: one row per entry.
 //!
-//! A row has three parts. `data` holds the values that tasks wrote; `changes` says what a step made
-//! of the channels, by the places of these values, so that no value is stored twice; `meta` is the
-//! rest. Each row is proven by its link, the hash of its parts and of the link before. Here is no
-//! SQL: the databases share all of this.
+//! A row has three parts. `data` holds the values that tasks wrote. `changes` holds the changes of
+//! the channels by a step; they refer to these values by place, so that no value is stored twice.
+//! `meta` is the rest. Each row has a hash of its parts and of the hash before. This module
+//! contains no SQL: the databases share all of it.
 
 mod basis;
 mod body;
@@ -12,7 +12,7 @@ mod codec;
 mod decode;
 mod depth;
 mod encode;
-mod linked;
+mod hashed_rows;
 mod parts;
 mod values;
 
@@ -27,7 +27,7 @@ pub(super) use self::{
     decode::{Reader, Span, damaged},
     depth::check_depth,
     encode::{encode, info},
-    linked::Linked,
+    hashed_rows::HashedRows,
 };
 use crate::{
     checkpoint::{Link, Migration, Position, Standing, TaskRecord},
@@ -35,25 +35,25 @@ use crate::{
     id::{ChannelName, Step},
 };
 
-/// One entry, as it is stored.
+/// A stored entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
-    /// Its number in the journal, from one.
+    /// The number of the entry in the journal, from one.
     pub(super) number: u64,
-    /// The committed steps, this entry included.
+    /// The committed steps, including this entry.
     pub(super) step: Step,
-    /// The number of the last event, those of this entry included.
+    /// The number of the last event, including those of this entry.
     pub(super) seq: u64,
-    /// What it holds.
+    /// The packed content.
     pub(super) body: Body,
-    /// What proves it.
+    /// The hash of the entry and of its parent.
     pub(super) link: Link,
 }
 
-/// What is in `changes`.
+/// The content of `changes`.
 type Changes = Vec<(ChannelName, How)>;
 
-/// What became of a channel, by the places of values.
+/// The change of a channel, by the places of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum How {
     #[serde(rename = "=")]
@@ -64,32 +64,34 @@ enum How {
     Cleared,
 }
 
-/// A value: the number of its entry (zero is the one that says so) and its index in the data.
+/// The place of a value: the number of its entry (zero is the referring entry) and the index in the
+/// data.
 type Place = (u64, usize);
 
-/// Items that were appended: the value at a place, and whether it is a list of them or one.
+/// A part of appended items: the place of a value, and whether that value is a list of items or one
+/// item.
 type Part = (u64, usize, bool);
 
-/// What is in `meta`. Its names and those within are part of the format.
+/// The content of `meta`. The names of its fields and of nested fields are part of the format.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Meta<'a> {
-    /// With null in place of the values that were written.
+    /// With null in place of the written values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     records: Vec<TaskRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     position: Option<Cow<'a, Position>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     standing: Option<Cow<'a, Standing>>,
-    /// With null in place of the values that its records wrote. Those are the first of the data.
+    /// With null in place of the values that its records wrote. Those come first in the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     migration: Option<Box<Migration>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    events: Vec<Told<'a>>,
+    events: Vec<StoredEvent<'a>>,
 }
 
-/// An event, less what follows from its place.
+/// An event without the fields that follow from its place.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told<'a> {
+struct StoredEvent<'a> {
     v: u32,
     ts: Cow<'a, str>,
     #[serde(flatten)]
@@ -97,7 +99,7 @@ struct Told<'a> {
 }
 
 impl How {
-    /// The places of the values it needs.
+    /// Returns the places of the values it needs.
     fn places(&self) -> impl Iterator<Item = Place> {
         let (one, parts) = match self {
             Self::Set(place) => (Some(*place), &[][..]),
@@ -109,12 +111,12 @@ impl How {
 }
 
 impl Row {
-    /// The number of the entry that a place of this one names.
+    /// Returns the number of the entry that a place in this row refers to.
     fn number_or_own(&self, number: u64) -> u64 {
         if number == 0 { self.number } else { number }
     }
 
-    /// The link of these parts after another one.
+    /// Returns the hash of this row after the hash `before`.
     fn link_after(&self, before: Link) -> Link {
         let [changes_len, meta_len, data_len] = self.body.lengths().map(|it| it as u64);
         let has_changes = u64::from(self.body.changes().is_some());

@@ -1,4 +1,4 @@
-//! Long histories are read by several threads, each a part of it.
+//! Splits work on long histories among several threads.
 
 use std::{
     num::NonZero,
@@ -11,17 +11,17 @@ use std::{
     thread::{self, ScopedJoinHandle, available_parallelism},
 };
 
-/// The items of a part.
+/// The number of items of a part.
 pub(super) const PART: usize = 256;
 
-/// More threads than this gain little: the rows themselves are read by one.
+/// More threads gain little: one thread reads the rows themselves.
 const THREADS_MAX: usize = 4;
 
-/// Has up to so many other threads work on parts while `give` still makes more of them, and gives
-/// what came of each, in order.
+/// Runs `work` on parts in up to `others` other threads while `give` produces more parts. Returns
+/// the results in order.
 ///
-/// They begin with the second part, since a short history is one. The thread that made the parts
-/// helps when it has made the last.
+/// The other threads start with the second part, since a short history has only one. The producing
+/// thread helps after it has produced the last part.
 pub(super) fn meanwhile<T: Send, R: Send, E>(
     others: usize,
     work: impl Fn(T) -> R + Sync,
@@ -38,14 +38,15 @@ pub(super) fn meanwhile<T: Send, R: Send, E>(
         }
     };
     let made = thread::scope(|scope| {
-        // It goes when this closure ends, however it ends: then nobody waits for more.
+        // The sender is dropped when this closure ends in any way, so that no thread waits for
+        // more.
         let sender = sender;
         let (mut helpers, mut given) = (Vec::new(), 0_usize);
         give(&mut |part| {
             if (1..=others).contains(&given) {
                 helpers.push(scope.spawn(take));
             }
-            // There is a receiver until all have ended.
+            // The receiver exists until all threads have ended.
             drop(sender.send((given, part)));
             given += 1;
         })?;
@@ -57,10 +58,10 @@ pub(super) fn meanwhile<T: Send, R: Send, E>(
     Ok(in_order(made))
 }
 
-/// Does the same work on parts of a list that follow each other, and gives what each made, in order.
+/// Does the same work on consecutive parts of a list, and returns the results in order.
 ///
-/// Each thread begins with what `begin` gives it, and takes the next part when it is done with one:
-/// so none waits long for another that was slow to start.
+/// Each thread starts with a value from `begin` and takes the next part when it has finished one.
+/// So no thread waits long for another that started slowly.
 pub(super) fn in_parts<T: Sync, S, R: Send>(
     items: &[T],
     begin: impl Fn() -> S + Sync,
@@ -85,9 +86,9 @@ pub(super) fn in_parts<T: Sync, S, R: Send>(
     in_order(made)
 }
 
-/// How many threads long histories are read by.
+/// Returns the number of threads for long histories.
 pub(super) fn threads() -> usize {
-    // To ask costs more than to read a short history.
+    // Asking the system costs more than reading a short history.
     static THREADS: LazyLock<usize> =
         LazyLock::new(|| available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX));
     *THREADS

@@ -1,4 +1,4 @@
-//! What the form of a row promises beyond what every storage does.
+//! Tests of the row format, besides the promises that every storage keeps.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn step(step: u64, kind: ChangeKind) -> Commit {
     Commit { position, changes: vec![Change { channel: notes(), kind }] }
 }
 
-/// The rows of a run with one step, whose records are saved before it.
+/// Returns the rows of a run with one step, whose records are saved before it.
 fn rows(records: &[TaskRecord], kind: ChangeKind) -> Vec<Row> {
     let (run, mut codec) = (run(), Codec::new().unwrap());
     let first = Entry::from(step(0, ChangeKind::Cleared));
@@ -57,7 +57,7 @@ fn rows(records: &[TaskRecord], kind: ChangeKind) -> Vec<Row> {
     rows
 }
 
-/// The same with other changes, and more meta and data.
+/// Returns the body with other changes, and more meta and data.
 fn with(body: &Body, changes: Option<&[u8]>, meta: &[u8], data: &[u8]) -> Body {
     Body::new(changes, &[body.meta(), meta].concat(), &[body.data(), data].concat())
 }
@@ -103,14 +103,14 @@ fn an_entry_is_mostly_what_was_written() {
 }
 
 #[test]
-fn rows_that_are_missing_or_changed_or_in_another_order_are_found() {
+fn missing_changed_or_reordered_rows_are_detected() {
     let run = run();
     let good = rows(&[finished(0, json!("a"))], ChangeKind::Set(Arc::new(json!("a"))));
     let end = good.last().map(|it| it.link);
     let before = beginning(&run, b"{}");
     let check = |rows: Vec<Row>, before| {
         let span = Span { first: 1, last: 3, end };
-        Reader::check(&run, Linked::of(before, rows), span).map(drop)
+        Reader::check(&run, HashedRows::of(before, rows), span).map(drop)
     };
     assert!(check(good.clone(), before).is_ok());
     assert!(check(good.clone(), beginning(&run, b"{ }")).is_err(), "of another run");
@@ -135,7 +135,7 @@ fn rows_that_are_missing_or_changed_or_in_another_order_are_found() {
     let mut swapped = good.clone();
     swapped.swap(1, 2);
     assert!(check(swapped, before).is_err());
-    // One that was made longer by somebody who knows how links are made, but not the last of them.
+    // An attacker who can compute hashes extended this entry, but not the last one.
     let mut longer = good.clone();
     let mut row = Row { number: 4, ..good[2].clone() };
     row.link = row.link_after(good[2].link);

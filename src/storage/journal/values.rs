@@ -13,15 +13,15 @@ use crate::{
     state::{ChangeKind, reserve},
 };
 
-/// Values of the data of some rows, read when they are needed and taken when they are used.
+/// The values of some rows; they are read when needed and taken when used.
 #[derive(Debug)]
 pub(super) struct Values<'a> {
     reader: &'a Reader<'a>,
-    /// Of each row of the reader, in their order; none if they were not read yet.
+    /// One entry per row of the reader, in order; none if the row is not read yet.
     pub(super) read: Vec<Option<Untaken>>,
 }
 
-/// The values of a row; none in place of those that were taken.
+/// The values of a row; none in place of taken values.
 pub(super) type Untaken = Box<[Option<Value>]>;
 
 impl<'a> Values<'a> {
@@ -29,7 +29,7 @@ impl<'a> Values<'a> {
         Self { reader, read: vec![None; reader.rows.len()] }
     }
 
-    /// What a change has made of its channel.
+    /// Returns the effect of a change on its channel.
     pub(super) fn kind(
         &mut self,
         codec: &mut Codec,
@@ -66,7 +66,7 @@ impl<'a> Values<'a> {
         if self.read[at].is_none() {
             self.read[at] = Some(self.reader.untaken(codec, at)?);
         }
-        // Nothing refers to a value twice.
+        // No two changes refer to the same value.
         let value = self.read[at].as_mut().and_then(|it| it.get_mut(place.1));
         let missing = || self.reader.damaged(from, Damage::Place);
         value.and_then(Option::take).ok_or_else(missing)

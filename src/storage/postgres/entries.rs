@@ -4,42 +4,42 @@ use tokio_postgres::{Row as SqlRow, types::ToSql};
 
 use super::{
     fault::Fault,
-    run::{Found, Run, broken, get, number, signed},
+    run::{Run, StoredRun, broken, get, number, signed},
     session::Session,
 };
 use crate::{
     checkpoint::{CheckpointError, Link},
     id::{RunId, Step},
     storage::{
-        journal::{Body, Linked, Reader, Row, Span, info_at_first},
+        journal::{Body, HashedRows, Reader, Row, Span, info_at_first},
         rules::beginning,
     },
 };
 
-/// Rows of one run, and what proves them.
+/// Rows of one run, and the hashes that prove them.
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// The link before them.
+    /// The hash before the rows.
     before: Link,
     rows: Vec<Row>,
     span: Span,
 }
 
 impl Pages {
-    /// The rows after a number, at most so many, and those before that they refer to.
+    /// Returns at most `limit` rows after a number, and the earlier rows that they refer to.
     pub(super) async fn after(
         session: &Session,
-        found: &Found,
+        found: &StoredRun,
         after: u64,
         limit: usize,
     ) -> Result<Self, Fault> {
-        let (run, head) = (&found.run, &found.stand.head);
+        let (run, head) = (&found.run, &found.stored.head);
         let after = after.min(head.number);
         let last = after.saturating_add(limit as u64).min(head.number);
         let sql = "SELECT number, link FROM journal
                    WHERE run = $1 AND number <= $2 AND changes IS NOT NULL
                    ORDER BY number DESC LIMIT 1";
-        // What they refer to is not before the last commit before them.
+        // Rows refer to nothing before the last commit before them.
         let (base, before) = match after {
             0 => None,
             _ => session.first(sql, &[&run.key, &signed(after)?]).await?,
@@ -48,21 +48,21 @@ impl Pages {
             || Ok((0, beginning(&run.id, &info_at_first(&found.info)))),
             |row| Ok::<_, Fault>((number(&run.id, &row, "number")?, link(&run.id, &row)?)),
         )?;
-        let end = (last == head.number).then_some(found.stand.link);
-        // After the last entry there must be nothing.
+        let end = (last == head.number).then_some(found.stored.link);
+        // There must be no row after the last entry.
         let to = end.map_or(last, |_| i64::MAX.cast_unsigned());
         let rows = run.rows_between(session, base, to).await?;
         Ok(Self { before, rows, span: Span { first: base + 1, last, end } })
     }
 
-    /// Checks them.
+    /// Checks the rows.
     pub(super) fn reader(self, run: &RunId) -> Result<Reader<'_>, CheckpointError> {
-        Reader::check(run, Linked::of(self.before, self.rows), self.span)
+        Reader::check(run, HashedRows::of(self.before, self.rows), self.span)
     }
 }
 
 impl Run {
-    /// Whether exactly this row is saved.
+    /// Returns whether exactly this row is saved.
     pub(super) async fn has(
         &self,
         session: &Session,

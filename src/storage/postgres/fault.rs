@@ -1,4 +1,4 @@
-//! Why a transaction came to nothing, whether to try again, and what the caller is told about it.
+//! Why a transaction failed, whether to retry it, and the error for the caller.
 
 use std::{error::Error as _, io};
 
@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 use super::place::Place;
 use crate::{checkpoint::CheckpointError, storage::rules::Refusal};
 
-/// Why a transaction came to nothing.
+/// Why a transaction failed.
 #[derive(Debug, Error)]
 pub(super) enum Fault {
     #[error(transparent)]
@@ -18,7 +18,7 @@ pub(super) enum Fault {
     Silent,
     #[error("all connections of this process were in use for too long")]
     Busy,
-    /// What is set up for later is gone: the storage was dropped.
+    /// The runtime of the storage is gone: the storage was dropped.
     #[error("the storage is closed")]
     Closed,
     #[error(transparent)]
@@ -32,16 +32,16 @@ pub(super) enum Fault {
     Unusable(String),
 }
 
-/// What the server said, in one line; the client's own words for it are "db error".
+/// The message of the server, in one line; the client's own text for it is "db error".
 #[derive(Debug, Error)]
 #[error("{place}: {words}")]
-struct Said {
+struct ServerMessage {
     place: String,
     words: String,
     source: tokio_postgres::Error,
 }
 
-/// A transaction was sent and no answer came.
+/// A transaction was sent and no response came.
 #[derive(Debug, Error)]
 #[error("the connection to {place} was lost while it was saved, so it may be saved or not")]
 struct Unknown {
@@ -50,8 +50,8 @@ struct Unknown {
 }
 
 impl Fault {
-    /// Whether the same may succeed a little later: the transaction met others, or the connection
-    /// was lost.
+    /// Returns whether a retry may succeed: the transaction had a conflict, or the connection was
+    /// lost.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Silent | Self::Busy => true,
@@ -64,7 +64,7 @@ impl Fault {
         }
     }
 
-    /// The error for the caller who tried `action`.
+    /// Returns the error for the caller that tried `action`.
     pub(super) fn explain(self, place: &Place, action: String) -> CheckpointError {
         match self {
             Self::Known(error) => error,
@@ -77,7 +77,7 @@ impl Fault {
                 }
                 let is_full = source.code() == Some(&SqlState::DISK_FULL);
                 let (place, words) = (place.to_string(), words(&source));
-                let source = Said { place, words, source }.into();
+                let source = ServerMessage { place, words, source }.into();
                 if is_full {
                     CheckpointError::Full { action, source }
                 } else {
@@ -90,7 +90,7 @@ impl Fault {
         }
     }
 
-    /// The error for the caller who will not know whether `action` was done.
+    /// Returns the error for the caller if it is unknown whether `action` was done.
     pub(super) fn explain_doubt(self, place: &Place, action: String) -> CheckpointError {
         let source = Unknown { place: place.to_string(), source: self }.into();
         CheckpointError::Storage { action, source }
@@ -112,7 +112,7 @@ impl From<PoolError> for Fault {
     }
 }
 
-/// Codes of what passes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+/// The codes of transient errors: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn is_passing_code(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [
@@ -128,7 +128,7 @@ fn is_passing_code(code: &SqlState) -> bool {
         .contains(&code)
 }
 
-/// Whether there is no connection, or none any more.
+/// Returns whether the connection is missing or lost.
 fn is_lost(error: &tokio_postgres::Error) -> bool {
     let by_system = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
     match Kind::of(error) {
@@ -138,7 +138,7 @@ fn is_lost(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Why the whole database cannot be used, if that is what the error says, and what to do.
+/// Returns why the whole database cannot be used, if the error says so, and what to do.
 fn reason(place: &Place, error: &tokio_postgres::Error) -> Option<String> {
     let (user, database) = (place.user(), place.database());
     let Some(refused) = error.as_db_error() else { return unanswered(error) };
@@ -176,7 +176,7 @@ fn reason(place: &Place, error: &tokio_postgres::Error) -> Option<String> {
     Some(reason)
 }
 
-/// What is wrong with a server that did not come to speak of the database.
+/// Returns why a server did not get as far as opening the database.
 fn unanswered(error: &tokio_postgres::Error) -> Option<String> {
     let cause = error.source().map(ToString::to_string);
     let because = cause.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
@@ -209,19 +209,19 @@ fn unanswered(error: &tokio_postgres::Error) -> Option<String> {
     Some(reason)
 }
 
-/// The reason why nothing can be saved in a database that is only read.
+/// Returns why nothing can be saved in a read-only database.
 pub(super) fn read_only() -> String {
     "it can only be read; give the address of the primary server, or turn \
      `default_transaction_read_only` off"
         .to_owned()
 }
 
-/// The error for a database that is not to be touched. The reason says what to do.
+/// Returns the error for a database that must not be used. The reason contains the remedy.
 pub(super) fn unusable(place: &Place, reason: String) -> CheckpointError {
     CheckpointError::Unusable { path: place.to_string(), reason }
 }
 
-/// What the client was at when the server did not come to speak of the database.
+/// What the client was doing when the connection failed, before the server opened the database.
 enum Kind {
     Connect,
     Late,
@@ -232,7 +232,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The client tells of it by its words alone.
+    /// The client distinguishes these only by text.
     fn of(error: &tokio_postgres::Error) -> Self {
         match error.to_string().as_str() {
             "error connecting to server" => Self::Connect,

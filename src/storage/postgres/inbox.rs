@@ -1,10 +1,10 @@
-//! What people said to a run.
+//! The inbox of a run.
 
 use async_trait::async_trait;
 
 use super::{
     fault::Fault,
-    run::{Found, Run, broken, get, number, signed},
+    run::{Run, StoredRun, broken, get, number, signed},
     session::{Mode, Session, Work},
 };
 use crate::{
@@ -27,7 +27,7 @@ pub(super) struct Inbox {
 
 #[async_trait]
 impl Work for Post {
-    type Made = u64;
+    type Output = u64;
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<u64, Fault> {
         let Self { run, message } = self;
@@ -48,12 +48,12 @@ impl Work for Post {
 
 #[async_trait]
 impl Work for Inbox {
-    type Made = Vec<Posted>;
+    type Output = Vec<Posted>;
 
     const MODE: Mode = Mode::Read;
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Posted>, Fault> {
-        let run = Found::by_id(session, &self.run).await?.run;
+        let run = StoredRun::by_id(session, &self.run).await?.run;
         let sql = "SELECT number, message, checksum FROM inbox
                    WHERE run = $1 AND number > $2 ORDER BY number";
         let rows = session.query(sql, &[&run.key, &signed(self.after)?]).await?;

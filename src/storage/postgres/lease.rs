@@ -1,4 +1,4 @@
-//! Who may write a run.
+//! The lease of a run.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ use crate::{
     storage::journal::checksum::{Checksum, of_lease},
 };
 
-/// The clock of the server, which goes on while a transaction waits.
+/// The clock of the server; it advances while a transaction waits.
 pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// A lease ends after a century at the latest: the year 9999 is the last that can be read again.
+/// A lease ends after a century at the latest: the year 9999 is the last that can be parsed again.
 const TTL_MAX_MS: i64 = 100 * 365 * 86_400_000;
 
-/// The last lease of a run; it may be over.
+/// The last lease of a run; it may have expired.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
-    /// Its number.
+    /// The fencing token.
     pub(super) fence: u64,
-    /// Whose it is, as it is written; none if the run was given back.
+    /// The stored owner; none if the lease was released.
     pub(super) json: Option<String>,
     owner: Option<Owner>,
     pub(super) until: Timestamp,
 }
 
 impl Lease {
-    /// Reads the lease out of the row of a head.
+    /// Reads the lease from the row of a head.
     pub(super) fn read(run: &RunId, row: &Row) -> Result<Self, Fault> {
         let (fence, until) = (number(run, row, "fence")?, get(row, "until")?);
         let json = get::<Option<String>>(row, "owner")?;
@@ -49,26 +49,26 @@ impl Lease {
         Ok(Self { fence, json, owner, until })
     }
 
-    /// The lease after the one with the number `last`, for whoever claims it.
+    /// Returns the next lease for this claim; `last` is the last fencing token.
     pub(super) fn next(last: u64, claim: &Claim, now: i64) -> Result<Self, Fault> {
         let json = serde_json::to_string(&claim.owner).map_err(Fault::Unwritable)?;
         let (json, owner) = (Some(json), Some(claim.owner.clone()));
         Ok(Self { fence: last + 1, json, owner, until: end_of(now, claim.ttl) })
     }
 
-    /// Whose the run is; their time may be over.
+    /// Returns the owner; the lease may have expired.
     pub(super) fn holder(&self) -> Option<Holder> {
         let (fence, until) = (self.fence, self.until);
         self.owner.clone().map(|owner| Holder { owner, fence, until })
     }
 
-    /// The same, made to last from now on.
+    /// Returns the same lease, extended from now.
     pub(super) fn renewed(self, now: i64, ttl: Duration) -> Self {
         Self { until: end_of(now, ttl), ..self }
     }
 
-    /// The same, given back.
-    pub(super) fn given_back(self) -> Self {
+    /// Returns the same lease, released.
+    pub(super) fn released(self) -> Self {
         Self { json: None, owner: None, ..self }
     }
 
@@ -78,13 +78,13 @@ impl Lease {
 }
 
 impl Locked {
-    /// Who holds it, if their time is not over.
+    /// Returns the owner, if the lease has not expired.
     pub(super) fn present_holder(&self) -> Option<Holder> {
         let now = Timestamp::from_millisecond(self.now).unwrap_or(Timestamp::MAX);
-        self.stand.lease.holder().filter(|it| it.has_it(now))
+        self.stored.lease.holder().filter(|it| it.has_it(now))
     }
 
-    /// Fails if somebody has it.
+    /// Fails if the run has an owner.
     pub(super) fn require_free(&self) -> Result<(), Fault> {
         self.present_holder().map_or(Ok(()), |holder| Err(self.owned(holder)))
     }
@@ -93,7 +93,7 @@ impl Locked {
         CheckpointError::Owned { run: self.run.id.clone(), holder: Box::new(holder) }.into()
     }
 
-    /// Writes who may write it.
+    /// Saves the lease.
     pub(super) async fn put_lease(&self, session: &Session, lease: &Lease) -> Result<(), Fault> {
         let sql = "UPDATE heads SET fence = $2, owner = $3, until = $4, lease_checksum = $5
                    WHERE run = $1";

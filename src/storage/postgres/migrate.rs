@@ -1,8 +1,8 @@
-//! From an older format to the one of this program, or from nothing.
+//! Migrates an older format to that of this program, or creates the tables.
 //!
-//! It is done in the transaction of whoever opens the database, who holds the lock for that: either
-//! all of it is done or nothing, and of several processes that come at once one does it. What is in
-//! the journal is never written anew: links that were noted down stay valid.
+//! The migration is part of the transaction that opens the database and holds the lock for that. It
+//! is done whole or not at all, and by one of several concurrent processes. Journal entries are
+//! never rewritten, so that noted hashes stay valid.
 
 use deadpool_postgres::Transaction;
 
@@ -16,13 +16,13 @@ use crate::{
 /// The tables of this format.
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// What makes each format of the one before.
+/// The statements that migrate each format to the next.
 const MIGRATIONS: [(u32, &str); 1] = [
-    // The entries of an open step say which of its tasks have finished, and their links prove it.
+    // The entries of an open step contain its finished tasks, and their hashes prove it.
     (3, "DROP TABLE finished"),
 ];
 
-/// Brings the tables from the format `before` to this one; zero is that there are none.
+/// Migrates the tables from the format `before` to this one; zero means that there are no tables.
 pub(super) async fn migrate(
     transaction: &Transaction<'_>,
     server: &Server,
@@ -34,7 +34,7 @@ pub(super) async fn migrate(
     if before == 0 {
         transaction.batch_execute(SCHEMA).await?;
     } else {
-        require_rest(transaction, before).await?;
+        require_no_owner(transaction, before).await?;
     }
     for (_, sql) in MIGRATIONS.into_iter().filter(|(after, _)| before != 0 && *after > before) {
         transaction.batch_execute(sql).await.map_err(|error| {
@@ -50,9 +50,9 @@ pub(super) async fn migrate(
     Ok(hit(Point::MigrateInTransaction).map_err(CheckpointError::injected)?)
 }
 
-/// Fails if a process goes on with a run: it knows the old format only. Until the end of the
-/// transaction none takes one up.
-async fn require_rest(transaction: &Transaction<'_>, format: u32) -> Result<(), Fault> {
+/// Fails if a process runs a run: it only supports the old format. No process can acquire a run
+/// before the end of the transaction.
+async fn require_no_owner(transaction: &Transaction<'_>, format: u32) -> Result<(), Fault> {
     transaction.batch_execute("LOCK TABLE heads IN EXCLUSIVE MODE").await?;
     let sql = format!(
         "SELECT r.id FROM heads h JOIN runs r ON r.key = h.run

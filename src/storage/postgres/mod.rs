@@ -1,9 +1,9 @@
 //! Runs in a PostgreSQL database, which many processes on many machines may share.
 //!
-//! `place` and `tls` are how to get there, `open` and `migrate` what a database may be, `session` the
-//! transactions, `work` what is done in each, `run` and `entries` the SQL, `fault` the errors; the
-//! form of what is written is that of `storage/journal`. Here a call of the trait becomes one
-//! transaction.
+//! `place` and `tls` describe the connection; `open` and `migrate` check and create the database;
+//! `session` runs transactions, `work` has one type for each of them; `run` and `entries` are the
+//! SQL, `fault` the errors. The format is that of `storage/journal`. Here, each call of the trait
+//! becomes one transaction.
 
 mod entries;
 mod fault;
@@ -44,12 +44,12 @@ use crate::{
 
 /// Keeps runs in a PostgreSQL database.
 ///
-/// Clones share their connections: a few, made when they are needed, one of them for leases alone.
-/// Several processes on several machines may use one database at the same time, each with runs of
-/// its own. Leases end by the clock of the server.
+/// Clones share their connections: a few, opened on demand, one of them reserved for leases.
+/// Several processes on several machines may use one database at the same time; each run has one
+/// owner. The clock of the server decides when leases end.
 ///
-/// What is said to be saved is on the disk of the server, and of those standbys that its
-/// `synchronous_standby_names` asks for.
+/// A saved entry is on the disk of the server, and of the standbys in its
+/// `synchronous_standby_names`.
 #[derive(Clone)]
 pub struct PostgresStorage {
     server: Arc<Server>,
@@ -57,45 +57,45 @@ pub struct PostgresStorage {
 }
 
 impl PostgresStorage {
-    /// Opens the database of a URL as libpq has it, `postgres://USER:PASSWORD@HOST:PORT/DATABASE`,
-    /// and makes the tables if there are none.
+    /// Opens the database of a libpq URL, `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and
+    /// creates missing tables.
     ///
-    /// They are in a schema of their own, `graphrun`, or the one that `schema=NAME` in the URL
-    /// says. `sslmode` is one of `disable`, `prefer`, `require` and `verify-full`; only the last
-    /// makes sure which server it is, by the authorities of this system or those in the file of
-    /// `sslrootcert`.
+    /// The tables are in the schema `graphrun`, or in that of the URL parameter `schema=NAME`.
+    /// `sslmode` is one of `disable`, `prefer`, `require` and `verify-full`. Only the last one
+    /// verifies the identity of the server, with the authorities of this system or those in the
+    /// file of `sslrootcert`.
     ///
-    /// This waits for the server, and does so not in the `async` way.
+    /// This call blocks until the server answers.
     ///
     /// # Errors
     ///
-    /// Fails with [`CheckpointError::Unusable`] when the server does not answer or does not let
-    /// this user in, when the tables cannot be made, are those of a newer format, or the schema is
-    /// in use by another program. No error shows the password.
+    /// Fails with [`CheckpointError::Unusable`] when the server does not answer or rejects this
+    /// user, when the tables cannot be created or have a newer format, or when another program uses
+    /// the schema. No error shows the password.
     pub fn open(url: &str) -> Result<Self, CheckpointError> {
         redact::learn_url(url);
         let (server, traits) = connect(url, Missing::Make)?;
-        let traits = traits.expect("what is missing was made");
+        let traits = traits.expect("missing tables are created");
         Ok(Self { server, traits: Arc::new(traits) })
     }
 
-    /// Opens a database to look for runs in it. It makes no tables; none if there are none.
+    /// Opens a database to look for runs. Returns none if it has no tables, and creates none.
     ///
     /// # Errors
     ///
-    /// As [`PostgresStorage::open`].
+    /// Same as [`PostgresStorage::open`].
     pub fn open_existing(url: &str) -> Result<Option<Self>, CheckpointError> {
         redact::learn_url(url);
         let (server, traits) = connect(url, Missing::Leave)?;
         Ok(traits.map(|traits| Self { server, traits: Arc::new(traits) }))
     }
 
-    /// A URL as it may be shown: without its password, or nothing if it cannot be read.
+    /// Returns a URL without its password; none if it cannot be parsed.
     pub fn shown(url: &str) -> Option<String> {
         Place::parse(url).ok().map(|it| it.to_string())
     }
 
-    /// Which server it is, in a few words.
+    /// Returns a short description of the server.
     pub fn server(&self) -> String {
         let version = &self.traits.version;
         let fsync = if self.traits.fsync {
@@ -106,18 +106,27 @@ impl PostgresStorage {
         format!("PostgreSQL {version}{fsync}")
     }
 
-    /// Does work on the threads of the server. It comes to its end also if nobody waits for it.
-    async fn transact<W: Work>(&self, action: String, work: W) -> Result<W::Made, CheckpointError> {
+    /// Runs a transaction on the threads of the server. It completes even if the caller drops the
+    /// future.
+    async fn transact<W: Work>(
+        &self,
+        action: String,
+        work: W,
+    ) -> Result<W::Output, CheckpointError> {
         let server = Arc::clone(&self.server);
         self.server.spawn(async move { server.transact(action, &work).await }).await
     }
 
-    /// Reads all of a run and makes something of it.
+    /// Reads a whole run and computes a value from it.
     async fn read<T: Send + 'static>(
         &self,
         action: String,
         run: &RunId,
-        make: impl FnOnce(&run::Found, journal::Reader<'_>, &mut Codec) -> Result<T, CheckpointError>
+        make: impl FnOnce(
+            &run::StoredRun,
+            journal::Reader<'_>,
+            &mut Codec,
+        ) -> Result<T, CheckpointError>
         + Send
         + 'static,
     ) -> Result<T, CheckpointError> {
@@ -125,7 +134,7 @@ impl PostgresStorage {
         self.compute(move |codec| make(&found, pages.reader(&found.run.id)?, codec)).await
     }
 
-    /// Makes something of what was read. It may take a while, so it keeps nobody waiting.
+    /// Computes a value from rows. This may take long, so it does not block the runtime.
     async fn compute<T: Send + 'static>(
         &self,
         make: impl FnOnce(&mut Codec) -> Result<T, CheckpointError> + Send + 'static,
@@ -191,13 +200,13 @@ impl Checkpointer for PostgresStorage {
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
         self.read(format!("load run `{run}`"), run, |found, journal, codec| {
-            let (position, values) = journal.checkpoint_at(codec, found.stand.head.step)?;
+            let (position, values) = journal.checkpoint_at(codec, found.stored.head.step)?;
             Ok(SavedRun {
                 summary: found.summary()?,
                 position,
                 values,
                 records: journal.open_records(codec)?,
-                last_seq: found.stand.head.seq,
+                last_seq: found.stored.head.seq,
             })
         })
         .await

@@ -1,4 +1,4 @@
-//! Making our tables, and refusing every database that is not one of ours.
+//! Creates our tables and refuses every other database.
 
 use tokio_postgres::Row;
 
@@ -9,13 +9,13 @@ use super::{
 };
 use crate::{checkpoint::FORMAT_VERSION, storage::rules::other_format};
 
-/// The oldest server whose features we use and that is still kept up.
+/// The oldest maintained server version with the features we use.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
-/// The lock that those take who look at the tables to change them; "graphrun" as a number.
+/// The advisory lock for checking and changing the tables; "graphrun" as a number.
 const LOCK: i64 = i64::from_be_bytes(*b"graphrun");
 
-/// What is there before anything is read from it.
+/// The state of the database before anything else is read.
 const SURVEY: &str = "
     SELECT current_setting('server_version_num')::int AS server,
         current_setting('server_version') AS server_name,
@@ -28,31 +28,31 @@ const SURVEY: &str = "
         EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS used";
 
-/// The tables of ours that this user may not read and write as we do.
+/// Our tables that this user may not read and write.
 const FORBIDDEN: &str = "
     SELECT name FROM unnest(ARRAY['runs', 'heads', 'journal', 'inbox', 'results']) AS name
     WHERE NOT (has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT')
         AND has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE'))";
 
-/// What a server is like.
+/// Properties of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Traits {
-    /// Its version, as it says it.
+    /// The version, as the server reports it.
     pub(super) version: String,
-    /// Whether what it says to be on its disk is there.
+    /// Whether the server flushes commits to its disk.
     pub(super) fsync: bool,
 }
 
-/// Whether to make tables where there are none.
+/// What to do if the tables are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     Make,
     Leave,
 }
 
-/// Looks at the database and makes our tables if it is to. None if there are none.
+/// Checks the database and creates the tables if requested. Returns none if there are none.
 ///
-/// Whatever fails here fails at once: whoever starts a program wants to know.
+/// This never retries: a user who starts a program should see the error immediately.
 pub(super) async fn open(server: &Server, missing: Missing) -> Result<Option<Traits>, Fault> {
     let mut client = server.connect().await?;
     let schema = &server.place.schema;
@@ -75,7 +75,7 @@ pub(super) async fn open(server: &Server, missing: Missing) -> Result<Option<Tra
         check_rights(server, &client.query(FORBIDDEN, &[]).await?)?;
         return Ok(Some(traits));
     }
-    // Of several processes that find something to do, one does it.
+    // If several processes find missing tables, one creates them.
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
     let found = transaction.query_one(SURVEY, &[schema]).await?;
@@ -123,7 +123,7 @@ fn check_server(found: &Row) -> Result<(), Fault> {
     Err(Fault::Unusable(problem))
 }
 
-/// The version of the tables, if this program knows it; zero if they are to be made.
+/// Returns the version of the tables if this program supports it; zero if they must be created.
 fn version(rows: &[Row]) -> Result<u32, Fault> {
     let version = match rows {
         [row] => u32::try_from(row.get::<_, i32>(0)).ok(),
@@ -152,7 +152,7 @@ fn check_rights(server: &Server, forbidden: &[Row]) -> Result<(), Fault> {
     )))
 }
 
-/// The problem behind an error, if that is a missing right.
+/// Returns the fault for an error; a missing privilege is explained by `problem`.
 pub(super) fn forbidden(error: tokio_postgres::Error, problem: &str) -> Fault {
     if error.code() == Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE) {
         Fault::Unusable(problem.to_owned())

@@ -1,7 +1,7 @@
-//! A server and a database on it, as a URL names them.
+//! A server and a database on it, parsed from a URL.
 //!
-//! The URL is that of libpq, and what is special to us in it is taken out here. A place is shown
-//! without its password, always.
+//! The URL is that of libpq with our own parameters, which are removed here. A place is always
+//! shown without its password.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -14,17 +14,17 @@ use tokio_postgres::{
 /// The schema of our tables when the URL names none.
 pub(super) const SCHEMA_DEFAULT: &str = "graphrun";
 
-/// How long one address has to take a call, unless the URL says otherwise.
+/// The time limit for connecting to one address, unless the URL sets another.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// How long a sent packet may stay unanswered before the connection counts as lost, unless the URL
-/// says otherwise.
+/// How long a sent packet may stay unacknowledged before the connection counts as lost, unless the
+/// URL sets another time.
 const SILENCE_TIME: Duration = Duration::from_secs(10);
 
 /// The longest name of a schema: <https://www.postgresql.org/docs/current/limits.html>.
 const NAME_LENGTH_MAX: usize = 63;
 
-/// A database on a server, and how to get there.
+/// A database on a server, with the connection parameters.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) config: Config,
@@ -32,24 +32,24 @@ pub(super) struct Place {
     pub(super) trust: Trust,
 }
 
-/// Which server is believed to be the one that is meant.
+/// How the identity of the server is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Any, as `sslmode` says below `verify-full`: what goes there may be encrypted, but for whom is
-    /// not known.
+    /// Not at all, as with every `sslmode` below `verify-full`: traffic may be encrypted, but the
+    /// receiver is unknown.
     Any,
-    /// One with a certificate for its name by an authority that this system trusts.
+    /// The server needs a certificate for its name by an authority that this system trusts.
     System,
-    /// One with a certificate for its name by an authority in this file.
+    /// The server needs a certificate for its name by an authority in this file.
     Authorities(PathBuf),
 }
 
 impl Place {
-    /// Reads a URL. What is wrong with it is said without any of its values.
+    /// Parses a URL. The errors contain none of its values.
     pub(super) fn parse(url: &str) -> Result<Self, String> {
         let rest = ["postgres://", "postgresql://"].iter().find_map(|it| url.strip_prefix(it));
         let rest = rest.ok_or("it does not begin with `postgres://`")?;
-        // As the client does, so that both mean the same: the first `@` ends the password.
+        // Same rule as in the client, so that both agree: the first `@` ends the password.
         let host_at = rest.find('@').map_or(0, |it| it + 1);
         let (before, query) = match rest[host_at..].find('?') {
             Some(at) => (&rest[..host_at + at], &rest[host_at + at + 1..]),
@@ -91,12 +91,12 @@ impl Place {
         Ok(Self { config, schema, trust })
     }
 
-    /// The user on the server.
+    /// Returns the user on the server.
     pub(super) fn user(&self) -> &str {
         self.config.get_user().unwrap_or_default()
     }
 
-    /// The database on the server, which is named like its user if nobody says otherwise.
+    /// Returns the database on the server; by default, it has the name of the user.
     pub(super) fn database(&self) -> &str {
         self.config.get_dbname().unwrap_or_else(|| self.user())
     }
@@ -152,13 +152,13 @@ fn encryption(mode: Option<&str>, authorities: Option<&str>) -> Result<(SslMode,
     Ok((mode, trust))
 }
 
-/// The client tells of its parameters by name only.
+/// The client names only the parameter, not the value.
 fn unreadable(error: tokio_postgres::Error) -> String {
     let cause = error.into_source().map_or_else(|| "it is no URL".into(), |it| it.to_string());
     format!("{cause}; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`")
 }
 
-/// Names that need no quotes anywhere, and none of the server's own.
+/// Accepts names that never need quotes and are not reserved by the server.
 fn check_schema(name: &str) -> Result<(), String> {
     let begins = name.starts_with(|it: char| it.is_ascii_lowercase() || it == '_');
     let plain = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_';

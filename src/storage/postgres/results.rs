@@ -1,4 +1,4 @@
-//! Results of nodes for later runs, in a table of their own.
+//! Results of nodes for later runs, in a separate table.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -17,12 +17,12 @@ use crate::{
     storage::results::{BOUNDS, Bounds},
 };
 
-/// A row is not what was written. It is no use, and no harm: the node runs, and the row is replaced.
+/// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
 #[error("it is not what was written; the next result will replace it")]
 struct Damaged;
 
-/// A row of the table, less its checksum.
+/// A row of the table, without its checksum.
 #[derive(Debug)]
 struct Row {
     key: ResultKey,
@@ -57,11 +57,11 @@ impl ResultStore for PostgresStorage {
 
 #[async_trait]
 impl Work for Find {
-    type Made = Option<(Row, Vec<u8>)>;
+    type Output = Option<(Row, Vec<u8>)>;
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Made, Fault> {
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
         let sql = "SELECT kept, payload, checksum FROM results WHERE key = $1";
         let Some(row) = session.first(sql, &[&self.0.as_bytes()]).await? else { return Ok(None) };
         let checksum = get(&row, "checksum")?;
@@ -72,7 +72,7 @@ impl Work for Find {
 
 #[async_trait]
 impl Work for Keep {
-    type Made = ();
+    type Output = ();
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
         let Self { row, bounds } = self;
@@ -127,7 +127,7 @@ impl Row {
         Some(KeptResult { update, at: Timestamp::from_millisecond(self.kept).ok()? })
     }
 
-    /// Covers all of it: a row that damage gave the key of another is found, too.
+    /// Covers the key as well, so that a row with the key of another result is detected.
     fn checksum(&self) -> [u8; blake3::OUT_LEN] {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.key.as_bytes()).update(&self.kept.to_le_bytes());

@@ -1,4 +1,4 @@
-//! A run in the database: finding it, how it stands, who holds it.
+//! A run in the database: search, head and lease.
 
 use tokio_postgres::{Row, types::ToSql};
 
@@ -20,16 +20,16 @@ const SUMMARY: &str = "
     SELECT r.key, r.id, r.name, r.info, r.info_checksum, h.*
     FROM runs r LEFT JOIN heads h ON h.run = r.key";
 
-/// A run that is there.
+/// A run that exists.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) key: i64,
     pub(super) id: RunId,
 }
 
-/// How a run stands, and the end of its journal.
+/// The head of a run and the end of its journal.
 #[derive(Clone, Debug)]
-pub(super) struct Stand {
+pub(super) struct StoredHead {
     pub(super) head: Head,
     /// The number of the last entry that commits a step.
     pub(super) committed: u64,
@@ -37,26 +37,26 @@ pub(super) struct Stand {
     pub(super) lease: Lease,
 }
 
-/// A run that nobody else may write before the end of the transaction.
+/// A run that is locked for writing until the end of the transaction.
 #[derive(Debug)]
 pub(super) struct Locked {
     pub(super) run: Run,
-    pub(super) stand: Stand,
+    pub(super) stored: StoredHead,
     /// The time of the server, in milliseconds since 1970.
     pub(super) now: i64,
 }
 
-/// What is known of a run besides its journal.
+/// A run without its journal.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct StoredRun {
     pub(super) run: Run,
-    pub(super) stand: Stand,
-    /// What is known from its beginning, as it is written.
+    pub(super) stored: StoredHead,
+    /// The stored info.
     pub(super) info: Vec<u8>,
 }
 
 impl Run {
-    /// The run with this very id, for the one who writes it.
+    /// Locks the run with exactly this id for writing.
     pub(super) async fn lock(session: &Session, id: &RunId) -> Result<Locked, Fault> {
         let sql = format!(
             "SELECT h.*, {NOW} AS now FROM heads h JOIN runs r ON r.key = h.run
@@ -65,10 +65,10 @@ impl Run {
         let row =
             session.first(&sql, &[&id.as_str()]).await?.ok_or_else(|| unknown(id.as_str()))?;
         let run = Self { key: get(&row, "run")?, id: id.clone() };
-        Ok(Locked { run, stand: stand(id, &row)?, now: get(&row, "now")? })
+        Ok(Locked { run, stored: read_head(id, &row)?, now: get(&row, "now")? })
     }
 
-    /// Adds a run that there is not.
+    /// Inserts a new run.
     pub(super) async fn insert(
         session: &Session,
         info: &RunInfo,
@@ -83,7 +83,7 @@ impl Run {
         row.map(|row| Ok(Self { key: get(&row, "key")?, id: info.id.clone() })).transpose()
     }
 
-    /// Writes how it stands for the first time.
+    /// Inserts the first head.
     pub(super) async fn begin(
         &self,
         session: &Session,
@@ -98,7 +98,7 @@ impl Run {
         self.put(session, head, head.number, link, lease).await
     }
 
-    /// Writes how it stands after an entry.
+    /// Saves the head after an entry.
     pub(super) async fn put(
         &self,
         session: &Session,
@@ -132,13 +132,13 @@ impl Run {
         Ok(())
     }
 
-    /// Writes what is known of it once it goes by another workflow.
+    /// Saves the info after a migration.
     pub(super) async fn migrate(
         &self,
         session: &Session,
         migration: &Migration,
     ) -> Result<(), Fault> {
-        let found = Found::by_id(session, &self.id).await?;
+        let found = StoredRun::by_id(session, &self.id).await?;
         let info = info_after(&found.info, migration).map_err(Fault::Unwritable)?;
         let sql = "SELECT name FROM runs WHERE key = $1";
         let row =
@@ -149,7 +149,7 @@ impl Run {
         Ok(())
     }
 
-    /// Forgets it.
+    /// Removes the run.
     pub(super) async fn remove(&self, session: &Session) -> Result<(), Fault> {
         for table in ["inbox", "journal", "heads"] {
             let sql = format!("DELETE FROM {table} WHERE run = $1");
@@ -160,18 +160,18 @@ impl Run {
     }
 }
 
-impl Found {
-    /// The run with this very id.
+impl StoredRun {
+    /// Returns the run with exactly this id.
     pub(super) async fn by_id(session: &Session, id: &RunId) -> Result<Self, Fault> {
         let sql = format!("{SUMMARY} WHERE r.id = $1");
         let row = session.first(&sql, &[&id.as_str()]).await?;
         row.as_ref().map_or_else(|| Err(unknown(id.as_str())), Self::read)
     }
 
-    /// The run with this id, this name, or an id that alone begins like this.
+    /// Returns the run with this id, this name, or a unique id that begins with the text.
     pub(super) async fn search(session: &Session, text: &str) -> Result<Self, Fault> {
         if text.contains('\0') {
-            // No text on the server holds one.
+            // Text columns of the server cannot contain it.
             return Err(unknown(text));
         }
         let sql = format!("{SUMMARY} WHERE r.id = $1 OR r.name = $1 ORDER BY r.id = $1 DESC");
@@ -193,8 +193,8 @@ impl Found {
         }
     }
 
-    /// The newest runs, or the newest of those older than one; each for itself, since damage to one
-    /// is none to the others.
+    /// Returns the newest runs, or the newest of those older than a given run. Each has its own
+    /// result, since damage to one does not affect the others.
     pub(super) async fn newest(
         session: &Session,
         before: Option<&RunId>,
@@ -214,7 +214,7 @@ impl Found {
         let found = rows.iter().map(|row| match Self::read(row) {
             Ok(found) => Ok(Ok(found)),
             Err(Fault::Known(damaged @ CheckpointError::Damaged { .. })) => Ok(Err(damaged)),
-            // Not one run is damaged, but the database.
+            // The whole database failed, not one run.
             Err(fault) => Err(fault),
         });
         found.collect()
@@ -223,7 +223,7 @@ impl Found {
     pub(super) fn summary(&self) -> Result<RunSummary, CheckpointError> {
         let info = serde_json::from_slice(&self.info)
             .map_err(|error| damaged(self.run.id.as_str(), "the description", error))?;
-        let Stand { head, lease, .. } = self.stand.clone();
+        let StoredHead { head, lease, .. } = self.stored.clone();
         let (Standing { status, reason }, holder) = (head.standing, lease.holder());
         Ok(RunSummary { info, status, reason, step: head.step, holder })
     }
@@ -239,12 +239,12 @@ impl Found {
         if sum != get::<&[u8]>(row, "info_checksum")? {
             return Err(broken(&id, "the description", "its checksum does not fit"));
         }
-        let (key, stand) = (get(row, "key")?, stand(&id, row)?);
-        Ok(Self { info: info.to_vec(), stand, run: Run { key, id } })
+        let (key, stored) = (get(row, "key")?, read_head(&id, row)?);
+        Ok(Self { info: info.to_vec(), stored, run: Run { key, id } })
     }
 }
 
-fn stand(id: &RunId, row: &Row) -> Result<Stand, Fault> {
+fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
     let damage = |how: &'static str| broken(id, "the status", how);
     let standing: &str = get(row, "standing")?;
     let head = Head {
@@ -261,10 +261,10 @@ fn stand(id: &RunId, row: &Row) -> Result<Stand, Fault> {
         return Err(damage("its checksum does not fit"));
     }
     let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
-    Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
+    Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
 }
 
-/// A column that is there.
+/// Returns a column that must exist.
 pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
     row: &'a Row,
     column: &str,
@@ -272,7 +272,7 @@ pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
     Ok(row.try_get(column)?)
 }
 
-/// A number that is never negative; the server has no others.
+/// Returns a non-negative number; the server has no unsigned type.
 pub(super) fn number(id: &RunId, row: &Row, column: &str) -> Result<u64, Fault> {
     u64::try_from(get::<i64>(row, column)?)
         .map_err(|_| broken(id, &format!("the {column}"), "it is negative"))

@@ -1,9 +1,8 @@
-//! Connections, and transactions that are tried again when they meet others or the connection is
-//! lost.
+//! Connections, and transactions that are retried after a conflict or a lost connection.
 //!
-//! All of it runs on threads of its own: nodes that block the caller's runtime delay nothing here.
-//! Whether a `COMMIT` was done that no answer came to is never guessed: the next try is told of the
-//! doubt, takes the lock that the first one had, and looks.
+//! All of it runs on separate threads: nodes that block the caller's runtime delay nothing here. If
+//! a `COMMIT` gets no response, its outcome is never guessed: the next attempt knows about the
+//! doubt, takes the same lock, and checks.
 
 use std::{
     fmt,
@@ -30,26 +29,26 @@ use crate::{
     storage::{journal::Codec, open_steps::OpenSteps},
 };
 
-/// The most connections of a process, apart from the one for leases. They are made when needed.
+/// The most connections of a process, besides the one for leases. They are opened on demand.
 const CONNECTIONS_MAX: usize = 4;
 
-/// The threads that speak with the server.
+/// The threads that communicate with the server.
 const THREADS: usize = 2;
 
-/// How long one try may take.
+/// The time limit of one attempt.
 const TRY_TIME: Duration = Duration::from_secs(30);
 
-/// How long one may take that is about a lease: much shorter than the lease.
+/// The time limit of an attempt in a lease transaction: much shorter than the lease.
 const LEASE_TIME: Duration = Duration::from_secs(4);
 
-/// How long a transaction is tried again: shorter than a lease, which others would take over.
+/// How long a transaction is retried: shorter than a lease, which another process would acquire.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest pause between two tries. They begin with a hundredth of it.
+/// The longest pause between two attempts. The first pause is a hundredth of it.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How a session is set up. What is turned on here is never turned off by the user's role: a commit
-/// is on the server's disk when it is told.
+/// The settings of a session. They override settings of the user's role: a commit is confirmed only
+/// when it is on the server's disk.
 const SESSION: &str = "
     SET client_encoding = 'UTF8';
     SET statement_timeout = '25s';
@@ -59,48 +58,49 @@ const SESSION: &str = "
         WHERE current_setting('synchronous_commit') = 'off';
 ";
 
-/// A server, and the threads that speak with it.
+/// A server, and the threads that communicate with it.
 pub(super) struct Server {
     pub(super) place: Place,
     pool: Pool,
-    /// A connection of their own, so that leases are renewed whatever else is going on.
+    /// A separate connection, so that other work never delays the renewal of leases.
     leases: Pool,
     codec: Mutex<Codec>,
     open_steps: Mutex<OpenSteps>,
     runtime: Option<runtime::Runtime>,
 }
 
-/// What is done in a transaction. It may be tried several times.
+/// The work of one transaction. It may be retried several times.
 ///
-/// The first statement only reads: it is on its way before the transaction is known to have begun.
+/// The first statement only reads: it is sent before the server confirms the begin of the
+/// transaction.
 #[async_trait]
 pub(super) trait Work: Send + Sync + 'static {
-    /// What comes of it.
-    type Made: Send + 'static;
+    /// The result.
+    type Output: Send + 'static;
 
-    /// How it is done.
+    /// The mode of the transaction.
     const MODE: Mode = Mode::Write;
 
-    /// Does it. With `in_doubt` an earlier try may have been committed.
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Self::Made, Fault>;
+    /// Does the work. With `in_doubt`, an earlier attempt may have been committed.
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Self::Output, Fault>;
 }
 
-/// What a transaction is for.
+/// The purpose of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// It reads one snapshot.
+    /// Reads one snapshot.
     Read,
-    /// It takes the locks it needs.
+    /// Takes the locks it needs.
     Write,
-    /// It writes nothing but leases.
+    /// Writes only leases.
     Lease,
 }
 
-/// A connection in a transaction. It is used again only if the transaction came to its end.
+/// A connection in a transaction. It is reused only if the transaction ended.
 pub(super) struct Session(Option<Object>);
 
 impl Server {
-    /// Sets up the way to a server. Nothing is sent yet.
+    /// Configures the connections to a server. Nothing is sent yet.
     pub(super) fn new(place: Place) -> Result<Self, CheckpointError> {
         let failed = |error: &dyn fmt::Display| CheckpointError::Storage {
             action: format!("open {place}"),
@@ -118,17 +118,18 @@ impl Server {
         Ok(Self { place, pool, leases, codec, open_steps, runtime: Some(runtime) })
     }
 
-    /// What this process knows of the open steps of runs.
+    /// Returns the cache of open steps.
     pub(super) fn open_steps(&self) -> MutexGuard<'_, OpenSteps> {
         self.open_steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection outside of any transaction, which is not used for others.
+    /// Opens a connection outside of any transaction, which is not reused.
     pub(super) async fn connect(&self) -> Result<ClientWrapper, Fault> {
         Ok(Object::take(self.pool.get().await?))
     }
 
-    /// Does something on the threads of the server. It comes to its end also if nobody waits for it.
+    /// Runs a future on the threads of the server. It completes even if the caller drops the
+    /// future.
     pub(super) async fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, CheckpointError>> + Send + 'static,
@@ -137,41 +138,41 @@ impl Server {
         runtime.spawn(work).await.unwrap_or_else(|error| Err(unfinished(error)))
     }
 
-    /// Does something on the threads of the server while this one waits, in whatever runtime it is.
+    /// Runs a future on the threads of the server and blocks the calling thread, in any runtime.
     pub(super) fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, CheckpointError>> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        let (told, heard) = mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         let runtime = self.runtime.as_ref().expect("it is there until the server is dropped");
         runtime.spawn(async move {
-            // Whoever asked may be gone.
-            let _ = told.send(work.await);
+            // The caller may be gone.
+            let _ = sender.send(work.await);
         });
-        heard.recv().unwrap_or_else(|error| {
+        receiver.recv().unwrap_or_else(|error| {
             let action = "speak with the server".to_owned();
             Err(CheckpointError::Storage { action, source: error.into() })
         })
     }
 
-    /// Does something that takes a while without waiting for anything.
+    /// Runs long computations that do not wait.
     pub(super) async fn compute<T: Send + 'static>(
         work: impl FnOnce() -> Result<T, CheckpointError> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(unfinished(error)))
     }
 
-    /// Works with the tools that make rows. A panic of another user of them left nothing half-done.
+    /// Borrows the codec. A panic of another borrower left nothing half-done.
     pub(super) fn with_codec<T>(&self, work: impl FnOnce(&mut Codec) -> T) -> T {
         work(&mut self.codec.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does work in a transaction, and again for as long as it fails for reasons that pass.
+    /// Runs a transaction, and retries it while it fails for transient reasons.
     pub(super) async fn transact<W: Work>(
         &self,
         action: String,
         work: &W,
-    ) -> Result<W::Made, CheckpointError> {
+    ) -> Result<W::Output, CheckpointError> {
         let mut pause = PAUSE_MAX / 100;
         let mut in_doubt = false;
         let (try_time, patience) = match W::MODE {
@@ -190,7 +191,7 @@ impl Server {
             if !fault.is_passing() {
                 return Err(fault.explain(&self.place, action));
             }
-            // At random, so that those who met do not meet again.
+            // Random, so that transactions in conflict do not collide again.
             let jittered = pause.mul_f64(rand::random_range(0.5..1.0));
             if Instant::now() + jittered >= deadline {
                 return Err(if in_doubt {
@@ -205,20 +206,20 @@ impl Server {
         }
     }
 
-    /// Tries once. `sent` says whether the end of the transaction is on its way.
+    /// Makes one attempt. `sent` is true once the end of the transaction is sent.
     async fn attempt<W: Work>(
         &self,
         work: &W,
         in_doubt: bool,
         sent: &mut bool,
-    ) -> Result<W::Made, Fault> {
+    ) -> Result<W::Output, Fault> {
         let (pool, begin) = match W::MODE {
             Mode::Read => (&self.pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
             Mode::Write => (&self.pool, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
             Mode::Lease => (&self.leases, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
         };
         let session = Session(Some(pool.get().await?));
-        // Both are sent at once; what reads in a transaction that did not begin does no harm.
+        // Both are sent at once; a read in a transaction that did not begin does no harm.
         let begun = async { Ok(session.client().batch_execute(begin).await?) };
         let worked = try_join(begun, work.attempt(&session, in_doubt)).await;
         let client = session.client();
@@ -242,7 +243,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be dropped where nothing may wait.
+        // The storage may be dropped in a thread that must not block.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -254,7 +255,7 @@ impl Session {
         self.0.as_ref().expect("it is there until it is kept")
     }
 
-    /// The rows that a statement gives.
+    /// Returns the rows of a statement.
     pub(super) async fn query(
         &self,
         sql: &str,
@@ -264,7 +265,7 @@ impl Session {
         Ok(self.client().query(&statement, values).await?)
     }
 
-    /// The first row that a statement gives.
+    /// Returns the first row of a statement.
     pub(super) async fn first(
         &self,
         sql: &str,
@@ -273,7 +274,7 @@ impl Session {
         Ok(self.query(sql, values).await?.into_iter().next())
     }
 
-    /// Does a statement and gives the number of rows it changed.
+    /// Executes a statement and returns the number of changed rows.
     pub(super) async fn execute(
         &self,
         sql: &str,
@@ -283,7 +284,7 @@ impl Session {
         Ok(self.client().execute(&statement, values).await?)
     }
 
-    /// Gives the connection back for others to use.
+    /// Returns the connection to the pool.
     fn keep(mut self) {
         self.0.take();
     }

@@ -1,4 +1,4 @@
-//! What only one who holds the connection can see.
+//! Tests that need access to the connection.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::{
 mod server;
 
 #[test]
-fn a_commit_is_on_the_disk_of_the_server_whatever_its_user_is_used_to() {
+fn commits_are_durable_despite_settings_of_the_user() {
     for (setting, ours) in [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")] {
         let url = server::server();
         let mark = if url.contains('?') { '&' } else { '?' };

@@ -1,4 +1,4 @@
-//! Encrypted connections, and whom they are made to.
+//! Encrypted connections, and the verification of servers.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::place::Trust;
 
-/// What makes connections to servers that are trusted like this. An error says what to do.
+/// Returns a connector with this kind of verification. An error contains the remedy.
 pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let algorithms = provider.signature_verification_algorithms;
@@ -46,7 +46,7 @@ pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, String> {
     Ok(MakeRustlsConnect::new(builder.with_no_client_auth()))
 }
 
-/// Takes whatever certificate a server has, as long as it is the server's own.
+/// Accepts any certificate, if the server has its private key.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 

@@ -1,4 +1,4 @@
-//! What each call of the trait does in its transaction.
+//! The transaction of each call of the trait.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use super::{
     entries::Pages,
     fault::Fault,
     lease::{Lease, NOW},
-    run::{Found, Locked, Run, Stand, get, unknown},
+    run::{Locked, Run, StoredHead, StoredRun, get, unknown},
     session::{Mode, Server, Session, Work},
 };
 use crate::{
@@ -22,48 +22,48 @@ use crate::{
     id::RunId,
     storage::{
         journal::{Reader, committed as committed_after, damaged, encode},
-        rules::{Head, beginning, check_fence, rests},
+        rules::{Head, beginning, check_fence, stops_run},
     },
 };
 
-/// Accepts a run.
+/// Creates a run.
 pub(super) struct Create {
     pub(super) info: RunInfo,
-    /// `info`, as it is written.
+    /// `info`, as it is stored.
     pub(super) json: Vec<u8>,
     pub(super) claim: Claim,
     pub(super) first: Entry,
     pub(super) server: Arc<Server>,
 }
 
-/// Gives a run to whoever claims it.
+/// Acquires a run for a claim.
 pub(super) struct Acquire {
     pub(super) run: RunId,
     pub(super) claim: Claim,
 }
 
-/// Makes a lease last.
+/// Renews a lease.
 pub(super) struct Renew {
     pub(super) hold: Hold,
     pub(super) ttl: Duration,
 }
 
-/// Gives a run back.
+/// Releases a run.
 pub(super) struct Release(pub(super) Hold);
 
-/// Adds an entry.
+/// Appends an entry.
 pub(super) struct Append {
     hold: Hold,
     entry: Entry,
     server: Arc<Server>,
-    /// The number and the link of the row that an earlier try may have saved.
+    /// The number and the hash of the row that an earlier attempt may have saved.
     sent: Mutex<Option<(u64, Link)>>,
 }
 
-/// Forgets a run.
+/// Removes a run.
 pub(super) struct Remove(pub(super) RunId);
 
-/// Reads all of a run.
+/// Reads a whole run.
 pub(super) struct All(pub(super) RunId);
 
 /// Reads entries of a run.
@@ -73,7 +73,7 @@ pub(super) struct Entries {
     pub(super) limit: usize,
 }
 
-/// Looks for a run.
+/// Searches a run.
 pub(super) struct Search(pub(super) String);
 
 /// Lists runs.
@@ -85,12 +85,12 @@ pub(super) struct Newest {
 /// Lists the ids of all runs.
 pub(super) struct Ids;
 
-/// Looks for what belongs to no run.
+/// Checks for rows that belong to no run.
 pub(super) struct Check;
 
 #[async_trait]
 impl Work for Create {
-    type Made = Hold;
+    type Output = Hold;
 
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Hold, Fault> {
         let Self { info, json, claim, first, server } = self;
@@ -116,7 +116,8 @@ impl Work for Create {
             encode(codec, &info.id, first, (&head, beginning(&info.id, json)), &open)
         })?;
         let Some(run) = Run::insert(session, info, json).await? else {
-            // Somebody else was faster, or an earlier try of this, since the look.
+            // Since the check, another process was faster, or an earlier attempt of this
+            // transaction.
             if in_doubt {
                 return self.made_before(session, None).await;
             }
@@ -132,7 +133,8 @@ impl Work for Create {
 }
 
 impl Create {
-    /// What an earlier try made, if it was that: nobody else has this owner.
+    /// Returns the lease of an earlier attempt, if that created the run: no other process has this
+    /// owner.
     async fn made_before(&self, session: &Session, taken: Option<String>) -> Result<Hold, Fault> {
         let made = match Run::lock(session, &self.info.id).await {
             Err(Fault::Known(CheckpointError::UnknownRun(_))) => {
@@ -140,7 +142,7 @@ impl Create {
             }
             made => made?,
         };
-        match made.stand.lease.holder() {
+        match made.stored.lease.holder() {
             Some(holder) if holder.owner == self.claim.owner => {
                 Ok(Hold { run: self.info.id.clone(), fence: holder.fence })
             }
@@ -148,7 +150,7 @@ impl Create {
         }
     }
 
-    /// The error for a new run of which another one has this, its id or its name.
+    /// Returns the error for a new run whose id or name is taken.
     fn exists(&self, taken: Option<String>) -> CheckpointError {
         CheckpointError::Exists(taken.unwrap_or_else(|| self.info.name.clone()))
     }
@@ -156,7 +158,7 @@ impl Create {
 
 #[async_trait]
 impl Work for Acquire {
-    type Made = Hold;
+    type Output = Hold;
 
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Hold, Fault> {
         let locked = Run::lock(session, &self.run).await?;
@@ -168,7 +170,7 @@ impl Work for Acquire {
             }
             return Err(locked.owned(holder));
         }
-        let lease = Lease::next(locked.stand.lease.fence, &self.claim, locked.now)?;
+        let lease = Lease::next(locked.stored.lease.fence, &self.claim, locked.now)?;
         locked.put_lease(session, &lease).await?;
         Ok(Hold { run: locked.run.id, fence: lease.fence })
     }
@@ -176,13 +178,13 @@ impl Work for Acquire {
 
 #[async_trait]
 impl Work for Renew {
-    type Made = ();
+    type Output = ();
 
     const MODE: Mode = Mode::Lease;
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
         let locked = Run::lock(session, &self.hold.run).await?;
-        let lease = locked.stand.lease.clone();
+        let lease = locked.stored.lease.clone();
         check_fence(lease.holder().as_ref(), self.hold.fence)?;
         locked.put_lease(session, &lease.renewed(locked.now, self.ttl)).await
     }
@@ -190,17 +192,17 @@ impl Work for Renew {
 
 #[async_trait]
 impl Work for Release {
-    type Made = ();
+    type Output = ();
 
     const MODE: Mode = Mode::Lease;
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
         let locked = Run::lock(session, &self.0.run).await?;
-        let lease = locked.stand.lease.clone();
+        let lease = locked.stored.lease.clone();
         if lease.fence != self.0.fence {
             return Ok(());
         }
-        locked.put_lease(session, &lease.given_back()).await
+        locked.put_lease(session, &lease.released()).await
     }
 }
 
@@ -216,13 +218,13 @@ impl Append {
 
 #[async_trait]
 impl Work for Append {
-    type Made = ();
+    type Output = ();
 
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
         let Self { hold, entry, server, .. } = self;
-        // The try that is in doubt had this lock, too, and kept it until its end.
-        let Locked { run, stand, .. } = Run::lock(session, &hold.run).await?;
-        let Stand { head, committed, link, lease } = stand;
+        // The attempt in doubt had this lock, too, and kept it until its end.
+        let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
+        let StoredHead { head, committed, link, lease } = stored;
         let before = *self.sent();
         if let Some(row) = before.filter(|_| in_doubt)
             && run.has(session, row).await?
@@ -249,8 +251,8 @@ impl Work for Append {
         if let Some(migration) = &entry.migration {
             run.migrate(session, migration).await?;
         }
-        let lease = if rests(entry) { lease.given_back() } else { lease };
-        // They are on their way together.
+        let lease = if stops_run(entry) { lease.released() } else { lease };
+        // Both are sent together.
         try_join(
             run.insert_row(session, &row),
             run.put(session, &next, committed, row.link, &lease),
@@ -265,7 +267,7 @@ impl Work for Append {
 
 #[async_trait]
 impl Work for Remove {
-    type Made = ();
+    type Output = ();
 
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
         let locked = match Run::lock(session, &self.0).await {
@@ -279,12 +281,12 @@ impl Work for Remove {
 
 #[async_trait]
 impl Work for All {
-    type Made = (Found, Pages);
+    type Output = (StoredRun, Pages);
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(Found, Pages), Fault> {
-        let found = Found::by_id(session, &self.0).await?;
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(StoredRun, Pages), Fault> {
+        let found = StoredRun::by_id(session, &self.0).await?;
         let pages = Pages::after(session, &found, 0, usize::MAX).await?;
         Ok((found, pages))
     }
@@ -292,12 +294,12 @@ impl Work for All {
 
 #[async_trait]
 impl Work for Entries {
-    type Made = (Found, Pages);
+    type Output = (StoredRun, Pages);
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(Found, Pages), Fault> {
-        let found = Found::by_id(session, &self.run).await?;
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(StoredRun, Pages), Fault> {
+        let found = StoredRun::by_id(session, &self.run).await?;
         let pages = Pages::after(session, &found, self.after, self.limit).await?;
         Ok((found, pages))
     }
@@ -305,29 +307,29 @@ impl Work for Entries {
 
 #[async_trait]
 impl Work for Search {
-    type Made = Found;
+    type Output = StoredRun;
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Found, Fault> {
-        Found::search(session, &self.0).await
+    async fn attempt(&self, session: &Session, _: bool) -> Result<StoredRun, Fault> {
+        StoredRun::search(session, &self.0).await
     }
 }
 
 #[async_trait]
 impl Work for Newest {
-    type Made = Vec<Result<Found, CheckpointError>>;
+    type Output = Vec<Result<StoredRun, CheckpointError>>;
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Made, Fault> {
-        Found::newest(session, self.before.as_ref(), self.limit).await
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
+        StoredRun::newest(session, self.before.as_ref(), self.limit).await
     }
 }
 
 #[async_trait]
 impl Work for Ids {
-    type Made = Vec<RunId>;
+    type Output = Vec<RunId>;
 
     const MODE: Mode = Mode::Read;
 
@@ -343,7 +345,7 @@ impl Work for Ids {
 
 #[async_trait]
 impl Work for Check {
-    type Made = ();
+    type Output = ();
 
     const MODE: Mode = Mode::Read;
 

@@ -1,8 +1,8 @@
-//! Makes a database that is not there yet.
+//! Creates a database.
 //!
-//! The database is made under another name in the same folder and gets its own name once it is complete. So no
-//! process sees half a database, whenever the one that makes it dies. Of several that make one at once, one gives it
-//! the name; the others remove theirs and use that one.
+//! The database is created under another name in the same folder and gets its final name once it is
+//! complete. So no process sees half a database, even if its creator dies. If several processes
+//! create one at once, the first to finish wins; the others remove theirs and use that one.
 
 use std::{
     ffi::OsString,
@@ -17,21 +17,21 @@ use rusqlite::{Connection, OpenFlags};
 use super::fault::Fault;
 use crate::fault::{Point, hit};
 
-/// Stands in the names of databases that are not complete.
+/// Part of the name of an incomplete database.
 const MARK: &str = ".graphrun-new-";
 
-/// The hexadecimal digits after it, which tell those of several processes apart.
+/// The number of hexadecimal digits after the mark, which distinguish several processes.
 const DIGITS: usize = 16;
 
-/// A database without its final name. Dropped, it is removed.
+/// A database without its final name. Dropping it removes the file.
 struct Draft {
     path: PathBuf,
-    /// Locked until the process is done with it, or dead: the lock tells others which.
+    /// Locked while its process lives and needs it, which other processes can check.
     file: File,
 }
 
-/// Makes the database with `fill`, unless there is a file of that name by then. `announce` sees the file before it has
-/// its name.
+/// Creates the database with `fill`, unless a file of that name exists by then. `announce` gets the
+/// file before the file gets its name.
 pub(super) fn create(
     path: &Path,
     fill: impl FnOnce(&mut Connection) -> Result<(), Fault>,
@@ -42,17 +42,18 @@ pub(super) fn create(
     remove_abandoned(path)?;
     let draft = Draft::new(path)?;
     hit(Point::CreateBegun)?;
-    // Not by the usual way to open a database, which takes names such as `file:x` for something else.
+    // Without the usual flags for opening a database, with which names such as `file:x` have
+    // another meaning.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path::absolute(&draft.path)?, flags)?;
-    // A draft that is not completed is thrown away, so it needs no journal.
+    // An incomplete draft is discarded, so it needs no journal.
     connection.pragma_update_and_check(None, "journal_mode", "off", |_| Ok(()))?;
     fill(&mut connection)?;
     connection.close().map_err(|(_, error)| error)?;
     draft.file.sync_all()?;
     announce(&draft.file);
     hit(Point::CreateFilled)?;
-    // Unlike a renaming, this never replaces a file that another process made meanwhile.
+    // Unlike a rename, this never replaces a file that another process created meanwhile.
     match fs::hard_link(&draft.path, path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
         Err(error) if has_no_links(&error) && !path.exists() => fs::rename(&draft.path, path)?,
@@ -60,19 +61,19 @@ pub(super) fn create(
     }
     hit(Point::CreateNamed)?;
     drop(draft);
-    // The name, too, survives the loss of power.
+    // The name, too, must survive a power failure.
     Ok(File::open(folder)?.sync_all()?)
 }
 
 impl Draft {
-    /// Makes an empty draft that only its owner can read.
+    /// Creates an empty draft that only its owner can read.
     fn new(path: &Path) -> io::Result<Self> {
         loop {
             let name = format!("{MARK}{:0DIGITS$x}", rand::random::<u64>());
             let path = draft_path(path, &name);
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             file.lock()?;
-            // Another process may have taken it for abandoned before it was locked.
+            // Another process may have removed it as abandoned before it was locked.
             if file.metadata()?.nlink() > 0 {
                 return Ok(Self { path, file });
             }
@@ -82,12 +83,12 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // One that stays behind is removed by the next process that makes a database here.
+        // The next process that creates a database here removes a leftover.
         drop(fs::remove_file(&self.path));
     }
 }
 
-/// Removes what processes left behind that died while they made this database.
+/// Removes the drafts of processes that died while they created this database.
 fn remove_abandoned(path: &Path) -> io::Result<()> {
     let prefix = draft_path(path, MARK);
     let prefix = prefix.file_name().unwrap_or_default().as_encoded_bytes();
@@ -122,7 +123,7 @@ fn remove_if_abandoned(draft: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether the file system knows no second names of a file.
+/// Returns whether the file system has no hard links.
 fn has_no_links(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
 }
@@ -131,7 +132,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A hidden name beside the database.
+/// Returns a hidden name beside the database.
 fn draft_path(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

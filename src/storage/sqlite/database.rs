@@ -15,23 +15,23 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Entry, Hold},
-    storage::{journal::Codec, open_steps::OpenSteps, rules::rests},
+    storage::{journal::Codec, open_steps::OpenSteps, rules::stops_run},
 };
 
 pub(super) struct Database {
     path: PathBuf,
-    /// Which file it is; none where that cannot be told.
+    /// The identity of the file; none where it is unknown.
     identity: Option<Identity>,
     tools: Mutex<Tools>,
     open_steps: Mutex<OpenSteps>,
 }
 
-/// What a transaction works with.
+/// The tools of a transaction.
 struct Tools {
     connection: Connection,
     codec: Codec,
-    /// A write failed. What the kernel keeps of a file after that is not what is on the disk, so
-    /// that a second try may succeed and save nothing.
+    /// A write failed. After that, the page cache of the kernel may differ from the disk, so that a
+    /// second attempt may succeed and save nothing.
     failed: bool,
 }
 
@@ -50,30 +50,30 @@ impl Database {
         &self.path
     }
 
-    /// Does to the file what nobody else would.
+    /// Gives tests access to the connection.
     #[cfg(test)]
     pub(super) fn with_connection<T>(&self, work: impl FnOnce(&Connection) -> T) -> T {
         work(&self.tools.lock().unwrap().connection)
     }
 
-    /// Adds an entry to a run; one that brings it to rest at need.
+    /// Appends an entry to a run; one that stops or suspends it may use the reserve.
     pub(super) fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
         let action = entry.action(&hold.run);
         let work = |database: &Connection, codec: &mut Codec| {
             let mut open_steps = self.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
-            let (run, stand) = Run::find_standing(database, &hold.run)?;
-            run.append(database, stand, (codec, &mut open_steps), hold, entry)
+            let (run, stored) = Run::find_with_head(database, &hold.run)?;
+            run.append(database, stored, (codec, &mut open_steps), hold, entry)
         };
-        if rests(entry) {
+        if stops_run(entry) {
             self.write_at_need(action, work)?;
         } else {
             self.transact(TransactionBehavior::Immediate, action, work)?;
         }
-        // Afterwards, so that no event reports a step that is in no file.
+        // Checked afterwards, so that no event reports a step that is in no file.
         self.identity.map_or(Ok(()), |it| it.check(&self.path))
     }
 
-    /// Writes; if the disk is full, with the room that was kept for that.
+    /// Writes; if the disk is full, with the reserved space.
     pub(super) fn write_at_need<T>(
         &self,
         action: String,
@@ -87,14 +87,14 @@ impl Database {
         }
     }
 
-    /// Does one transaction.
+    /// Runs one transaction.
     pub(super) fn transact<T>(
         &self,
         behavior: TransactionBehavior,
         action: String,
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault>,
     ) -> Result<T, CheckpointError> {
-        // A panic while the lock was held rolled its transaction back; there is nothing to fear.
+        // A panic while the lock was held rolled its transaction back, so the connection is usable.
         let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let Tools { connection, codec, failed } = &mut *tools;
         let is_write = matches!(behavior, TransactionBehavior::Immediate);
@@ -111,17 +111,19 @@ impl Database {
         let is_failure = |it: &Fault| matches!(it, Fault::Sqlite(error) if is_failed_write(error));
         if is_write && done.as_ref().is_err_and(is_failure) {
             *failed = true;
-            // Whoever opens it next reads what is there; until then nothing is tidied up.
+            // The next process that opens the database reads the log; until then, nothing is
+            // checkpointed.
             let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             drop(connection.set_db_config(no_tidying, true));
         }
         done.map_err(|fault| fault.explain(&self.path, action))
     }
 
-    /// Gives the room of what was removed back to the file system, unless somebody else is at it.
+    /// Returns the space of removed runs to the file system, unless another process uses the
+    /// database.
     pub(super) fn compact(&self) -> Result<(), CheckpointError> {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        // It is no transaction among others: it needs the file for itself.
+        // This cannot be part of a transaction: it needs exclusive access to the file.
         let done = tools.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
         match done {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
@@ -133,7 +135,7 @@ impl Database {
     }
 }
 
-/// Checks that tables and indexes agree, and that no row belongs to a run that is not there.
+/// Checks that tables and indexes agree, and that every row belongs to an existing run.
 pub(super) fn verify(database: &Connection) -> Result<(), Fault> {
     let found: String = database.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if found != "ok" {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params, types::ValueRef};
 use super::{
     fault::Fault,
     payload::bytes,
-    run::{Run, Stand, collect, each},
+    run::{Run, StoredHead, collect, each},
 };
 use crate::{
     checkpoint::{Entry, Hold, Link},
@@ -15,16 +15,16 @@ use crate::{
     id::{RunId, Step},
     storage::{
         journal::{
-            Body, Codec, Linked, Reader, Row, Span, committed as committed_after, damaged, encode,
-            info_after, info_at_first,
+            Body, Codec, HashedRows, Reader, Row, Span, committed as committed_after, damaged,
+            encode, info_after, info_at_first,
         },
         open_steps::OpenSteps,
-        rules::{Head, beginning, check_fence, rests},
+        rules::{Head, beginning, check_fence, stops_run},
     },
 };
 
 impl Run {
-    /// Adds the first entry and gives how the run stands then.
+    /// Appends the first entry and returns the head after it.
     pub(super) fn append_first(
         &self,
         database: &Connection,
@@ -39,16 +39,16 @@ impl Run {
         Ok((head, row.link))
     }
 
-    /// Adds an entry to what the run is, by how it stands.
+    /// Appends an entry after the current head.
     pub(super) fn append(
         &self,
         database: &Connection,
-        stand: Stand,
+        stored: StoredHead,
         (codec, open_steps): (&mut Codec, &mut OpenSteps),
         hold: &Hold,
         entry: &Entry,
     ) -> Result<(), Fault> {
-        let Stand { head, committed, link, lease } = stand;
+        let StoredHead { head, committed, link, lease } = stored;
         check_fence(lease.holder().as_ref(), hold.fence)?;
         let has_open = head.number > committed;
         let known = if has_open { open_steps.take(&self.id, link) } else { Some(BTreeSet::new()) };
@@ -71,28 +71,29 @@ impl Run {
         let committed = committed_after(entry, &next, committed);
         self.put(database, &next, committed, row.link)?;
         open_steps.note(&self.id, row.link, entry, finished);
-        if rests(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
+        if stops_run(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
     }
 
-    /// The rows of the journal, checked from the first to the last.
+    /// Returns the rows of the journal, checked from the first to the last.
     pub(super) fn journal<'a>(&'a self, database: &Connection) -> Result<Reader<'a>, Fault> {
         self.journal_after(database, 0, usize::MAX)
     }
 
-    /// The rows after a number, at most so many, and those before that they refer to; checked.
+    /// Returns at most `limit` rows after a number, and the earlier rows that they refer to;
+    /// checked.
     pub(super) fn journal_after<'a>(
         &'a self,
         database: &Connection,
         after: u64,
         limit: usize,
     ) -> Result<Reader<'a>, Fault> {
-        let stand = self.stand(database)?;
-        let after = after.min(stand.head.number);
-        let last = after.saturating_add(limit as u64).min(stand.head.number);
+        let stored = self.stored_head(database)?;
+        let after = after.min(stored.head.number);
+        let last = after.saturating_add(limit as u64).min(stored.head.number);
         let sql = "SELECT number, link FROM journal
                    WHERE run = ? AND number <= ? AND changes IS NOT NULL
                    ORDER BY number DESC LIMIT 1";
-        // What they refer to is not before the last commit before them.
+        // Rows refer to nothing before the last commit before them.
         let base = collect(database, sql, params![self.key, after], |row| {
             Ok((row.get::<_, u64>(0)?, link(&self.id, row)?))
         })?;
@@ -100,10 +101,10 @@ impl Run {
             Some(base) => base,
             None => (0, beginning(&self.id, &info_at_first(&self.info(database)?))),
         };
-        let end = (last == stand.head.number).then_some(stand.link);
-        // After the last entry there must be nothing.
+        let end = (last == stored.head.number).then_some(stored.link);
+        // There must be no row after the last entry.
         let to = end.map_or(last, |_| u64::MAX >> 1);
-        let read = Linked::read(before, |take| self.each_between(database, (base, to), take))?;
+        let read = HashedRows::read(before, |take| self.each_between(database, (base, to), take))?;
         Ok(Reader::check(&self.id, read, Span { first: base + 1, last, end })?)
     }
 
@@ -138,7 +139,7 @@ impl Run {
     }
 }
 
-/// Reads a row by the places of its columns: to look for their names takes as long as the rest.
+/// Reads a row by column index: lookup by name takes as long as the rest.
 fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
     let changes = match row.get_ref(4)? {
         ValueRef::Null => None,
@@ -153,7 +154,7 @@ fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
     })
 }
 
-/// The link in a row that begins with number and link.
+/// Returns the hash from a row that begins with number and hash.
 fn link(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Link, Fault> {
     let link = bytes(row, 1)?.try_into();
     let number: u64 = row.get(0)?;

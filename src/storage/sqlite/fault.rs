@@ -1,4 +1,4 @@
-//! Why a transaction came to nothing, and what the caller is told about it.
+//! Why a transaction failed, and the error for the caller.
 
 use std::{io, path::Path};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{checkpoint::CheckpointError, fault::Injected, storage::rules::Refusal};
 
-/// Why a transaction came to nothing.
+/// Why a transaction failed.
 #[derive(Debug, Error)]
 pub(super) enum Fault {
     #[error(transparent)]
@@ -31,7 +31,7 @@ pub(super) enum Fault {
     Failed,
 }
 
-/// The database is in use by others for longer than anyone should use it.
+/// Other processes have locked the database for too long.
 #[derive(Debug, Error)]
 #[error("another process keeps {path} locked; try again when it is done, or end it")]
 struct Locked {
@@ -40,7 +40,7 @@ struct Locked {
 }
 
 impl Fault {
-    /// The error for the caller who tried `action` on the database at `path`.
+    /// Returns the error for the caller that tried `action` on the database at `path`.
     pub(super) fn explain(self, path: &Path, action: String) -> CheckpointError {
         match self {
             Self::Known(error) => error,
@@ -64,20 +64,20 @@ impl Fault {
     }
 }
 
-/// Whether the error says that there is no room on the disk.
+/// Returns whether the error means a full disk.
 fn is_full(error: &rusqlite::Error) -> bool {
-    // The second: the index of the log could not be made longer.
+    // The second case: the index of the log could not be extended.
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
         || error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-/// Whether the error says that the system could not write or flush: what is in the file now is not
-/// known before it is opened again.
+/// Returns whether the error means a failed write or flush: the content of the file is unknown
+/// until it is opened again.
 pub(super) fn is_failed_write(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) && !is_full(error)
 }
 
-/// Whether the error says that what is in the file cannot have been written by us.
+/// Returns whether the error means that we cannot have written this file content.
 fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::Error;
     match error {
@@ -102,7 +102,7 @@ fn damaged(path: &Path, how: &str) -> CheckpointError {
     )
 }
 
-/// The error for a file that is not to be touched. The reason says what to do.
+/// Returns the error for a file that must not be used. The reason contains the remedy.
 pub(super) fn unusable(path: &Path, reason: &str) -> CheckpointError {
     CheckpointError::Unusable { path: path.display().to_string(), reason: reason.to_owned() }
 }

@@ -1,7 +1,7 @@
-//! Which file a database is, so that a process notices when another one stands at its path.
+//! The identity of a database file: a process must notice when another file is at its path.
 //!
-//! A file that is removed or moved stays open, and SQLite continues to write it. These entries are in no file that
-//! anybody finds.
+//! A removed or moved file stays open, and SQLite continues to write to it. These entries are lost
+//! to every other process.
 
 use std::{fs, io::ErrorKind, os::unix::fs::MetadataExt, path::Path};
 
@@ -9,7 +9,7 @@ use crate::checkpoint::CheckpointError;
 
 use super::fault::unusable;
 
-/// The number of a file and of its disk.
+/// The device and inode numbers of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -17,13 +17,14 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Returns which file is at a path; none if it cannot be told.
+    /// Returns the identity of the file at a path; none if it is unknown.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;
         Some(Self { device: found.dev(), inode: found.ino() })
     }
 
-    /// Fails if another file is at the path, or none. A path that cannot be looked at proves nothing.
+    /// Fails if the file at the path is another one or missing. An inaccessible path proves
+    /// nothing.
     pub(super) fn check(self, path: &Path) -> Result<(), CheckpointError> {
         let what = match fs::metadata(path) {
             Ok(found) if found.dev() == self.device && found.ino() == self.inode => return Ok(()),

@@ -1,4 +1,4 @@
-//! What people said to a run.
+//! The inbox of a run.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -29,7 +29,7 @@ impl Run {
         Ok(database.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)
     }
 
-    /// The messages after a number.
+    /// Returns the messages after a number.
     pub(super) fn inbox(&self, database: &Connection, after: u64) -> Result<Vec<Posted>, Fault> {
         let sql = "SELECT number, message, checksum FROM inbox
                    WHERE run = ? AND number > ? ORDER BY number";

@@ -1,4 +1,4 @@
-//! Who may write a run.
+//! The lease of a run.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use crate::{
     storage::{journal::checksum::of_lease, rules::check_fence},
 };
 
-/// The last lease of a run; it may be over.
+/// The last lease of a run; it may have expired.
 #[derive(Debug)]
 pub(super) struct Lease {
-    /// Its number; zero if there was none.
+    /// The fencing token; zero if there was no lease.
     pub(super) fence: u64,
-    /// Whose it is, as it is written; none if the run was given back.
+    /// The stored owner; none if the lease was released.
     json: Option<String>,
     owner: Option<Owner>,
     until: Timestamp,
 }
 
-/// A lease ends after a century at the latest: the year 9999 is the last that can be read again.
+/// A lease ends after a century at the latest: the year 9999 is the last that can be parsed again.
 const TTL_MAX_MS: i64 = 100 * 365 * 86_400_000;
 
 impl Lease {
-    /// Reads the lease out of the last four columns of how a run stands.
+    /// Reads the lease from the last four columns of a head.
     pub(super) fn read(run: &str, row: &Row<'_>) -> Result<Self, Fault> {
         let (fence, until) = (row.get(7)?, row.get(9)?);
         let json = row.get::<_, Option<String>>(8)?;
@@ -44,7 +44,7 @@ impl Lease {
         Ok(Self { fence, json, owner, until })
     }
 
-    /// Whose the run is; their time may be over.
+    /// Returns the owner; the lease may have expired.
     pub(super) fn holder(&self) -> Option<Holder> {
         let (fence, until) = (self.fence, self.until);
         self.owner.clone().map(|owner| Holder { owner, fence, until })
@@ -52,9 +52,9 @@ impl Lease {
 }
 
 impl Run {
-    /// Gives it to whoever claims it, unless somebody has it.
+    /// Gives the run to this claim, unless it has an owner.
     pub(super) fn acquire(&self, database: &Connection, claim: &Claim) -> Result<Hold, Fault> {
-        let lease = self.stand(database)?.lease;
+        let lease = self.stored_head(database)?.lease;
         if let Some(holder) = present(database, &lease)?
             && Some(holder.fence) != claim.over
         {
@@ -63,15 +63,15 @@ impl Run {
         self.give(database, lease.fence, claim)
     }
 
-    /// Fails if somebody has it.
+    /// Fails if the run has an owner.
     pub(super) fn require_free(&self, database: &Connection) -> Result<(), Fault> {
-        match present(database, &self.stand(database)?.lease)? {
+        match present(database, &self.stored_head(database)?.lease)? {
             Some(holder) => Err(self.owned(holder).into()),
             None => Ok(()),
         }
     }
 
-    /// Gives it to whoever claims it, under the number after the last.
+    /// Gives the run to this claim, with the next fencing token.
     pub(super) fn give(
         &self,
         database: &Connection,
@@ -84,22 +84,22 @@ impl Run {
         Ok(Hold { run: self.id.clone(), fence: last + 1 })
     }
 
-    /// Makes a lease last from now on.
+    /// Extends a lease from now.
     pub(super) fn renew(
         &self,
         database: &Connection,
         fence: u64,
         ttl: Duration,
     ) -> Result<(), Fault> {
-        let lease = self.stand(database)?.lease;
+        let lease = self.stored_head(database)?.lease;
         check_fence(lease.holder().as_ref(), fence)?;
         let until = now(database)? + ms(ttl);
         self.put_lease(database, fence, lease.json.as_deref(), until)
     }
 
-    /// Takes it back from whoever holds this lease.
+    /// Releases the lease with this fencing token.
     pub(super) fn take_back(&self, database: &Connection, fence: u64) -> Result<(), Fault> {
-        let lease = self.stand(database)?.lease;
+        let lease = self.stored_head(database)?.lease;
         if lease.fence != fence {
             return Ok(());
         }
@@ -126,13 +126,13 @@ impl Run {
     }
 }
 
-/// Who holds a run, if their time is not over.
+/// Returns the owner of a run, if the lease has not expired.
 fn present(database: &Connection, lease: &Lease) -> Result<Option<Holder>, Fault> {
     let now = Timestamp::from_millisecond(now(database)?).unwrap_or(Timestamp::MAX);
     Ok(lease.holder().filter(|it| it.has_it(now)))
 }
 
-/// The time of the database, in milliseconds since 1970.
+/// Returns the time of the database, in milliseconds since 1970.
 pub(super) fn now(database: &Connection) -> Result<i64, Fault> {
     let sql = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
     Ok(database.prepare_cached(sql)?.query_row([], |row| row.get(0))?)

@@ -1,8 +1,8 @@
-//! Runs in a SQLite database, which survive the process and the power.
+//! Runs in a SQLite database, which survive a crash and a power failure.
 //!
-//! `open` decides what a file may be, `migrate` brings it to our format, `database` makes the transactions, `run` and `entries` are
-//! the SQL, `fault` the errors; the form of what is written is that of `storage/journal`. Here a call of the trait becomes one
-//! transaction.
+//! `open` decides which files are accepted, `migrate` updates older formats, `database` runs
+//! transactions, `run` and `entries` are the SQL, `fault` the errors. The format is that of
+//! `storage/journal`. Here, each call of the trait becomes one transaction.
 
 mod create;
 mod database;
@@ -41,39 +41,39 @@ use crate::{
 
 /// Keeps runs in a SQLite database.
 ///
-/// Clones share one connection. Several processes may use one database at the same time, each with
-/// runs of its own.
+/// Clones share one connection. Several processes may use one database at the same time; each run
+/// has one owner.
 #[derive(Clone)]
 pub struct SqliteStorage {
     database: Arc<Database>,
     threads: Threads,
 }
 
-/// Where transactions are done.
+/// The threads that run transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Threads {
-    /// On a thread for what blocks; whoever asks waits in the `async` way.
+    /// On a thread for blocking work; the caller awaits it.
     Others,
-    /// On the thread of whoever asks.
+    /// On the thread of the caller.
     Same,
 }
 
 impl SqliteStorage {
-    /// Opens a database, and makes it if there is none, whole or not at all: the file for its owner's eyes only, in a
-    /// folder that, if it is made as well, is too.
+    /// Opens a database and creates it if it is missing, whole or not at all. Only its owner can
+    /// read the file, and its folder if that is created as well.
     ///
-    /// This reads and writes files and does not wait for them in the `async` way.
+    /// This blocks on file access.
     ///
     /// # Errors
     ///
-    /// Fails with [`CheckpointError::Unusable`], and leaves the file as it is, when there is
-    /// something else at that path, or a database of a newer format.
+    /// Fails with [`CheckpointError::Unusable`], and leaves the file unchanged, when something else
+    /// is at that path, or a database of a newer format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         Self::open_with(path.as_ref(), |_| ())
     }
 
-    /// The same, and shows a new file to `announce` before the file gets its name, so that a process that dies between
-    /// the two has announced too much and never too little.
+    /// Same as `open`, and passes a new file to `announce` before the file gets its name. A process
+    /// that dies in between has announced too much, never too little.
     pub(crate) fn open_with(
         path: &Path,
         announce: impl FnOnce(&File),
@@ -81,31 +81,32 @@ impl SqliteStorage {
         Self::new(path, open::open(path, announce)?)
     }
 
-    /// Opens a database to look for runs in it. It never makes one.
+    /// Opens a database to look for runs. It never creates one.
     ///
     /// # Errors
     ///
-    /// As [`SqliteStorage::open`], and also when there is no file or it is empty.
+    /// Same as [`SqliteStorage::open`], and when there is no file or it is empty.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
         Self::new(path, open::open_existing(path)?)
     }
 
-    /// Works on the thread of whoever asks, from now on, rather than to hand each transaction to
-    /// another thread and wait for it: a step then wakes no other thread.
+    /// Runs transactions on the thread of the caller from now on. The default hands each
+    /// transaction to another thread and waits for it; with this setting, a step wakes no other
+    /// thread.
     ///
-    /// Other tasks of that thread wait while the disk does. So this is for a runtime that has more
-    /// threads than runs, such as that of a program with one run.
+    /// Other tasks of that thread wait for the disk. So this is for a runtime with more threads
+    /// than runs, such as that of a program with one run.
     #[must_use]
     pub fn on_the_same_thread(self) -> Self {
         Self { threads: Threads::Same, ..self }
     }
 
-    /// Reads all of the database and checks that its tables and indexes agree.
+    /// Reads the whole database and checks that its tables and indexes agree.
     ///
-    /// A damaged value is found whenever it is read; only this finds a row that damage made
-    /// disappear. It takes time in proportion to the size of the file, about a millisecond a
-    /// megabyte, so it is for the one who is about to go on with a run.
+    /// Reading a damaged value always fails; only this check finds rows that disappeared through
+    /// damage. It takes about a millisecond per megabyte of the file, so call it before you resume
+    /// a run.
     ///
     /// # Errors
     ///
@@ -124,8 +125,8 @@ impl SqliteStorage {
 
     /// Writes in one transaction.
     ///
-    /// Only `IMMEDIATE` ones wait for other writers: a transaction that starts with reading and
-    /// finds its snapshot outdated when it comes to write fails at once.
+    /// Only `IMMEDIATE` transactions wait for other writers: a transaction that starts with
+    /// reading, and finds its snapshot outdated when it writes, fails at once.
     async fn write<T: Send + 'static>(
         &self,
         action: String,
@@ -134,7 +135,7 @@ impl SqliteStorage {
         self.transact(TransactionBehavior::Immediate, action, work).await
     }
 
-    /// Writes what keeps a run from being lost.
+    /// Writes with access to the reserved space, so that a run is not lost.
     async fn write_at_need<T: Send + 'static>(
         &self,
         action: String,
@@ -143,7 +144,7 @@ impl SqliteStorage {
         self.ask(move |database| database.write_at_need(action, work)).await
     }
 
-    /// Reads one snapshot, without keeping a writer waiting.
+    /// Reads one snapshot without blocking a writer.
     async fn read<T: Send + 'static>(
         &self,
         action: String,
@@ -161,7 +162,7 @@ impl SqliteStorage {
         self.ask(move |database| database.transact(behavior, action, work)).await
     }
 
-    /// Asks the database where transactions are done.
+    /// Runs a closure on the configured thread.
     async fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Database) -> Result<T, CheckpointError> + Send + 'static,
@@ -242,15 +243,15 @@ impl Checkpointer for SqliteStorage {
         let run = run.clone();
         self.read(format!("load run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            let stand = run.stand(database)?;
+            let stored = run.stored_head(database)?;
             let journal = run.journal(database)?;
-            let (position, values) = journal.checkpoint_at(codec, stand.head.step)?;
+            let (position, values) = journal.checkpoint_at(codec, stored.head.step)?;
             Ok(SavedRun {
                 summary: run.summary(database)?,
                 position,
                 values,
                 records: journal.open_records(codec)?,
-                last_seq: stand.head.seq,
+                last_seq: stored.head.seq,
             })
         })
         .await
@@ -278,7 +279,7 @@ impl Checkpointer for SqliteStorage {
                     Err(Fault::Known(damaged @ CheckpointError::Damaged { .. })) => {
                         Ok(Err(damaged))
                     }
-                    // Not one run is damaged, but the database.
+                    // The whole database failed, not one run.
                     Err(fault) => Err(fault),
                 });
             listed.collect()
@@ -381,7 +382,7 @@ impl Checkpointer for SqliteStorage {
     }
 }
 
-/// Saves a new run with its first entry, and gives it to its owner.
+/// Saves a new run with its first entry, and acquires it for its owner.
 fn accept(
     database: &Connection,
     codec: &mut Codec,

@@ -1,7 +1,7 @@
-//! Opening a database, and refusing every file that is not one of ours.
+//! Opens a database and refuses every file that is not ours.
 //!
-//! A file that is refused stays as it was, to the byte: what its header tells is read before SQLite
-//! sees it, as SQLite tidies up after the last process when it closes a database.
+//! A refused file stays unchanged, byte for byte: its header is read before SQLite opens the file,
+//! because SQLite checkpoints the log when the last process closes a database.
 
 use std::{
     fs::File,
@@ -24,19 +24,19 @@ use crate::{
     storage::rules::other_format,
 };
 
-/// Says that a SQLite file is one of ours: "grun" as a number.
+/// Marks a SQLite file as ours: "grun" as a number.
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
 
 /// How long a transaction waits for those of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pause between tries of what SQLite does not wait for itself.
+/// The pause between attempts at operations for which SQLite does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The bytes of a page.
 const PAGE_SIZE: u32 = 8192;
 
-/// The files that SQLite opens for a database: itself, its log, and the index of that.
+/// The files that SQLite opens for a database: itself, its log, and the index of the log.
 const DESCRIPTORS: usize = 3;
 
 const NO_MEMORY: &str =
@@ -45,12 +45,13 @@ const NO_MEMORY: &str =
 /// The endings of the files from which SQLite recovers a database.
 const LOGS: [&str; 2] = ["-wal", "-journal"];
 
-/// What a SQLite file begins with: <https://sqlite.org/fileformat.html#the_database_header>.
+/// The length of the header of a SQLite file:
+/// <https://sqlite.org/fileformat.html#the_database_header>.
 const HEADER_LENGTH: usize = 100;
 
 const SCHEMA: &str = concat!(include_str!("schema.sql"), include_str!("results.sql"));
 
-/// The two numbers in the header of a SQLite file that say whose it is.
+/// The two numbers in the header of a SQLite file that identify its program and format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Marks {
     application_id: u32,
@@ -60,7 +61,7 @@ struct Marks {
 const MARKS: Marks = Marks { application_id: APPLICATION_ID, version: FORMAT_VERSION };
 const BLANK: Marks = Marks { application_id: 0, version: 0 };
 
-/// Opens the database, and makes it if there is none.
+/// Opens the database and creates it if it is missing.
 pub(super) fn open(
     path: &Path,
     announce: impl FnOnce(&File),
@@ -72,12 +73,12 @@ pub(super) fn open(
     open_existing(path)
 }
 
-/// Fails if there is a log without its database: SQLite would read the log into the new database.
+/// Fails if there is a log without its database: SQLite would replay the log into the new database.
 fn check_beside(path: &Path) -> Result<(), CheckpointError> {
     for ending in LOGS {
         let mut log = path.as_os_str().to_owned();
         log.push(ending);
-        // Another process may have made the database, and its log, meanwhile.
+        // Another process may have created the database and its log meanwhile.
         if Path::new(&log).symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
             let reason = format!(
                 "`{}` is there without it, and would fill a new database; put the database back beside \
@@ -90,8 +91,8 @@ fn check_beside(path: &Path) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Opens the database if there is one. A file without content is none: it may be what is left of
-/// one, and runs are missed sooner if nobody puts an empty database in their place.
+/// Opens an existing database. An empty file counts as missing: it may be the remains of a
+/// database, and an empty database in its place would hide the loss.
 pub(super) fn open_existing(path: &Path) -> Result<Connection, CheckpointError> {
     check_header(path)?;
     make_ready(path, connect(path)?)
@@ -99,13 +100,13 @@ pub(super) fn open_existing(path: &Path) -> Result<Connection, CheckpointError> 
 
 /// Checks a file by its header, without SQLite.
 ///
-/// Our marks are in the header from the first transaction on, before the write-ahead log is in
-/// use, so that no database of ours looks foreign here. What has no SQLite header is left to
-/// SQLite, which does not touch it either.
+/// The first transaction writes our marks into the header, before the write-ahead log is in use, so
+/// that none of our databases looks foreign here. SQLite gets files without a SQLite header, and
+/// does not change them either.
 fn check_header(path: &Path) -> Result<(), CheckpointError> {
     let kind = path.metadata().map_err(|error| inaccessible(path, &error))?.file_type();
     if !kind.is_file() && !kind.is_dir() {
-        // A pipe would keep whoever opens it waiting, and a device keeps nothing.
+        // Opening a pipe would block, and a device stores nothing.
         return Err(no_database(path));
     }
     let mut header = Vec::new();
@@ -113,7 +114,7 @@ fn check_header(path: &Path) -> Result<(), CheckpointError> {
         .and_then(|file| file.take(HEADER_LENGTH as u64).read_to_end(&mut header))
         .map_err(|error| inaccessible(path, &error))?;
     if (1..HEADER_LENGTH).contains(&header.len()) {
-        // SQLite would take a file this short for an empty one, and write over it.
+        // SQLite would treat a file this short as empty and overwrite it.
         return Err(no_database(path));
     }
     if header.starts_with(b"SQLite format 3\0") {
@@ -127,7 +128,7 @@ fn check_header(path: &Path) -> Result<(), CheckpointError> {
 }
 
 fn connect(path: &Path) -> Result<Connection, CheckpointError> {
-    // Made absolute, since SQLite takes names like `:memory:` for something else.
+    // Made absolute, since names such as `:memory:` have another meaning for SQLite.
     let absolute = path::absolute(path).map_err(|error| inaccessible(path, &error))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(absolute, flags)
@@ -139,12 +140,12 @@ fn connect(path: &Path) -> Result<Connection, CheckpointError> {
     Ok(connection)
 }
 
-/// Makes the tables.
+/// Creates the tables.
 ///
 /// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
 fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
-    // Several entries of a usual size fit into a page, so that little of it stays empty. This has
-    // an effect only before there is anything.
+    // Several entries of a usual size fit into a page, so that little space stays unused. The
+    // setting only has an effect on an empty database.
     connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(SCHEMA)?;
@@ -154,8 +155,8 @@ fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks that a database is one of ours, sets it up so that what is committed stays, and brings it
-/// to our format.
+/// Checks that a database is ours, configures it for durable commits, and migrates it to our
+/// format.
 fn make_ready(path: &Path, mut connection: Connection) -> Result<Connection, CheckpointError> {
     let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
     check_marks(path, found)?;
@@ -171,10 +172,10 @@ fn make_ready(path: &Path, mut connection: Connection) -> Result<Connection, Che
     Ok(connection)
 }
 
-/// Turns the write-ahead log on and gives the mode there is then.
+/// Turns the write-ahead log on and returns the resulting mode.
 ///
-/// The switch needs the file for itself, and SQLite does not wait for that as it waits for locks:
-/// of several processes that open a new database at once, one would fail.
+/// The switch needs exclusive access to the file, and SQLite does not wait for that as it waits for
+/// locks: if several processes opened a new database at once, one would fail.
 fn turn_on_log(connection: &Connection) -> rusqlite::Result<String> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -192,8 +193,8 @@ fn turn_on_log(connection: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// With a write-ahead log, `synchronous=FULL` is what keeps committed steps through a power cut;
-/// the rest makes SQLite distrust the file.
+/// With a write-ahead log, `synchronous=FULL` keeps committed steps through a power failure; the
+/// other settings make SQLite distrust the file.
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;
@@ -223,7 +224,7 @@ fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
     other_format(found.version).map_or(Ok(()), |reason| Err(unusable(path, &reason)))
 }
 
-/// The error of a database that cannot be made.
+/// Returns the error for a database that cannot be created.
 fn uncreated(path: &Path, fault: Fault) -> CheckpointError {
     match fault {
         Fault::File(error) if error.kind() == ErrorKind::NotFound => {
@@ -234,7 +235,7 @@ fn uncreated(path: &Path, fault: Fault) -> CheckpointError {
     }
 }
 
-/// What is wrong with a database that SQLite does not open.
+/// Returns the error for a database that SQLite does not open.
 fn unopened(path: &Path, fault: Fault) -> CheckpointError {
     match fault {
         Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
@@ -246,7 +247,7 @@ fn unopened(path: &Path, fault: Fault) -> CheckpointError {
                 Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly)
             ) =>
         {
-            // SQLite does not tell why; a process without descriptors cannot open any file.
+            // SQLite gives no cause; a process without free descriptors cannot open any file.
             let cause = out_of_descriptors().unwrap_or_else(|| ErrorKind::PermissionDenied.into());
             inaccessible(path, &cause)
         }
@@ -257,14 +258,14 @@ fn unopened(path: &Path, fault: Fault) -> CheckpointError {
     }
 }
 
-/// Returns the error with which the next files cannot be opened, if this process or the machine has no descriptors left.
+/// Returns the error of the next open, if this process or the machine has no free descriptors.
 fn out_of_descriptors() -> Option<io::Error> {
     let null = || File::open("/dev/null");
     let opened: io::Result<Vec<File>> = (0..DESCRIPTORS).map(|_| null()).collect();
     opened.err().filter(|error| shortage(error).is_some())
 }
 
-/// Returns what this process or the machine has too little of, and what to do about it.
+/// Returns which resource this process or the machine lacks, and the remedy.
 fn shortage(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EMFILE) => Some(
@@ -283,7 +284,7 @@ fn no_database(path: &Path) -> CheckpointError {
     unusable(path, "it is no database; give another path")
 }
 
-/// What is wrong with a file that cannot be opened.
+/// Returns the error for a file that cannot be opened.
 fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
     if let Some(reason) = shortage(error) {
         return unusable(path, reason);

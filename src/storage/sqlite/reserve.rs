@@ -1,7 +1,8 @@
-//! Room on the disk that is kept for the last words of a run: a file beside the database.
+//! Reserved disk space for the last entries of a run: a file beside the database.
 //!
-//! When the disk is full, the file makes room for the entry that rests the run, and for the lease
-//! of a run whose node is still at work. The next process that takes a run keeps room anew.
+//! When the disk is full, removing the file makes room for the entry that stops or suspends the
+//! run, and for the lease of a run whose node still runs. The next process that acquires a run
+//! reserves the space again.
 
 use std::{
     ffi::OsString,
@@ -13,13 +14,13 @@ use std::{
 
 use nix::fcntl::OFlag;
 
-/// The bytes that are kept. An entry of a usual size takes a few thousand.
+/// The reserved bytes. An entry of a usual size takes a few thousand.
 const BYTES: usize = 1 << 20;
 
-/// Keeps the room, unless it is kept already, or is not there: then the disk is as good as full.
+/// Reserves the space, unless it is reserved already or the disk is nearly full.
 pub(super) fn keep(database: &Path) {
     let path = path_of(database);
-    // A link of this name may have come with the folder; it leads to another file.
+    // A symbolic link of this name may have come with the folder; it leads to another file.
     if fs::symlink_metadata(&path).is_ok_and(|it| it.len() == BYTES as u64) {
         return;
     }
@@ -28,7 +29,7 @@ pub(super) fn keep(database: &Path) {
     }
 }
 
-/// Gives the room up for something else. Says whether there was any.
+/// Releases the space. Returns whether there was any.
 pub(super) fn give_up(database: &Path) -> bool {
     fs::remove_file(path_of(database)).is_ok()
 }
@@ -37,7 +38,7 @@ fn write(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let mut file = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)?;
-    // What is not written takes no room; what is all alike takes none in some file systems.
+    // A sparse file takes no space; uniform bytes take none in some file systems.
     let mut bytes = vec![0; BYTES];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
     file.write_all(&bytes)

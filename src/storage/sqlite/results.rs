@@ -1,4 +1,4 @@
-//! Results of nodes for later runs, in a table of their own.
+//! Results of nodes for later runs, in a separate table.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use crate::{
     storage::results::{BOUNDS, Bounds},
 };
 
-/// A row is not what was written. It is no use, and no harm: the node runs, and the row is replaced.
+/// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
 #[error("it is not what was written; the next result will replace it")]
 struct Damaged;
@@ -54,7 +54,7 @@ impl ResultStore for SqliteStorage {
     }
 }
 
-/// A row of the table, less its checksum.
+/// A row of the table, without its checksum.
 struct Row {
     key: ResultKey,
     kept: i64,
@@ -83,7 +83,7 @@ impl Row {
         Some(KeptResult { update, at: Timestamp::from_millisecond(self.kept).ok()? })
     }
 
-    /// Covers all of it: a row that damage gave the key of another is found, too.
+    /// Covers the key as well, so that a row with the key of another result is detected.
     fn checksum(&self) -> [u8; blake3::OUT_LEN] {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.key.as_bytes()).update(&self.kept.to_le_bytes());
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// Drops the oldest results until the others are within bounds.
+/// Removes the oldest results until the others are within bounds.
 fn forget_oldest(database: &Connection, bounds: &Bounds) -> Result<(), Fault> {
     // The index has both columns, so that no payload is read.
     let sql = "SELECT count(*) > ?1 OR ifnull(sum(bytes), 0) > ?2 FROM results";
@@ -129,7 +129,7 @@ mod tests {
         KeptResult { update, at: Timestamp::from_second(second).unwrap() }
     }
 
-    /// The results that are left of some that were kept in another order than that of their names.
+    /// Returns the remaining results after storing some in another order than that of their names.
     async fn left(bounds: Bounds) -> Vec<i64> {
         let folder = TempDir::new().unwrap();
         let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();

@@ -1,4 +1,4 @@
-//! A run in the database: finding it, and how it stands.
+//! A run in the database: search and head.
 
 use rusqlite::{Connection, Params, Row, named_params, params};
 
@@ -15,19 +15,19 @@ use crate::{
     },
 };
 
-/// The row of a run in its database.
+/// The row id of a run in its database.
 pub(super) type RunKey = i64;
 
-/// A run that is there.
+/// A run that exists.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) key: RunKey,
     pub(super) id: RunId,
 }
 
-/// How a run stands, and the end of its journal.
+/// The head of a run and the end of its journal.
 #[derive(Debug)]
-pub(super) struct Stand {
+pub(super) struct StoredHead {
     pub(super) head: Head,
     /// The number of the last entry that commits a step.
     pub(super) committed: u64,
@@ -35,8 +35,8 @@ pub(super) struct Stand {
     pub(super) lease: Lease,
 }
 
-/// The columns that say how a run stands.
-macro_rules! stand {
+/// The columns of a head.
+macro_rules! head_columns {
     () => {
         "number, committed, step, seq, link, standing, checksum,
          fence, owner, until, lease_checksum"
@@ -44,35 +44,38 @@ macro_rules! stand {
 }
 
 impl Run {
-    /// The run with this very id.
+    /// Returns the run with exactly this id.
     pub(super) fn find(database: &Connection, id: &RunId) -> Result<Self, Fault> {
         let found = Self::select(database, "WHERE id = ?", [id.as_str()])?;
         found.into_iter().next().ok_or_else(|| unknown(id.as_str()))
     }
 
-    /// The run with this very id, and how it stands.
-    pub(super) fn find_standing(database: &Connection, id: &RunId) -> Result<(Self, Stand), Fault> {
-        // Not as a join: SQLite would plan that anew for each id.
+    /// Returns the run with exactly this id, and its head.
+    pub(super) fn find_with_head(
+        database: &Connection,
+        id: &RunId,
+    ) -> Result<(Self, StoredHead), Fault> {
+        // Not as a join: SQLite would plan it again for each id.
         let sql = concat!(
             "SELECT ",
-            stand!(),
+            head_columns!(),
             ", run FROM heads WHERE run = (SELECT key FROM runs WHERE id = ?)"
         );
         let mut found = collect(database, sql, [id.as_str()], |row| {
             let run = Self { key: row.get(11)?, id: id.clone() };
-            let stand = run.read_stand(row)?;
-            Ok((run, stand))
+            let stored = run.read_head(row)?;
+            Ok((run, stored))
         })?;
         if let Some(found) = found.pop() {
             return Ok(found);
         }
-        // One of the two is missing; each says so.
+        // One of the two rows is missing; each query reports its own error.
         let run = Self::find(database, id)?;
-        let stand = run.stand(database)?;
-        Ok((run, stand))
+        let stored = run.stored_head(database)?;
+        Ok((run, stored))
     }
 
-    /// The run with this id, this name, or an id that alone begins like this.
+    /// Returns the run with this id, this name, or a unique id that begins with the text.
     pub(super) fn search(database: &Connection, text: &str) -> Result<Self, Fault> {
         for condition in ["WHERE id = ?", "WHERE name = ?"] {
             if let Some(run) = Self::select(database, condition, [text])?.pop() {
@@ -96,8 +99,8 @@ impl Run {
         }
     }
 
-    /// The newest runs, or the newest of those older than one; each for itself, since damage to one
-    /// is none to the others.
+    /// Returns the newest runs, or the newest of those older than a given run. Each has its own
+    /// result, since damage to one does not affect the others.
     pub(super) fn newest(
         database: &Connection,
         before: Option<&RunId>,
@@ -120,7 +123,7 @@ impl Run {
         Ok(Self { key: row.get("key")?, id: RunId::parse(&id).map_err(damage)? })
     }
 
-    /// Adds a run that there is not.
+    /// Inserts a new run.
     pub(super) fn insert(
         database: &Connection,
         info: &RunInfo,
@@ -138,7 +141,7 @@ impl Run {
         Ok(Self { key, id: info.id.clone() })
     }
 
-    /// What is known of it from its beginning, as it is written.
+    /// Returns the stored info.
     pub(super) fn info(&self, database: &Connection) -> Result<Vec<u8>, Fault> {
         let sql = "SELECT name, info, info_checksum FROM runs WHERE key = ?";
         self.one(database, sql, "the description", |row| {
@@ -152,7 +155,7 @@ impl Run {
         })
     }
 
-    /// Writes what is known of it now that it goes by another workflow.
+    /// Saves the info after a migration.
     pub(super) fn put_info(&self, database: &Connection, info: &[u8]) -> Result<(), Fault> {
         let sql = "SELECT name FROM runs WHERE key = ?";
         let name: String = database.query_row(sql, [self.key], |row| row.get(0))?;
@@ -165,19 +168,25 @@ impl Run {
     pub(super) fn summary(&self, database: &Connection) -> Result<RunSummary, Fault> {
         let info = serde_json::from_slice(&self.info(database)?);
         let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
-        let stand = self.stand(database)?;
-        let Standing { status, reason } = stand.head.standing;
-        Ok(RunSummary { info, status, reason, step: stand.head.step, holder: stand.lease.holder() })
+        let stored = self.stored_head(database)?;
+        let Standing { status, reason } = stored.head.standing;
+        Ok(RunSummary {
+            info,
+            status,
+            reason,
+            step: stored.head.step,
+            holder: stored.lease.holder(),
+        })
     }
 
-    /// How it stands.
-    pub(super) fn stand(&self, database: &Connection) -> Result<Stand, Fault> {
-        let sql = concat!("SELECT ", stand!(), " FROM heads WHERE run = ?");
-        self.one(database, sql, "the status", |row| self.read_stand(row))
+    /// Returns the head.
+    pub(super) fn stored_head(&self, database: &Connection) -> Result<StoredHead, Fault> {
+        let sql = concat!("SELECT ", head_columns!(), " FROM heads WHERE run = ?");
+        self.one(database, sql, "the status", |row| self.read_head(row))
     }
 
-    /// Reads how it stands out of a row that begins with that.
-    fn read_stand(&self, row: &Row<'_>) -> Result<Stand, Fault> {
+    /// Reads the head from a row that begins with its columns.
+    fn read_head(&self, row: &Row<'_>) -> Result<StoredHead, Fault> {
         let id = self.id.as_str();
         let damage = |how: &'static str| broken(id, "the status", how);
         let standing: String = row.get(5)?;
@@ -195,10 +204,10 @@ impl Run {
             return Err(damage("its checksum does not fit"));
         }
         let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
-        Ok(Stand { head, committed, link, lease: Lease::read(id, row)? })
+        Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
     }
 
-    /// Writes how it stands for the first time.
+    /// Inserts the first head.
     pub(super) fn begin(
         &self,
         database: &Connection,
@@ -214,7 +223,7 @@ impl Run {
         self.give(database, 0, claim)
     }
 
-    /// Writes how it stands after an entry.
+    /// Saves the head after an entry.
     pub(super) fn put(
         &self,
         database: &Connection,
@@ -240,7 +249,7 @@ impl Run {
         Ok(())
     }
 
-    /// The one row that must be there.
+    /// Returns the one row that must exist.
     fn one<T>(
         &self,
         database: &Connection,

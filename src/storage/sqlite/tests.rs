@@ -1,4 +1,4 @@
-//! What only one who holds the connection can bring about.
+//! Tests that need access to the connection.
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ async fn storage_with_a_run(folder: &TempDir) -> (SqliteStorage, Hold) {
     (storage, hold)
 }
 
-/// A text that cannot be made much smaller.
+/// Returns a text that hardly compresses.
 fn noise(length: usize) -> String {
     let mut hasher = blake3::Hasher::new().finalize_xof();
     let mut bytes = vec![0; length];
@@ -45,7 +45,7 @@ fn noise(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn on_a_full_disk_a_step_is_saved_not_at_all_and_later_as_a_whole() {
+async fn a_step_on_a_full_disk_is_saved_later_as_a_whole() {
     let folder = TempDir::new().unwrap();
     let (storage, hold) = storage_with_a_run(&folder).await;
     let limit_pages = |pages: u32| {
@@ -76,7 +76,7 @@ async fn a_database_that_stays_locked_is_an_error_that_says_so() {
     assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
     let cause = error.source().unwrap().to_string();
     assert!(cause.ends_with("runs.db locked; try again when it is done, or end it"), "{cause}");
-    // Whoever only reads is not kept waiting.
+    // Readers do not wait.
     assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(0));
     other.execute_batch("ROLLBACK").unwrap();
     storage.append(&hold, &commit(1, "x")).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the process finds around it: terminals, and who does not want colours.
+//! The terminals of the process, and the environment variables that affect output.
 
 use std::{
     env,
@@ -7,14 +7,14 @@ use std::{
 
 use super::log;
 
-/// What the surroundings of the process say about how to print.
+/// The properties of the environment that decide how to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Surroundings {
+pub(super) struct TerminalEnv {
     /// Whether a person can type.
     pub(super) stdin_is_terminal: bool,
-    /// Whether results are read by a person.
+    /// Whether a person reads results.
     pub(super) stdout_is_terminal: bool,
-    /// Whether progress is read by a person.
+    /// Whether a person reads progress.
     pub(super) stderr_is_terminal: bool,
     /// Whether `CI` is set.
     pub(super) is_ci: bool,
@@ -26,8 +26,8 @@ pub(super) struct Surroundings {
     pub(super) is_logging: bool,
 }
 
-impl Surroundings {
-    /// Looks around.
+impl TerminalEnv {
+    /// Reads the environment of the process.
     pub(super) fn look() -> Self {
         let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
         Self {

@@ -1,4 +1,4 @@
-//! Rows whose links are checked by other threads while more rows are read.
+//! Rows whose hashes other threads check while more rows are read.
 
 use std::{convert::Infallible, iter, mem};
 
@@ -8,30 +8,30 @@ use super::{
 };
 use crate::checkpoint::Link;
 
-/// Rows in the order they were read, and the first of them that its link does not prove.
+/// Rows in reading order, and the first row whose hash is wrong.
 #[derive(Clone, Debug)]
-pub(crate) struct Linked {
-    /// The link before the first.
+pub(crate) struct HashedRows {
+    /// The hash before the first row.
     pub(super) before: Link,
     pub(super) rows: Vec<Row>,
-    /// The number of that row.
+    /// The number of the first row with a wrong hash.
     pub(super) wrong: Option<u64>,
 }
 
-/// Rows that were read one after the other, and the link before them.
+/// Consecutive rows and the hash before them.
 #[derive(Debug)]
 struct Part {
     before: Link,
     rows: Vec<Row>,
 }
 
-impl Linked {
-    /// Takes what `read` gives; `before` is the link before the first row.
+impl HashedRows {
+    /// Takes the rows that `read` passes on; `before` is the hash before the first row.
     ///
     /// # Errors
     ///
-    /// Fails as `read` does. A link that is wrong is no error yet: a row that cannot be read, or is
-    /// missing, is told first.
+    /// Fails as `read` does. A wrong hash is no error yet: an unreadable or missing row is reported
+    /// first.
     pub(crate) fn read<E>(
         before: Link,
         read: impl FnOnce(&mut dyn FnMut(Row)) -> Result<(), E>,
@@ -54,7 +54,7 @@ impl Linked {
         Ok(Self { before, rows, wrong })
     }
 
-    /// Takes rows that are there already.
+    /// Takes rows that are already in memory.
     pub(crate) fn of(before: Link, rows: Vec<Row>) -> Self {
         let Ok(linked) = Self::read::<Infallible>(before, |take| {
             rows.into_iter().for_each(take);
@@ -69,12 +69,12 @@ impl Part {
         Self { before, rows: Vec::with_capacity(PART) }
     }
 
-    fn check(self) -> Linked {
+    fn check(self) -> HashedRows {
         let Self { before, rows } = self;
         let links = iter::once(before).chain(rows.iter().map(|it| it.link));
         let wrong =
             rows.iter().zip(links).find(|(row, before)| row.link_after(*before) != row.link);
         let wrong = wrong.map(|(row, _)| row.number);
-        Linked { before, rows, wrong }
+        HashedRows { before, rows, wrong }
     }
 }
