@@ -64,7 +64,7 @@ impl<'a> Offered<'a> {
     pub(super) fn call_on_the_wire(&self, call: &ToolCall) -> Value {
         let named = self.0.iter().find(|(_, tool)| tool.name == call.name);
         let name = named.map_or_else(|| wire_name(&call.name), |(name, _)| name.clone());
-        // Some providers read them. What was wrong with them is told by the result.
+        // Some providers parse the arguments. The tool's result already reported the mistake in them.
         let arguments = call.input().unwrap_or_else(|_| json!({}));
         let function = json!({"name": name, "arguments": arguments.to_string()});
         let mut wire = json!({"id": call.id, "type": "function", "function": function});
@@ -112,11 +112,11 @@ fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
     Some(ToolCall { id, name: name.to_owned(), arguments, extra: None })
 }
 
-/// Takes a reply for what it means to the one who asked: calls by the names that were offered, or an answer.
+/// Classifies a reply by the offered tools: calls of these tools, or an answer.
 ///
 /// # Errors
-/// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered. The arguments of such
-/// a call are never taken for an answer: the model wrote them for something else.
+/// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered. The arguments of
+/// such a call are never taken for an answer: the model wrote them for something else.
 pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<ChatReply, ModelError> {
     let offered = Offered::of(&request.tools);
     let mut calls = std::mem::take(&mut reply.tool_calls);

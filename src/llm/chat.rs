@@ -18,12 +18,11 @@ pub trait ChatModel: fmt::Debug + Send + Sync {
     /// Sends the conversation and returns the model's answer; makes one attempt.
     ///
     /// # Errors
-    /// Returns the provider's or the network's failure, classified. An answer that was cut off
-    /// ([`ModelError::Truncated`]) or refused ([`ModelError::Refused`]) is an error too, so that no caller
-    /// takes half an answer for a whole one.
+    /// Returns the provider's or the network's failure, classified. A truncated ([`ModelError::Truncated`]) or refused
+    /// ([`ModelError::Refused`]) answer is an error too, so that no caller takes half an answer for a whole one.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up the request; the provider may have charged for it all the same.
+    /// Dropping the future abandons the request; the provider may still charge for it.
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError>;
 
     /// Returns the provider and the model, as in `openai/gpt-5-mini`.
@@ -60,7 +59,7 @@ pub struct ChatRequest {
 pub struct Message {
     /// Who speaks.
     pub role: Role,
-    /// What they say.
+    /// The text of the message.
     pub content: String,
     /// What the model calls, in a turn of the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -142,16 +141,16 @@ impl Role {
 pub struct OutputSchema {
     /// A short name, shown to the model.
     pub name: String,
-    /// The JSON Schema, as complete as it is known. What is `readOnly` in it is never asked for, and what a
-    /// provider does not support is taken out of the request only.
+    /// The full JSON Schema. Properties that are `readOnly` are left out of every request; keywords that a provider
+    /// does not support are left out of its request only.
     pub schema: Value,
 }
 
 /// A model's answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatReply {
-    /// The answer. Where the model called the form of the answer like a tool, the call's arguments.
-    /// With calls, what it says beside them, which may be nothing.
+    /// The answer. If the model called the form of the answer like a tool, these are the call's arguments. With calls,
+    /// this is the text beside them, which may be empty.
     pub text: String,
     /// The tools it calls before it answers. A model that was offered none calls none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

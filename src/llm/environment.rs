@@ -33,7 +33,7 @@ pub fn from_variables(
     let base_url = variable(&format!("{}_BASE_URL", provider.name.to_uppercase()))
         .unwrap_or_else(|| provider.base_url.to_owned());
     let key = provider.key_variable.and_then(variable);
-    // A server on this machine (a proxy, a test double) asks for no key, whatever it stands in for.
+    // A server on this machine (a proxy, a test double) needs no key, even if the provider does.
     if let (Some(name), None) = (provider.key_variable, &key)
         && !is_local(&base_url)
     {

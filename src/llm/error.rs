@@ -70,12 +70,12 @@ pub enum ModelError {
     /// The model, or a filter before it, declines to answer.
     #[error("the model refuses to answer: {text}")]
     Refused {
-        /// What it said instead.
+        /// The text that it sent instead.
         text: String,
         /// What that cost.
         usage: Usage,
     },
-    /// The answer was cut off at the token limit.
+    /// The answer was truncated at the token limit.
     #[error("the answer was cut off after {} tokens", .usage.output_tokens)]
     Truncated {
         /// The answer's beginning.
@@ -174,7 +174,7 @@ pub enum ErrorKind {
     BadRequest,
     /// The model declines.
     Refused,
-    /// The answer is not what was asked for.
+    /// The answer does not fit the requested shape.
     InvalidOutput,
     /// The recording does not fit.
     Recording,

@@ -47,11 +47,11 @@ impl Failure<'_> {
                 ..ChatReply::default()
             });
         }
-        let said = body.as_ref().map_or_else(|| Said::of_text(self.body), Said::of_json);
+        let said = body.as_ref().map_or_else(|| ErrorText::of_text(self.body), ErrorText::of_json);
         Err(self.error(&said))
     }
 
-    fn error(self, said: &Said) -> ModelError {
+    fn error(self, said: &ErrorText) -> ModelError {
         let Self { status, after, .. } = self;
         let message = said.message(status);
         match status {
@@ -91,7 +91,7 @@ pub(super) fn not_a_completion(body: &Value) -> ModelError {
             format!("the reply is no chat completion (it has {keys:?}); check the base URL");
         return ModelError::Transient { message };
     };
-    let said = Said::of_json(body);
+    let said = ErrorText::of_json(body);
     let status = error
         .get("code")
         .and_then(Value::as_u64)
@@ -118,13 +118,13 @@ fn failed_generation(body: &Value) -> Option<String> {
 }
 
 /// The provider's words and codes.
-struct Said {
+struct ErrorText {
     text: String,
     /// The words and codes in lower case, to search in.
     folded: String,
 }
 
-impl Said {
+impl ErrorText {
     fn of_text(text: &str) -> Self {
         let text = without_tags(text);
         Self { folded: text.to_lowercase(), text }
@@ -138,7 +138,7 @@ impl Said {
             .iter()
             .find_map(|name| error.get(*name).or_else(|| body.get(*name)))
             .unwrap_or(error);
-        // What a gateway was told by the provider behind it says more than "Provider returned error".
+        // The error of the provider behind a gateway is more specific than "Provider returned error".
         let behind =
             error.pointer("/metadata/raw").and_then(Value::as_str).map(|raw| format!(": {raw}"));
         let text = plain(words) + &behind.unwrap_or_default();

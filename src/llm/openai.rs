@@ -94,7 +94,7 @@ pub enum ConfigError {
         /// The variable that would hold the key.
         variable: &'static str,
     },
-    /// Nobody knows the provider.
+    /// The name is not one of the known providers.
     #[error(
         "no provider is called {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
          OpenAI-compatible server",

@@ -14,7 +14,7 @@ pub struct Provider {
     pub key_variable: Option<&'static str>,
     /// The best form of structured output it supports.
     pub output: OutputMode,
-    /// What it calls the limit of the answer's length.
+    /// The provider's name for the limit on the answer's length.
     pub token_limit: TokenLimit,
     /// Whether it wants back what a model thought before it called a tool, and rejects what lacks it.
     pub wants_reasoning: bool,

@@ -1,8 +1,8 @@
 //! Reads a chat completion as real providers write it.
 //!
-//! Only what an answer cannot do without is asked for: one choice with a text, or a call's name.
-//! Everything else may be missing, null, of another type or unknown. What the reply means when it holds no
-//! answer (refused, cut off, empty, an error in disguise) is decided here, before anybody parses the text.
+//! It requires only the minimum: one choice with a text, or a call's name. Everything else may be missing, null, of
+//! another type or unknown. It also classifies a reply without an answer (refused, truncated, empty, an error in
+//! disguise), before any caller parses the text.
 
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ use super::calls::read_calls;
 use super::failure;
 use super::{ChatReply, Finish, ModelError, ToolCall, Usage};
 
-/// Reads the body of a successful reply. Calls are those that the provider names, whatever was offered.
+/// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
 ///
 /// # Errors
-/// Returns [`ModelError::Refused`], [`ModelError::Truncated`] or [`ModelError::EmptyResponse`] for a reply
-/// without a usable answer, and a classified error for a body that is no chat completion.
+/// Returns [`ModelError::Refused`], [`ModelError::Truncated`] or [`ModelError::EmptyResponse`] for a reply without a
+/// usable answer, and a classified error for a body that is no chat completion.
 pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     let Some(choices) = body.get("choices").and_then(Value::as_array) else {
         return Err(failure::not_a_completion(body));
@@ -124,7 +124,7 @@ pub(super) fn split_thoughts(text: &str) -> (String, Option<String>) {
     (text.to_owned(), None)
 }
 
-/// Returns the text of a value, whatever its type: a JSON value where a text belongs is written as JSON.
+/// Returns a value as text: a string as it is, other JSON in its JSON notation.
 fn text_of(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
@@ -158,7 +158,7 @@ fn read_finish(finish: Option<&Value>) -> Finish {
     }
 }
 
-/// Reads the counts of tokens; a call whose tokens nobody counted still counts as a call.
+/// Reads the counts of tokens. A call without counts still counts as a call.
 fn read_usage(usage: Option<&Value>) -> Usage {
     let count = |names: [&str; 2]| {
         names.iter().find_map(|name| usage?.get(name)).and_then(whole_number).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Tools as models see them: what is offered, and what is called.
+//! Tools as models see them: the offered tools and the calls.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use super::structured::{Wanted, extract_json};
 pub struct ToolSpec {
     /// The name it is called by. Characters that providers do not take are replaced on the way.
     pub name: String,
-    /// What it does, for the model to choose by.
+    /// The purpose of the tool, for the model to choose by.
     pub description: String,
     /// The JSON Schema of its arguments, an object.
     pub schema: Value,
@@ -48,7 +48,7 @@ impl ToolCall {
     /// Reads the arguments: none at all, JSON, or JSON in a text.
     ///
     /// # Errors
-    /// Returns what is wrong with them, as a sentence the model can act on.
+    /// Returns a description of the problem that the model can act on.
     ///
     /// ```
     /// use graphrun::llm::ToolCall;

@@ -1,4 +1,4 @@
-//! `agent`: asks a model, and writes what it answers to the fields of the state.
+//! `agent`: asks a model and writes its answer to the fields of the state.
 
 mod answer;
 mod tools;
@@ -135,7 +135,7 @@ impl Agent {
 enum Refusal {
     /// It did not answer.
     Model(ModelError),
-    /// It answered, and nobody can read it.
+    /// The model answered, but the answer cannot be read.
     Unreadable(Failure),
 }
 

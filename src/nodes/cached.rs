@@ -1,7 +1,7 @@
-//! A node whose results are kept: what was computed before, from the same, is not computed again.
+//! A cached node: a node is not recomputed for identical inputs.
 //!
-//! What is kept is what the node writes. Where the run goes then is decided anew, on the state that
-//! it has. A failure, a question, and a node that chose its own way are never kept.
+//! The cache keeps the update of the node. The transition is decided anew, on the current state. A
+//! failure, a question, and a node that chose its own route are never cached.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -27,11 +27,11 @@ pub struct Cache {
     is_renewed: bool,
 }
 
-/// A node that does not run where a result of it is kept that follows from the same.
+/// A node that is not run when its cache holds a result for the same inputs.
 ///
 /// Two tasks share a result if these are equal: the version of this library, the name and the kind
-/// of the node, its [identity](Node::identity), what it is [given](Node::given), and the types of
-/// the channels that it writes.
+/// of the node, its [identity](Node::identity), its [input](Node::given), and the types of the
+/// channels that it writes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -60,7 +60,7 @@ pub struct Cache {
 pub struct Cached {
     inner: Arc<dyn Node>,
     cache: Cache,
-    /// What is part of the identity besides that of the node itself.
+    /// The part of the identity that is not the node's own.
     label: Value,
     age_max: Option<Duration>,
     /// What stands in the place of what the node is given.
@@ -128,7 +128,8 @@ impl Cached {
         })))
     }
 
-    /// The result that is kept, if it may be used. What goes wrong is told, and is no failure.
+    /// Returns the cached result, if it may be used. Failures of the cache are reported and do not
+    /// fail the node.
     async fn kept(&self, ctx: &NodeContext, key: &ResultKey) -> Option<KeptResult> {
         if self.cache.is_renewed {
             return None;

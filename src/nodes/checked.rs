@@ -1,4 +1,4 @@
-//! A tool whose input and output are checked at each call, whoever calls it.
+//! A tool whose input and output are checked at each call, for every caller.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::{
 
 /// What a tool may give, in bytes of JSON.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
-/// How many problems of a value are told.
+/// The most problems of a value that are reported.
 const PROBLEMS_MAX: usize = 5;
-/// What is told of each, in characters.
+/// The most characters of each problem.
 const PROBLEM_CHARACTERS_MAX: usize = 300;
 
 /// A tool with its schemas, ready to be checked against.

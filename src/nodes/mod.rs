@@ -1,7 +1,7 @@
 //! The built-in kinds of nodes, one file each, and the factory that makes them.
 //!
-//! A node knows nothing of the engine: it sees a context and returns a command. What it needs of
-//! the world is in [`Services`].
+//! A node is independent of the engine: it gets a context and returns a command. Its access to the
+//! world is in [`Services`].
 
 mod agent;
 mod ask;
@@ -75,8 +75,8 @@ pub struct Services {
 }
 
 impl Services {
-    /// No models at all, nothing kept, and deliveries to `out` in the current folder: enough for
-    /// workflows that compute, ask people, or run nodes of one's own.
+    /// No models, no cache, and deliveries to `out` in the current folder: enough for workflows
+    /// that compute, ask people, or run custom nodes.
     pub fn offline() -> Self {
         Self {
             models: Arc::new(NoModels),

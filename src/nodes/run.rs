@@ -22,7 +22,7 @@ use crate::{
 
 /// The longest value of a variable; the kernel takes twice as much.
 const VARIABLE_BYTES_MAX: usize = 64 << 10;
-/// What is kept of each stream, in bytes. Written into the script below.
+/// The most bytes of each stream that are kept. Written into the script below.
 const STREAM_BYTES_MAX: usize = 1 << 20;
 
 /// Runs the command with its streams in files, which are brought out when it has ended.
@@ -145,7 +145,7 @@ impl Run {
                 RunOutput::Stderr => shown(&ended.stderr).into(),
                 RunOutput::ExitCode => json!(ended.code),
                 RunOutput::Ok => json!(ended.code == 0),
-                // What was cut is no JSON any more, so its size need not be looked at.
+                // Truncated output is no JSON any longer, so its size need not be checked.
                 RunOutput::Json => match read_json_bytes(&ended.stdout) {
                     Ok(value) => value,
                     // It could not do its work, and says so by its code, which is written as well.

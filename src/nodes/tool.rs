@@ -1,4 +1,4 @@
-//! `tool`: calls a tool, and writes what it gives to the fields of the state.
+//! `tool`: calls a tool and writes its output to the fields of the state.
 
 use std::sync::Arc;
 

@@ -18,10 +18,10 @@ const REPORT: &str = "report.md";
 /// The longest part of a path that is shown, in characters.
 const PATH_CHARACTERS_MAX: usize = 200;
 
-/// Writes files that a model wrote, so it trusts neither their names nor what lies in the folder.
+/// Writes files that a model wrote, so it trusts neither their names nor the content of the folder.
 ///
-/// Delivering twice is harmless: the same files are replaced by themselves. Files that somebody else
-/// wrote are replaced only where the services say so.
+/// Delivering twice is harmless: the same files are replaced by themselves. Files of other origin
+/// are replaced only where the services say so.
 #[derive(Debug)]
 pub(super) struct WriteFiles {
     definition: WriteFilesNode,

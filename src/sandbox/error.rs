@@ -59,7 +59,7 @@ pub enum SandboxError {
     /// The host could not do its part.
     #[error("the sandbox failed to {attempt}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         attempt: &'static str,
         /// What the system said.
         source: io::Error,
@@ -73,7 +73,7 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// Wraps an I/O error with what was tried; for `map_err`.
+    /// Wraps an I/O error with the attempted action; for `map_err`.
     pub(super) fn io(attempt: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { attempt, source }
     }
@@ -136,7 +136,7 @@ pub enum JobError {
     Collect {
         /// The name as declared.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the path.
         source: PathError,
     },
 }

@@ -1,8 +1,8 @@
 //! The system call filter, as the bytes bubblewrap loads.
 //!
-//! A deny-list: an allow-list would break the next language runtime, and the namespaces, the missing capabilities and the
-//! empty network stand behind it. What it takes away are the calls that reach much kernel code and that no test
-//! needs. Three programs, because each has one answer: EPERM, ENOSYS, or death.
+//! A deny-list: an allow-list would break the next language runtime, and the namespaces, the missing capabilities and
+//! the empty network remain behind it. It blocks calls that reach much kernel code and that no test needs. Three
+//! programs, because each has one answer: EPERM, ENOSYS, or death.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) fn compile() -> Result<Vec<Vec<u8>>, SandboxError> {
     Ok(programs.iter().map(|program| bytes(program)).collect())
 }
 
-/// Calls that are refused whatever their arguments.
+/// Calls that are refused with any arguments.
 const DENIED: &[i64] = &[
     // Other processes' memory and descriptors.
     libc::SYS_ptrace,
@@ -184,8 +184,8 @@ fn program(
     SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture)?.try_into()
 }
 
-/// A program that kills whoever makes an x32 call: the same calls under other numbers, which the other programs do not
-/// know.
+/// A program that kills a process for an x32 call: these are the same calls under other numbers, which the other
+/// programs do not cover.
 fn without_x32() -> BpfProgram {
     const LOAD_CALL_NUMBER: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS, offset 0 of seccomp_data
     const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K

@@ -46,8 +46,8 @@ pub(super) async fn build(
     fs::write(site_packages.join("graphrun-project.pth"), PROJECT_PATHS)
         .map_err(io_error("write the search path"))?;
 
-    // Inside nothing can be written, so what is not compiled now is compiled anew by every run. The compiled files are not
-    // compared with their sources, and name them as they are called inside.
+    // The sandbox cannot write here, so each run would compile again any file that is not compiled now. The compiled
+    // files are not compared with their sources, and contain the path inside the sandbox.
     let mut compile = Command::new(folder.join("bin/python3"));
     compile.args([
         "-I",

@@ -1,6 +1,6 @@
-//! The Python of this host that generated code is run with.
+//! The Python of this host that runs generated code.
 //!
-//! Not every Python will do: the sandbox shows `/usr` and what is mounted, and a sandbox of root runs as `nobody`, who
+//! Not every Python will do. The sandbox shows only `/usr` and its mounts, and a sandbox of root runs as `nobody`, who
 //! cannot enter root's home, where version managers put theirs.
 
 use std::{

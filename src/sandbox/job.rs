@@ -1,4 +1,4 @@
-//! What is run in a sandbox, under which limits, and what came of it.
+//! A job for a sandbox: the program, its limits, and its result.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -44,13 +44,13 @@ pub struct FixedFile {
 /// A folder of the host that appears, read-only, inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// The folder on the host. Whoever runs the program inside must be able to read it: as root, that is `nobody`.
+    /// The folder on the host. The user inside must be able to read it: if graphrun runs as root, that is `nobody`.
     pub host: PathBuf,
     /// Where it appears inside.
     pub inside: PathBuf,
 }
 
-/// What a program in the sandbox may use. Whoever passes a limit is stopped.
+/// The resources of a program in the sandbox. A program that exceeds a limit is stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Time from the start of the program to its end, files brought out included. Default: 60 s.

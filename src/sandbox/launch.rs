@@ -32,7 +32,7 @@ const RECORDS: i32 = 7;
 /// Descriptors for bubblewrap itself start here.
 const FIRST_FREE: i32 = 10;
 
-/// Size of the address space. Loose: runtimes reserve far more than they use, and `RLIMIT_DATA` counts what they use.
+/// Size of the address space. Loose: runtimes reserve far more than they use, and `RLIMIT_DATA` counts actual use.
 const ADDRESS_SPACE_BYTES: u64 = 64 << 30;
 
 /// What every start has in common, found by the probe.
@@ -202,7 +202,7 @@ const FIXED_ENVIRONMENT: [(&str, &str); 10] = [
     ("PYTHONNOUSERSITE", "1"),
 ];
 
-/// Limits of each process, hard ones: nobody inside can raise them.
+/// Limits of each process. They are hard limits: no process inside can raise them.
 fn resource_limits(limits: &Limits) -> [String; 9] {
     // Twice the wall time, as a net below the host's clock.
     let cpu_seconds = limits.wall.as_secs().saturating_add(1).saturating_mul(2);

@@ -12,7 +12,7 @@ pub(super) struct SystemMounts {
     arguments: Vec<OsString>,
 }
 
-/// Folders beside `/usr`. Merged systems have links there, others have folders of their own.
+/// Folders beside `/usr`. Merged systems have links there, others have real folders.
 const BESIDE_USR: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Files of `/etc` that programs and libraries need to be found, and that say nothing about the host.
@@ -49,8 +49,8 @@ impl SystemMounts {
     }
 }
 
-/// Finds a program where distributions install it. The `PATH` is not asked: whoever can set it could put another
-/// program in the place of the one that guards everything.
+/// Finds a program where distributions install it. `PATH` is ignored: an attacker who can set it
+/// could replace the program that guards everything.
 pub(super) fn find_tool(name: &str) -> Option<PathBuf> {
     ["/usr/bin", "/bin", "/usr/local/bin"]
         .iter()

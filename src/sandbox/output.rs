@@ -18,7 +18,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Takes what was read.
+    /// Adds bytes that were read.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(KEPT_BYTES - self.head.len()));

@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// Largest set, in bytes.
 const SET_BYTES_MAX: usize = 8 << 20;
 
-/// What is wrong with the name or the size of a generated file. The text is meant for the model that wrote it, too.
+/// The problem with the name or the size of a generated file. The text is also for the model that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -67,7 +67,7 @@ pub enum PathError {
 pub struct FileProblem {
     /// The path as generated.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem with the path.
     pub error: PathError,
 }
 

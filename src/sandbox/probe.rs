@@ -46,10 +46,10 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Finds out whether this machine can have a sandbox, by running a program in one. Blocks for some ten milliseconds.
+    /// Checks whether this machine supports a sandbox, by running a program in one. Blocks for some ten milliseconds.
     ///
     /// # Errors
-    /// Says what is missing; [`SandboxError::hint`] says what to do. There is no weaker sandbox to fall back to.
+    /// Fails with the missing part; [`SandboxError::hint`] says what to do. There is no weaker sandbox to fall back to.
     pub fn probe() -> Result<Self, SandboxError> {
         for (tool, package) in TOOLS {
             find_tool(tool).ok_or(SandboxError::MissingTool { tool, package })?;
@@ -72,11 +72,11 @@ impl Sandbox {
     /// Runs a job to its end, and returns when no process of it is left.
     ///
     /// # Errors
-    /// Everything that is not the program's doing; nothing the program does is an error.
+    /// Fails only for reasons outside the program; nothing the program does is an error.
     ///
     /// # Cancel safety
     /// When `cancel` fires, every process is killed before this returns [`SandboxError::Cancelled`]. When the future is
-    /// dropped, or this process dies, they are killed at once, but nobody waits for it.
+    /// dropped, or this process dies, they are killed at once, but without waiting for their end.
     pub async fn run(
         &self,
         job: &Job,
@@ -88,7 +88,7 @@ impl Sandbox {
         thread::Builder::new()
             .name("sandbox".to_owned())
             .spawn(move || {
-                // Where the future was dropped, nobody wants the result.
+                // Sending fails if the future was dropped; then the result is not needed.
                 let _ = sender.send(supervise(&launch, &stop));
             })
             .map_err(SandboxError::io("start a thread"))?;

@@ -1,7 +1,7 @@
-//! The processes of one sandbox, seen from the host: what they use, and how they end.
+//! The processes of one sandbox, seen from the host: their resource usage and their end.
 //!
-//! They hang below bubblewrap's monitor, whose one child is process 1 of the sandbox. Whoever loses its parent inside
-//! becomes a child of that process, so nobody leaves the tree.
+//! They are descendants of bubblewrap's monitor, whose one child is process 1 of the sandbox. A process inside that
+//! loses its parent becomes a child of process 1, so no process leaves the tree.
 
 use std::{fmt::Write as _, fs};
 
@@ -34,7 +34,7 @@ pub(super) struct ProcessTree {
 }
 
 impl ProcessTree {
-    /// The tree below bubblewrap's monitor, which must be a child of this process that nobody has waited for: then its
+    /// The tree below bubblewrap's monitor. The monitor must be a child of this process and not yet reaped: then its
     /// number cannot mean another process.
     pub(super) fn below(monitor: u32) -> Self {
         Self { monitor, init: None }
@@ -45,8 +45,9 @@ impl ProcessTree {
         self.init = self.init.or_else(|| children(self.monitor).first().copied());
     }
 
-    /// Has the kernel end these processes rather than this one where memory runs out. What they start inherits it, and
-    /// they cannot take it back, for their `/proc` is read-only. A kernel that refuses leaves it to their size.
+    /// Makes the kernel end these processes rather than this one when memory runs out. Their children inherit the
+    /// setting, and they cannot undo it, for their `/proc` is read-only. A kernel that refuses the setting chooses by
+    /// size.
     pub(super) fn offer_first(&self) {
         let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
         let own: i32 = own.trim().parse().unwrap_or_default();

@@ -61,14 +61,14 @@ impl PythonEnvironment {
     /// Finds the environment with these packages in the cache, or builds it. Processes that want the same one at the
     /// same time build it once.
     ///
-    /// Requirements are pip's, such as `pytest==8.3.4`; they are the operator's to choose, never the generated code's. What is
-    /// in the cache is used as it is: without a version, that is the newest one of the day it was built.
+    /// Requirements are pip's, such as `pytest==8.3.4`; the operator chooses them, never the generated code. A cached
+    /// environment is used as it is: a requirement without a version means the newest one of the day it was built.
     ///
     /// # Errors
-    /// Says what is missing; [`PythonError::hint`] says what to do.
+    /// Fails with the missing part; [`PythonError::hint`] says what to do.
     ///
     /// # Cancel safety
-    /// A dropped build is thrown away by the next one.
+    /// The next build removes the rest of a dropped one.
     pub async fn prepare(requirements: &[String], cache: &Path) -> Result<Self, PythonError> {
         if let Some(bad) = requirements
             .iter()
@@ -135,7 +135,7 @@ fn key(interpreter: &Interpreter, requirements: &[String]) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// Waits for the lock of an environment. It is held until the file is dropped, by whatever end.
+/// Waits for the lock of an environment. Dropping the file releases it, also when the process dies.
 async fn lock(path: PathBuf) -> Result<File, PythonError> {
     let wait = move || {
         let file = File::create(path)?;
@@ -149,7 +149,7 @@ async fn lock(path: PathBuf) -> Result<File, PythonError> {
         .map_err(io_error("lock the environment"))
 }
 
-/// Removes what builds left that did not come to their end. The lock is held, so nobody is at work on them.
+/// Removes the rests of unfinished builds. The lock is held, so no build is running.
 fn remove_leftovers(cache: &Path, key: &str) -> Result<(), PythonError> {
     let remove = || {
         for entry in fs::read_dir(cache)? {

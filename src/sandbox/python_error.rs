@@ -11,7 +11,7 @@ pub enum PythonError {
     /// No Python will do.
     #[error("no usable Python 3 ({rejected})")]
     NoInterpreter {
-        /// Those that were looked at, and what is wrong with each.
+        /// The rejected interpreters, each with the reason.
         rejected: String,
     },
     /// There is nothing to install packages with.
@@ -29,7 +29,7 @@ pub enum PythonError {
         /// What pip said.
         detail: String,
     },
-    /// The sandbox could not read what is in the cache.
+    /// The sandbox could not read the cache.
     #[error("the cache `{}` cannot be read from inside the sandbox", cache.display())]
     Cache {
         /// The folder.
@@ -38,7 +38,7 @@ pub enum PythonError {
     /// A step failed.
     #[error("failed to {attempt}: {detail}")]
     Tool {
-        /// What was tried.
+        /// The attempted action.
         attempt: &'static str,
         /// What the program said.
         detail: String,
@@ -46,7 +46,7 @@ pub enum PythonError {
     /// The host could not do its part.
     #[error("failed to {attempt}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         attempt: &'static str,
         /// What the system said.
         source: io::Error,

@@ -3,7 +3,7 @@
 /// A file that generated code consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Path relative to the work folder; see [`check_path`](super::check_path) for what is allowed.
+    /// Path relative to the work folder; see [`check_path`](super::check_path) for the rules.
     pub path: String,
     /// The text of the file.
     pub content: String,

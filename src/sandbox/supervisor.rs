@@ -1,8 +1,8 @@
 //! Watches over one sandbox from its start to the end of its last process.
 //!
 //! One thread a run, blocking, because bubblewrap dies with the thread that started it: a pool's thread may end at any
-//! time. The thread reads everything the sandbox writes, so nothing inside can make it wait, and looks at the clock and
-//! the memory in between. Whoever asked for the run holds a pipe; when its other end is closed, the run is stopped.
+//! time. The thread reads everything the sandbox writes, so nothing inside can block it, and checks the clock and the
+//! memory in between. The caller holds a pipe; when its other end is closed, the run is stopped.
 
 use std::{
     collections::BTreeMap,
@@ -81,8 +81,8 @@ struct Supervisor<'a> {
 impl Supervisor<'_> {
     /// Sends the files in and waits until the script inside has unpacked them.
     ///
-    /// To give up it is enough to close the pipes: without files and the word to go, the script ends by itself. That
-    /// holds when this process is killed, too, whatever bubblewrap had done by then.
+    /// Closing the pipes is enough to give up: without the files and the final `go`, the script ends by itself. That
+    /// also holds when this process is killed, at any stage of bubblewrap's setup.
     fn set_up(
         &mut self,
         report: PipeReader,
@@ -145,7 +145,7 @@ impl Supervisor<'_> {
         // What the tools said before, if anything, is not the program's output.
         self.shown = Output::default();
         let started = Instant::now();
-        // If nobody reads it, the end of the sandbox will be noticed below.
+        // If the script has ended, the loop below notices it.
         let _ = go.write_all(b"go\n");
         drop(go);
         let mut next_look = started + WATCH_INTERVAL;
@@ -187,7 +187,7 @@ impl Supervisor<'_> {
             }
         };
         let wall = started.elapsed();
-        // Everybody who could write is gone: what is in the pipes is all there is.
+        // All writers have ended, so the pipes contain everything that is left.
         while self.read() {}
         let collected = match mem::take(&mut self.collected_bytes) {
             bytes if bytes.len() > COLLECT_BYTES_MAX => BTreeMap::new(),
@@ -201,7 +201,7 @@ impl Supervisor<'_> {
         Ok(Finished { outcome, output, collected, records, wall })
     }
 
-    /// Reads what is there, at most a buffer of each. Says whether there was anything.
+    /// Reads the available bytes, at most a buffer of each stream. Returns whether there were any.
     fn read(&mut self) -> bool {
         let read_output = self.output.read(|bytes| self.shown.push(bytes));
         let read_collected = self.collected.read(|bytes| {
@@ -307,7 +307,7 @@ impl Stream {
     }
 }
 
-/// Writes what fits and returns the rest. Where nobody reads any more there is no rest to send.
+/// Writes as much as fits and returns the rest. If the reader is gone, the rest is empty.
 fn send<'a>(pipe: &mut PipeWriter, bytes: &'a [u8]) -> &'a [u8] {
     match pipe.write(bytes) {
         Ok(sent) => &bytes[sent..],

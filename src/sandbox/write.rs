@@ -18,7 +18,7 @@ use super::{
 };
 use crate::beneath::{BeneathError, Folder, Kind};
 
-/// The largest file that a delivery may have left; a larger one is somebody else's.
+/// The largest file that a delivery can have written; a larger one has another origin.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
 /// How many files in the way are named.
 const NAMED_MAX: usize = 10;
@@ -26,7 +26,7 @@ const NAMED_MAX: usize = 10;
 /// Which files a delivery may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replace {
-    /// Those of earlier deliveries that nobody has changed since.
+    /// The unchanged files of earlier deliveries.
     #[default]
     Delivered,
     /// Any regular file.
@@ -59,7 +59,7 @@ pub enum WriteError {
     /// In the way lies a symbolic link, a folder in the place of a file, or something stranger; it was left alone.
     #[error("`{}` is in the way: it is no regular {expected}", path.display())]
     InTheWay {
-        /// What is in the way.
+        /// The path in the way.
         path: PathBuf,
         /// What should be there: a file or a folder.
         expected: &'static str,
@@ -106,7 +106,7 @@ pub fn write_files(
     let outer = Folder::create(root)
         .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
     let (root, folder) = descend(root, &outer, below)?;
-    // Where the file system knows no locks, whoever delivers must see to it that nobody else does.
+    // On a file system without locks, the caller must prevent concurrent deliveries.
     let _ = folder.lock();
     let mut list = Delivered::parse(&known(&folder).unwrap_or_default());
     let mut places = Vec::new();
@@ -188,7 +188,7 @@ impl Place {
         }
     }
 
-    /// What is there already.
+    /// The content of the existing file.
     fn content(&self) -> Result<Option<Vec<u8>>, WriteError> {
         let content = self.parent.read_own(&self.name, CONTENT_BYTES_MAX);
         content.map_err(|it| write_error(&self.path, it))
@@ -210,7 +210,7 @@ fn known(folder: &Folder) -> Option<Vec<u8>> {
     folder.read_own(delivered::LIST, delivered::BYTES_MAX).ok().flatten()
 }
 
-/// Puts a file with this content in the place of whatever has the name: a reader sees the old file or the new one.
+/// Puts a file with this content in the place of an existing one: a reader sees the old file or the new one.
 fn put(parent: &Folder, name: &str, content: &[u8]) -> Result<(), BeneathError> {
     write_temporary(parent, name, content)?;
     parent.rename(&temporary_name(name), name)

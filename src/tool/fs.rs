@@ -16,7 +16,7 @@ use crate::redact::{Cut, redact_part};
 /// The names of the built-in tools.
 pub const BUILT_IN: [&str; 3] = ["fs.read", "fs.list", "fs.grep"];
 
-/// What is read of one file, in bytes; a search reads as much.
+/// The most bytes read of one file; a search reads as many.
 const READ_BYTES_MAX: u64 = 256 << 10;
 /// How many entries a list has.
 const ENTRIES_MAX: usize = 1_000;
@@ -26,7 +26,7 @@ const MATCHES_MAX: usize = 200;
 const VISITED_MAX: usize = 20_000;
 /// How many bytes a search reads in all.
 const SEARCHED_BYTES_MAX: u64 = 64 << 20;
-/// What is shown of a line, in characters.
+/// The most characters shown of a line.
 const LINE_CHARACTERS_MAX: usize = 400;
 /// The size of a compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
@@ -173,7 +173,7 @@ impl ToolFolder {
         }
         let cut = size > READ_BYTES_MAX;
         let text = String::from_utf8_lossy(&bytes);
-        // The last character of what was cut may be half of one.
+        // The truncated text may end in half a character.
         let text = if cut { text.trim_end_matches('\u{fffd}') } else { &text };
         // Before lines are chosen, as a part of a key would not be found later.
         let text = redact_part(text, Cut { start: false, end: cut });
@@ -191,14 +191,14 @@ impl ToolFolder {
         Ok(Listing { entries, truncated })
     }
 
-    /// What is in a folder, by name, one more than a list has at most.
+    /// Returns the entries of a folder by name: at most one more than a list may have.
     fn sorted(&self, folder: &str) -> Result<Vec<Entry>, ToolError> {
         let mut entries = Vec::new();
         for entry in self.entries(folder)?.take(VISITED_MAX) {
             let entry =
                 entry.map_err(|error| ToolError::permanent(format!("`{folder}`: {error}")))?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // Of a link itself, not of what it points to.
+            // The metadata of a link itself, not of its target.
             let Ok(metadata) = entry.metadata() else { continue };
             let kind = match metadata.file_type() {
                 it if it.is_file() => EntryKind::File,

@@ -25,29 +25,29 @@ pub trait Tool: Send + Sync {
     /// The name that workflows call it by, such as `fs.read`.
     fn name(&self) -> &str;
 
-    /// What it does, for whoever chooses among several.
+    /// The purpose of the tool, for a model or a person to choose by.
     fn description(&self) -> &str;
 
-    /// The JSON Schema of its input, an object. What a workflow passes is checked against it when
+    /// The JSON Schema of its input, an object. The input in a workflow is checked against it when
     /// the workflow is loaded, and again before each call.
     fn input_schema(&self) -> &Value;
 
     /// The JSON Schema of its output, which is checked after each call.
     fn output_schema(&self) -> &Value;
 
-    /// Does it. The input fits the schema.
+    /// Calls the tool. The input fits the schema.
     ///
     /// # Errors
     ///
-    /// Says why it could not be done, for whoever reads the run.
+    /// Fails with a reason that is shown to the reader of the run.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped when the node runs out of time or the run is stopped at once.
+    /// The future is dropped when the node runs out of time or the run is aborted.
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<Value, ToolError>;
 }
 
-/// What a tool is told besides its input.
+/// The context of a call besides its input.
 #[derive(Clone, Debug, Default)]
 pub struct ToolContext {
     /// The same whenever this call is made again, for services that take an idempotency key.

@@ -1,4 +1,4 @@
-//! The conditions of a node: retries, bounds, what it resets and clears, where failures lead.
+//! The policies of a node: retries, bounds, resets, clears and routes for failures.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ impl Lowering<'_> {
     /// The one node or end at which a key points.
     pub(super) fn read_target(&mut self, yaml: &Yaml, what: &str) -> Option<Target> {
         let word = self.report.word(yaml, what)?;
-        self.heads.resolve_one(&mut self.report, &word)
+        self.declarations.resolve_one(&mut self.report, &word)
     }
 
     pub(super) fn read_retry(&mut self, yaml: &Yaml) -> Option<Backoff> {
@@ -202,7 +202,7 @@ impl Lowering<'_> {
     fn read_resets(&mut self, yaml: &Yaml) -> Vec<NodeName> {
         let mut resets = Vec::new();
         for word in self.report.words(yaml, "`resets`") {
-            for target in self.heads.named(&mut self.report, &word) {
+            for target in self.declarations.named(&mut self.report, &word) {
                 match target {
                     Target::Node(node) => resets.push(node),
                     Target::End | Target::Fail => {

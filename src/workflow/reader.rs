@@ -1,7 +1,7 @@
-//! Reads YAML into a tree in which every key and value knows its place.
+//! Reads YAML into a tree in which every key and value has its span.
 //!
-//! Scalars stay text: what a plain `off` or `5_000` means is decided by whoever knows what is
-//! wanted there, so nothing is changed on the way. Aliases are followed; tags are refused.
+//! Scalars stay text: the meaning of a plain `off` or `5_000` depends on the key, so the reader
+//! changes nothing. Aliases are followed; tags are refused.
 
 mod cut;
 
@@ -12,7 +12,7 @@ use std::{
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
-use self::cut::{Cut, Found};
+use self::cut::{Cut, NextEntry};
 use super::report::Report;
 use crate::{data_limit::DataLimit, diagnostic::Diagnostic};
 
@@ -40,13 +40,13 @@ pub(super) enum Data {
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) key: Word,
+    pub(super) key: SpannedText,
     pub(super) value: Yaml,
 }
 
 /// A text and the bytes it stands at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct SpannedText {
     pub(super) text: String,
     pub(super) range: Range<usize>,
 }
@@ -75,8 +75,8 @@ impl Yaml {
         }
     }
 
-    pub(super) fn word(&self) -> Option<Word> {
-        self.text().map(|text| Word { text: text.to_owned(), range: self.range.clone() })
+    pub(super) fn word(&self) -> Option<SpannedText> {
+        self.text().map(|text| SpannedText { text: text.to_owned(), range: self.range.clone() })
     }
 
     /// The value of a key, if this is a mapping that has it.
@@ -288,22 +288,22 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if value.range.is_empty() {
-                // An absent value has no place of its own.
+                // An absent value takes the place of its key.
                 value.range = key.range.clone();
             }
-            let entry = Entry { key: Word { text, range: key.range }, value };
+            let entry = Entry { key: SpannedText { text, range: key.range }, value };
             if !in_braces {
                 self.add(entry, &mut entries, &mut keys);
                 continue;
             }
             match cut.next(entry, &file.text) {
-                Found::Entries(found) => {
+                NextEntry::Entries(found) => {
                     for entry in found {
                         self.add(entry, &mut entries, &mut keys);
                     }
                 }
-                Found::Nothing => (),
-                Found::End(range) => self.mend(&range, &mut entries),
+                NextEntry::Nothing => (),
+                NextEntry::End(range) => self.mend(&range, &mut entries),
             }
         }
     }
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
         entries: &mut Vec<Entry>,
         keys: &mut BTreeMap<String, Range<usize>>,
     ) {
-        let Word { text, range } = &entry.key;
+        let SpannedText { text, range } = &entry.key;
         if let Some(first) = keys.get(text) {
             self.refuse_twice(text, range, &first.clone());
         } else {

@@ -16,7 +16,7 @@ pub(super) const FINDINGS_MAX: usize = 500;
 pub(crate) struct Report {
     pub(super) file: Arc<SourceFile>,
     findings: Diagnostics,
-    /// What was said of which place, so that a prompt shared by nodes is not blamed once for each.
+    /// The reported findings with their places, so that a prompt shared by nodes is reported once.
     said: BTreeSet<(&'static str, String, usize, String)>,
     /// Where the keys begin that are given again.
     pub(super) repeated: BTreeSet<usize>,
@@ -81,7 +81,7 @@ impl Report {
         &mut self,
         code: &'static str,
         kind: &str,
-        word: &super::reader::Word,
+        word: &super::reader::SpannedText,
         known: impl IntoIterator<Item = &'n str>,
     ) {
         if self.is_full() {

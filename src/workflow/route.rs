@@ -50,7 +50,7 @@ pub(super) struct Each {
 }
 
 impl Each {
-    /// Sends each item of `over` to `node`, or goes on to `after` if there is none.
+    /// Sends each item of `over` to `node`; without items the run continues at `after`.
     pub(super) fn new(over: Expression, node: NodeName, after: Vec<Target>) -> Self {
         let to = Target::Node(node.clone());
         let mut ways = vec![Way { to, label: Some(format!("each of {}", over.source())) }];

@@ -6,7 +6,7 @@ use super::{
     SandboxSettings,
     lower::Lowering,
     prompt::LoadedPrompt,
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     shape::Section,
 };
 use crate::{diagnostic::Diagnostic, graph::Limits, tool::Tool};
@@ -117,7 +117,7 @@ impl Lowering<'_> {
         models
     }
 
-    fn read_agent(&mut self, key: &Word, yaml: &Yaml) -> Option<Agent> {
+    fn read_agent(&mut self, key: &SpannedText, yaml: &Yaml) -> Option<Agent> {
         let what = format!("the agent `{}`", key.text);
         let section = Section::read(&mut self.report, yaml, &what, AGENT_KEYS)?;
         if let Some(about) = section.get("about") {
@@ -158,7 +158,7 @@ impl Lowering<'_> {
     }
 
     /// A model passes arguments by name.
-    fn check_offered(&mut self, tool: &dyn Tool, word: &Word) {
+    fn check_offered(&mut self, tool: &dyn Tool, word: &SpannedText) {
         let schema = tool.input_schema();
         if schema["type"] != "object" && schema.get("properties").is_none() {
             let message = format!("`{}` takes no arguments by name", word.text);
@@ -194,7 +194,7 @@ impl Lowering<'_> {
         Vec::new()
     }
 
-    fn read_sandbox(&mut self, key: &Word, yaml: &Yaml) -> SandboxSettings {
+    fn read_sandbox(&mut self, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
         let mut settings =
             SandboxSettings { memory_bytes: MEMORY_BYTES, time: TIME, requirements: Vec::new() };
         let what = format!("the sandbox `{}`", key.text);
@@ -226,7 +226,7 @@ impl Lowering<'_> {
     }
 
     /// A requirement ends up on the command line of an installer.
-    fn check_requirement(&mut self, word: Word) -> Option<String> {
+    fn check_requirement(&mut self, word: SpannedText) -> Option<String> {
         if word.text.contains("{{") || word.text.contains("${") {
             let message = "text of the state must not become part of a command";
             let place = self.report.place(&word.range);

@@ -1,9 +1,9 @@
-//! Reads the values of the format, by what is wanted at their place.
+//! Reads the values of the format by the type expected at their place.
 
 use std::{fmt::Display, str::FromStr, time::Duration};
 
 use super::{
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
 };
 use crate::{
@@ -19,7 +19,7 @@ const LATER: &[&str] = &["remember", "recall", "worktree"];
 /// How many keys are shown to whom none was written; a node has far more.
 const KEYS_SHOWN_MAX: usize = 8;
 
-/// What people who know other formats write, and what it is called here.
+/// Keys and words of other formats, and their names in this one.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("depends_on", "join"),
     ("description", "about"),
@@ -93,11 +93,11 @@ impl<'a> Section<'a> {
     }
 
     /// The place of a key.
-    pub(super) fn key(&self, key: &str) -> Option<&'a Word> {
+    pub(super) fn key(&self, key: &str) -> Option<&'a SpannedText> {
         self.entries.iter().find(|it| it.key.text == key).map(|it| &it.key)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &'a Word> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a SpannedText> {
         self.entries.iter().map(|it| &it.key)
     }
 
@@ -123,7 +123,7 @@ impl<'a> Section<'a> {
 }
 
 impl Report {
-    fn unknown_key(&mut self, key: &Word, what: &str, known: &[&str], hint: Option<String>) {
+    fn unknown_key(&mut self, key: &SpannedText, what: &str, known: &[&str], hint: Option<String>) {
         if is_later(&key.text) {
             let message = format!("this version does not support `{}` yet", key.text);
             self.push(Diagnostic::error("GR004", message).at(self.place(&key.range), "not yet"));
@@ -146,7 +146,7 @@ impl Report {
         self.push(finding);
     }
 
-    /// The finding that a value is not what is wanted at its place.
+    /// The finding that a value does not have the expected kind.
     pub(super) fn of_wrong_kind(&self, yaml: &Yaml, what: &str, wanted: &str) -> Diagnostic {
         let found = match &yaml.data {
             Data::Null => "nothing".to_owned(),
@@ -169,12 +169,12 @@ impl Report {
         }
     }
 
-    pub(super) fn bad_value(&mut self, word: &Word, message: impl Into<String>, help: &str) {
+    pub(super) fn bad_value(&mut self, word: &SpannedText, message: impl Into<String>, help: &str) {
         let finding = Diagnostic::error("GR009", message).at(self.place(&word.range), "here");
         self.push(if help.is_empty() { finding } else { finding.help(help) });
     }
 
-    pub(super) fn word(&mut self, yaml: &Yaml, what: &str) -> Option<Word> {
+    pub(super) fn word(&mut self, yaml: &Yaml, what: &str) -> Option<SpannedText> {
         let word = yaml.word();
         if word.is_none() {
             self.wrong_kind(yaml, what, "a text");
@@ -183,7 +183,7 @@ impl Report {
     }
 
     /// One text, or a list of them.
-    pub(super) fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<Word> {
+    pub(super) fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<SpannedText> {
         match &yaml.data {
             Data::List(items) => {
                 let item = format!("each item of {what}");
@@ -265,7 +265,7 @@ impl Report {
     }
 
     /// A field of the state.
-    pub(super) fn channel(&mut self, word: &Word, schema: &Schema) -> Option<ChannelName> {
+    pub(super) fn channel(&mut self, word: &SpannedText, schema: &Schema) -> Option<ChannelName> {
         let found = schema.channel(&word.text).map(|it| it.name().clone());
         if found.is_none() {
             let known = schema.channels().iter().map(|it| it.name().as_str());
@@ -294,12 +294,12 @@ impl Report {
     }
 
     /// Reports a name that a list has already.
-    pub(super) fn named_twice(&mut self, word: &Word, what: &str) {
+    pub(super) fn named_twice(&mut self, word: &SpannedText, what: &str) {
         let finding = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
         self.push(finding.at(self.place(&word.range), "again"));
     }
 
-    pub(super) fn node_name(&mut self, word: &Word) -> Option<NodeName> {
+    pub(super) fn node_name(&mut self, word: &SpannedText) -> Option<NodeName> {
         match NodeName::parse(&word.text) {
             Ok(name) => Some(name),
             Err(error) => {

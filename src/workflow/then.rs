@@ -7,7 +7,7 @@ use super::{
     cases::Conditions,
     expression::known_after,
     lower::Lowering,
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
     route::{Case, Cases, Match},
     shape::Section,
@@ -44,7 +44,7 @@ impl Lowering<'_> {
 
     pub(super) fn read_targets(&mut self, yaml: &Yaml, what: &str) -> Vec<Target> {
         let words = self.report.words(yaml, what);
-        words.iter().flat_map(|it| self.heads.resolve(&mut self.report, it)).collect()
+        words.iter().flat_map(|it| self.declarations.resolve(&mut self.report, it)).collect()
     }
 
     fn read_cases(&mut self, from: &NodeName, then: &Yaml, items: &[Yaml]) -> Cases {
@@ -146,11 +146,11 @@ impl Lowering<'_> {
         Some(Match::new(on?, arms, &order))
     }
 
-    /// What is matched, the key that the targets stand below, and they.
+    /// The matched expression, the key of the targets, and the targets.
     fn match_parts<'y>(
         &mut self,
         then: &'y Yaml,
-    ) -> Option<(Option<&'y Yaml>, &'y Word, Vec<&'y Entry>)> {
+    ) -> Option<(Option<&'y Yaml>, &'y SpannedText, Vec<&'y Entry>)> {
         if let Some((subject, arms)) = arms_beside_match(then) {
             let (key, place) = (&arms[0].key, self.report.place(&arms[0].key.range));
             let message = format!("the target of `{}` does not stand below `to`", key.text);

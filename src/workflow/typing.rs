@@ -61,7 +61,7 @@ pub(super) fn describe(ty: &Type) -> String {
     }
 }
 
-/// How a field that gathers what is written to it starts, as its default would be written.
+/// The initial value of a field whose reducer accumulates, in the notation of a default.
 pub(super) fn natural_start(channel: &Channel) -> Option<&'static str> {
     match channel.reducer() {
         Reducer::Append | Reducer::Union | Reducer::Messages => Some("[]"),

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     LeaveNode, NodeDefinition, NodeKind, Registry, Workflow,
-    reader::{Word, Yaml},
+    reader::{SpannedText, Yaml},
     report::Report,
     source::SourceFolder,
     survey_within,
@@ -123,7 +123,7 @@ pub(super) fn load_used(
 
 fn load_one(
     report: &mut Report,
-    word: &Word,
+    word: &SpannedText,
     folder: &SourceFolder,
     registry: &Registry,
     chain: &Chain<'_>,
@@ -175,7 +175,8 @@ impl Workflow {
         let inner: Vec<Channel> = channels
             .map(|it| it.clone().renamed(scope.channel_name(it.name())).private())
             .collect();
-        // Whatever an earlier use has left is gone; what belongs outside happens at the end.
+        // The results of an earlier use are gone; the fields of the outer workflow are written at
+        // the end.
         let clears = inner.iter().map(|it| it.name().clone()).collect();
         let clears = std::mem::replace(&mut user.policies.clears, clears);
         let resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();

@@ -1,4 +1,4 @@
-//! What is written where an expression or a prompt is read, and on which way it is not.
+//! Which fields are assigned where an expression or a prompt is read, and on which way one is not.
 
 use std::{ops::Range, sync::Arc};
 
@@ -7,7 +7,7 @@ use crate::graph::net::Bits;
 
 /// The fields that are written at one point of a workflow. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Written(Source);
+pub(crate) struct AssignedFields(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
@@ -49,7 +49,7 @@ pub(crate) struct Without {
     pub(crate) text: String,
 }
 
-impl Written {
+impl AssignedFields {
     pub(super) fn before(paths: &Arc<Paths>, node: usize) -> Self {
         Self(Source::Paths { paths: Arc::clone(paths), node, when: When::Before })
     }
@@ -88,7 +88,7 @@ impl Written {
 }
 
 #[cfg(test)]
-impl FromIterator<crate::id::ChannelName> for Written {
+impl FromIterator<crate::id::ChannelName> for AssignedFields {
     fn from_iter<I: IntoIterator<Item = crate::id::ChannelName>>(fields: I) -> Self {
         Self(Source::Fixed(fields.into_iter().collect()))
     }

@@ -1,4 +1,4 @@
-//! One line of a recording: its reading, its writing, and what it means. Version 1:
+//! One line of a recording: how it is read, written and matched. Version 1:
 //!
 //! ```json
 //! {"v":1,"node":"qa","request":{"messages":[…],"schema":"FailureReport"},"key":"…","reply":{"text":"…"}}
@@ -18,7 +18,7 @@ use crate::redact::redact_value;
 /// The version that is written, and the only one there is.
 const VERSION: u64 = 1;
 
-/// Says what is wrong with a recording.
+/// Why a recording cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The file cannot be read or written.
@@ -35,7 +35,7 @@ pub enum RecordingError {
     Lines {
         /// The file.
         file: PathBuf,
-        /// What is wrong, line by line.
+        /// The invalid lines.
         lines: Vec<BadLine>,
     },
 }
@@ -45,7 +45,7 @@ pub enum RecordingError {
 pub struct BadLine {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The problem with the line.
     pub what: String,
 }
 
@@ -99,7 +99,7 @@ impl Entry {
         let entry: EntryLine = serde_json::from_str(text).map_err(|error| in_line(&error))?;
         let matcher = match (entry.request, entry.key, entry.when) {
             (Some(request), _, None) => Matcher::Exact {
-                // Not the stored key: a request that was edited by hand keeps matching what it says.
+                // Computed anew, not the stored key: a request that was edited by hand matches its new text.
                 key: key_of(&entry.node, &request),
                 text: Some(joined(&request.messages)),
             },
@@ -165,7 +165,7 @@ pub(super) fn request_key(request: &ChatRequest) -> String {
     key_of(&request.caller, &RequestLine::of(request))
 }
 
-/// Ids of calls and what a model thought are no part of it: neither says what is asked.
+/// The key leaves out ids of calls and the model's thoughts: they are no part of the question.
 fn key_of(node: &str, asked: &RequestLine) -> String {
     let mut hash = blake3::Hasher::new();
     let mut add = |text: &str| {

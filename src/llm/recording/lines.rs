@@ -131,7 +131,7 @@ impl ReplyLine {
     }
 }
 
-/// A call, whose arguments are written as what they are if that brings back the same text.
+/// A call. The arguments are written as JSON if the same text can be restored from that.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallLine {

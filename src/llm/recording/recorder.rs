@@ -23,7 +23,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Wraps a model. An existing file is continued; a last line that was cut off by a crash is removed.
+    /// Wraps a model. An existing file is continued; an incomplete last line (after a crash) is
+    /// removed.
     ///
     /// # Errors
     /// Returns [`RecordingError::Open`] when the file cannot be written.
@@ -90,7 +91,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the first line is an entry, or was cut off in the middle of one.
+/// Whether the first line is an entry or the beginning of one.
 fn looks_like_a_recording(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
     match text.iter().position(|&byte| byte == b'\n') {

@@ -36,7 +36,7 @@ pub struct UnusedEntry {
     pub line: usize,
     /// Its node.
     pub node: String,
-    /// What it says about itself.
+    /// The entry's own description.
     pub about: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Replay {
         Ok(Self { name: format!("replay/{stem}"), file, entries, used })
     }
 
-    /// Returns the entries that have not answered in this process: of a complete run, those that nobody needs.
+    /// Returns the entries that have not answered in this process. After a complete run these are superfluous.
     pub fn unused(&self) -> Vec<UnusedEntry> {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let unused = self.entries.iter().zip(&*used).filter(|(_, used)| !**used);

@@ -20,19 +20,19 @@ pub struct Structured<T> {
     pub usage: Usage,
     /// How many rounds it took beyond the first.
     pub repairs: u32,
-    /// What was mended or overlooked to take the answer.
+    /// The repairs and tolerated deviations of the answer.
     pub warnings: Vec<String>,
 }
 
 /// Says why there is no answer of the shape asked for.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StructuredError {
-    /// The model answered, but never with what was asked for.
+    /// The model answered, but no answer fit the requested shape.
     #[error("the answer is not what was asked for: {}", .problems.join("; "))]
     InvalidOutput {
         /// The last answer.
         raw: String,
-        /// What is wrong with it.
+        /// The problems of the last answer.
         problems: Vec<String>,
         /// What all rounds cost together.
         usage: Usage,
@@ -50,17 +50,17 @@ pub enum StructuredError {
 
 /// Asks for an answer that fits `schema`, and lets `check` decide whether it does.
 ///
-/// `check` gets the JSON found in the answer. **It alone decides**: a lenient reader may take what the schema
-/// does not (then the difference is a warning), and where there is none, [`SchemaCheck::check`] is the check.
-/// An answer that does not pass is sent back with all its problems, at most `repairs_max` times; so is one
-/// that was cut off, with twice the room. `on_usage` is told what each round cost, failed ones included.
+/// `check` gets the JSON found in the answer. **It alone decides**: a lenient reader may accept more than the schema
+/// (then the difference is a warning). Callers without a reader pass [`SchemaCheck::check`]. An answer that does not
+/// pass is sent back with all its problems, at most `repairs_max` times. A truncated answer is requested again with
+/// twice the room. `on_usage` receives the usage of each round, failed ones included.
 ///
 /// # Errors
-/// Returns [`StructuredError::InvalidOutput`] when the repairs are used up, and [`StructuredError::Model`] at
-/// the first failure of the model itself; both say what was spent.
+/// Returns [`StructuredError::InvalidOutput`] when the repairs are used up, and [`StructuredError::Model`] at the first
+/// failure of the model itself; both contain the usage so far.
 ///
 /// # Cancel safety
-/// Dropping the future gives up the round under way; earlier rounds were told to `on_usage`.
+/// Dropping the future abandons the current round; `on_usage` has received the earlier ones.
 pub async fn ask_structured<T>(
     model: &dyn ChatModel,
     mut request: ChatRequest,

@@ -1,7 +1,7 @@
-//! Finds the JSON in a model's answer: after thoughts and prose, in code fences, encoded twice, with the
-//! slips models make. Pure, and linear in the length of the text.
+//! Finds the JSON in a model's answer: after thoughts and prose, in code fences, encoded twice,
+//! with typical mistakes of models. Pure, and linear in the length of the text.
 //!
-//! JSON that was cut off is never completed: half an action is no action.
+//! Truncated JSON is never completed: half an action is no action.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -15,7 +15,7 @@ use crate::{llm::reader::split_thoughts, state::read_json};
 pub struct Extracted {
     /// The value.
     pub value: Value,
-    /// What had to be mended to read it.
+    /// The repairs that were needed to read it.
     pub warnings: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Wanted {
 /// ```
 ///
 /// # Errors
-/// Returns what is wrong with the text, as a sentence the model can act on.
+/// Returns a description of the problem that the model can act on.
 pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
     let (text, _) = split_thoughts(text.trim_start_matches('\u{feff}'));
     let text = text.trim();

@@ -9,8 +9,7 @@ use crate::redact::redact;
 /// Longer messages of the schema check are cut; they quote the value that does not fit.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Returns the schema without what is `readOnly`: such properties are computed, and no model is asked for
-/// them.
+/// Returns the schema without its `readOnly` properties: these are computed, so the model is not asked for them.
 ///
 /// ```
 /// use serde_json::json;
@@ -48,19 +47,19 @@ fn prune(schema: &mut Value) {
     each_subschema(object, &mut prune);
 }
 
-/// Returns the schema in the form that strict modes take, or `None` where it cannot be expressed (maps with
-/// free keys, and values of any shape).
+/// Returns the schema in the form that strict modes take, or `None` where it cannot be expressed (maps with free keys,
+/// and values of any shape).
 ///
-/// All keys are required and no others allowed; what was optional may be null instead. Keywords that
-/// providers reject are moved into the description, so that the model still knows of them.
+/// All keys are required and no others allowed; optional ones may be null instead. Keywords that providers reject are
+/// moved into the description, so that the model still sees them.
 pub fn strict_schema(schema: &Value) -> Option<Value> {
     let mut strict = schema.clone();
     make_strict(&mut strict)?;
     Some(strict)
 }
 
-/// Returns the schema of a tool's arguments as every provider takes it: keywords that some reject are moved
-/// into the description. What is called is checked against the whole schema all the same.
+/// Returns the schema of a tool's arguments in a form that every provider accepts: keywords that some reject are moved
+/// into the description. Calls are still checked against the whole schema.
 #[cfg(feature = "openai")]
 pub(in crate::llm) fn tool_schema(schema: &Value) -> Value {
     fn describe(schema: &mut Value) {
@@ -166,7 +165,7 @@ const DROPPED: &[&str] = &[
     "maxProperties",
 ];
 
-/// Moves what is dropped into the description, and removes what means nothing to a model.
+/// Moves dropped keywords into the description, and removes those that mean nothing to a model.
 fn describe_dropped(object: &mut Map<String, Value>) {
     let said: Vec<String> = DROPPED
         .iter()
@@ -248,10 +247,10 @@ pub struct SchemaCheck {
 }
 
 impl SchemaCheck {
-    /// Prepares the check of a schema. What is `readOnly` in it is not expected of an answer.
+    /// Prepares the check of a schema. The check does not expect `readOnly` properties in an answer.
     ///
     /// # Errors
-    /// Returns what is wrong with the schema.
+    /// Returns the problem with the schema.
     pub fn new(schema: &Value) -> Result<Self, String> {
         let schema = answer_schema(schema);
         let validator = jsonschema::validator_for(&schema).map_err(|error| error.to_string())?;

@@ -41,7 +41,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The schema a model is shown, without what is computed.
+    /// Returns the schema for the model: without the computed properties.
     pub(super) fn schema(&self, name: &str) -> OutputSchema {
         let name = name.to_owned();
         if let ([channel], false) = (self.channels.as_slice(), self.is_wrapped) {
@@ -71,7 +71,7 @@ impl<'a> Answer<'a> {
         OutputSchema { name, schema }
     }
 
-    /// Reads an answer into the fields; gives what had to be overlooked as well.
+    /// Reads an answer into the fields. Also returns the tolerated deviations.
     pub(super) fn read(&self, answer: Value) -> Result<(Update, Vec<String>), Vec<String>> {
         let (mut update, mut warnings, mut problems) = (Update::default(), Vec::new(), Vec::new());
         let mut parts = self.parts(answer)?;

@@ -22,9 +22,9 @@ use crate::{
     tool::{BUILT_IN, ToolContext, ToolError},
 };
 
-/// How many calls of one answer are made; the others are told so.
+/// The most calls of one answer that are made. The result of each further call says so.
 const CALLS_AT_ONCE_MAX: usize = 16;
-/// How often the same call is made. Whoever asks for it once more goes in circles.
+/// How often the same call is made. A further one means that the model repeats itself.
 const SAME_CALL_MAX: u32 = 2;
 /// What a model is shown of a result, in characters.
 const RESULT_CHARACTERS_MAX: usize = 60_000;
@@ -72,8 +72,8 @@ impl Toolbox {
 
 /// A model that may call tools before it answers.
 ///
-/// What it has called, and what came of it, stays in the conversation, also where an answer is sent
-/// back to be mended. When its rounds are used up it is asked to answer with what it has.
+/// The conversation keeps its calls and their results, also where an answer is sent back for
+/// repair. After the last round the model has to answer with the information it has.
 #[derive(Debug)]
 pub(super) struct WithTools<'a> {
     model: &'a Watched<'a>,
@@ -84,7 +84,7 @@ pub(super) struct WithTools<'a> {
     exchange: Mutex<Exchange>,
 }
 
-/// What was said between the question and the answer.
+/// The messages between the question and the answer.
 #[derive(Debug, Default)]
 struct Exchange {
     /// How many messages the question has.
@@ -134,7 +134,7 @@ impl<'a> WithTools<'a> {
         }
     }
 
-    /// What the model is told of a call.
+    /// Returns the result of a call for the model.
     async fn result(&self, call: &ToolCall, at: usize, again: bool) -> String {
         if again {
             return "error: you have made this call before, and were told the result".to_owned();
@@ -154,7 +154,8 @@ impl<'a> WithTools<'a> {
         }
     }
 
-    /// Calls a tool, once for each time that the task asks for it, whatever becomes of the process.
+    /// Calls a tool and saves the result, under a name that counts equal calls. A retry of the task
+    /// reuses saved results; a call without one is made again, with the same idempotency key.
     async fn call(&self, tool: &Checked, input: Value) -> String {
         let name = tool.tool.name();
         let given = input.to_string();
@@ -177,7 +178,7 @@ impl<'a> WithTools<'a> {
         let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
         let result = told_to_model(outcome);
         if is_final {
-            // It fails where the run has ended, and nobody waits for this node either.
+            // Saving fails when the run has ended; then the result of this node is not needed.
             drop(self.ctx.save_memo(&memo, &result).await);
         }
         result
@@ -199,7 +200,7 @@ impl ChatModel for WithTools<'_> {
                 let (model, rounds) = (self.model.name(), exchange.rounds);
                 let message = format!("{model} calls tools after its {rounds} rounds of calls");
                 self.warn(message).await;
-                // What it says beside the calls may be the answer.
+                // The text beside the calls may be the answer.
                 return match reply.text.trim() {
                     "" => Err(ModelError::EmptyResponse { usage: reply.usage }),
                     _ => Ok(ChatReply { tool_calls: Vec::new(), ..reply }),
@@ -220,8 +221,8 @@ impl ChatModel for WithTools<'_> {
 }
 
 impl Exchange {
-    /// The request with what was said since, right after the question: what follows it there is an
-    /// answer that is to be mended.
+    /// Returns the request with the exchanges so far, right after the question. Messages behind
+    /// them belong to an answer under repair.
     fn request(&mut self, request: &ChatRequest, may_call: bool) -> ChatRequest {
         let asked = *self.asked.get_or_insert(request.messages.len());
         let (question, rest) = request.messages.split_at(asked.min(request.messages.len()));
@@ -235,7 +236,8 @@ impl Exchange {
         ChatRequest { key, messages, tool_choice, ..request.clone() }
     }
 
-    /// Gives each call an id of its own. Nine letters and digits, for some providers take no other.
+    /// Gives each call a unique id of nine letters and digits, because some providers accept no
+    /// other.
     fn name(&mut self, calls: &mut [ToolCall]) {
         for call in calls {
             let mut number = self.ids.len();

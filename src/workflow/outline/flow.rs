@@ -37,7 +37,8 @@ impl Scanner<'_> {
                     continue;
                 }
                 '[' | '{' if is_map && depth < DEPTH_MAX => {
-                    // A collection is no key of ours; what is in it has no place.
+                    // A collection cannot be a key of the format; its content has no place in the
+                    // outline.
                     let before = self.parts.len();
                     self.brackets(limit, depth + 1);
                     self.parts.truncate(before);
@@ -50,7 +51,7 @@ impl Scanner<'_> {
                     self.flow.pop();
                 }
             }
-            // The cursor stands in what was read last.
+            // The cursor is in the value before it.
             self.skip_blank(limit);
             if self.at >= limit {
                 return false;

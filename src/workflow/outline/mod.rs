@@ -1,10 +1,10 @@
-//! The outline of a workflow file, for editors: which key and value stands where, and what a
-//! cursor stands in.
+//! The outline of a workflow file, for editors: the place of each key and value, and the path at
+//! the cursor.
 //!
-//! Unlike the reader it never gives up. It goes by indentation and brackets alone, so that it holds
-//! for a file that is being typed: a bracket or quote that is not closed ends where the next line
-//! stands no deeper than the key before it. Where the reader can read a file, both agree, which
-//! a test below shows; what they may differ in are scalars that are written over several lines.
+//! Unlike the reader it never fails. It uses indentation and brackets alone, so that it also works
+//! on a file that is being typed: an unclosed bracket or quote ends where the next line is indented
+//! no deeper than the key before it. Where the reader can read a file, both agree, as a test below
+//! shows; they may differ only in scalars over several lines.
 
 mod flow;
 mod scanner;
@@ -44,7 +44,7 @@ pub(crate) struct Slot {
     pub(crate) takes_key: bool,
     /// Whether it can be a value.
     pub(crate) takes_value: bool,
-    /// Where what is typed so far begins.
+    /// The start of the text typed so far.
     pub(crate) start: usize,
 }
 

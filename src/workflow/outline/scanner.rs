@@ -25,7 +25,7 @@ impl Frame {
     }
 }
 
-/// What was found so far, and where.
+/// The outline found so far and the current position.
 pub(super) struct Scanner<'t> {
     pub(super) text: &'t str,
     pub(super) at: usize,
@@ -158,7 +158,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Goes on behind brackets or quotes.
+    /// Continues behind brackets or quotes.
     fn end_value(&mut self, limit: usize, is_closed: bool) {
         self.is_open = !is_closed && limit == self.text.len();
         self.at = if is_closed { self.line_end(self.at) + 1 } else { limit };
@@ -173,7 +173,7 @@ impl<'t> Scanner<'t> {
             self.slot = Slot::default();
         }
         self.at = end + 1;
-        // It goes on in lines that stand deeper and look like nothing else.
+        // The scalar continues in deeper lines that start nothing else.
         while self.at < self.text.len() {
             let (line, end) = (self.at, self.line_end(self.at));
             let column = indent(&self.text[line..end]);
@@ -216,7 +216,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The bytes of a key on this line, and what is behind its colon.
+    /// The bytes of a key on this line, and the position behind its colon.
     fn key(&self, end: usize) -> Option<(Range<usize>, usize)> {
         let rest = &self.text[self.at..end];
         let first = rest.chars().next()?;
@@ -341,7 +341,7 @@ fn indent(text: &str) -> usize {
     text.len() - text.trim_start_matches([' ', '\t']).len()
 }
 
-/// A line without its comment and what is blank at its end.
+/// A line without its comment and trailing blanks.
 fn uncommented(text: &str) -> &str {
     let comment = text.match_indices('#').find(|(at, _)| {
         let before = text[..*at].chars().next_back();

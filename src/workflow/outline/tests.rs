@@ -26,7 +26,7 @@ fn files() -> Vec<(PathBuf, String)> {
     ];
     let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
     let mut files: Vec<PathBuf> = files.map(|it| it.unwrap().path()).collect();
-    // Cases beside a workflow are a format of their own.
+    // Case files beside a workflow have a different format.
     let is_of_cases =
         |it: &Path| it.file_stem().is_some_and(|it| Path::new(it).extension().is_some());
     files.retain(|it| it.extension().is_some_and(|it| it == "yaml") && !is_of_cases(it));
@@ -56,7 +56,7 @@ fn expected(yaml: &Yaml, path: &[Step], file: &str, found: &mut BTreeSet<String>
                 let quotes = usize::from(start.starts_with(['"', '\'']));
                 let key = entry.key.range.start + quotes..entry.key.range.end - quotes;
                 found.insert(format!("{path:?}: {key:?}"));
-                // An alias has the place of what it names.
+                // The place of an alias is the place of its anchor.
                 if entry.value.range.start >= entry.key.range.start {
                     expected(&entry.value, &path, file, found);
                 }

@@ -14,7 +14,7 @@ use super::TEMPLATE;
 use crate::{
     id::NodeName,
     state::{Schema, Type},
-    workflow::{report::Problem, typing::describe, written::Written},
+    workflow::{report::Problem, typing::describe, written::AssignedFields},
 };
 
 /// What a prompt will see.
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct PromptScope<'a> {
     pub(crate) schema: &'a Schema,
     /// The channels that are written by then.
-    pub(crate) written: &'a Written,
+    pub(crate) written: &'a AssignedFields,
     pub(crate) node: &'a NodeName,
     /// Whether the node has a bound.
     pub(crate) bounded: bool,
@@ -137,7 +137,7 @@ impl Checker<'_> {
     fn for_loop(&mut self, it: &ForLoop<'_>) {
         let iterated = self.ty(&it.iter);
         let item = match iterated.required() {
-            // A recursive loop goes into items of its own items.
+            // A recursive loop iterates over the items of its items.
             _ if it.recursive => Type::Any,
             Type::List(item) => Type::clone(item),
             Type::Map(_) | Type::Record(_) => Type::String,

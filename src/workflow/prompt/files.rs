@@ -10,7 +10,7 @@ use super::Prompt;
 use crate::{
     diagnostic::{Diagnostic, Place, SourceFile},
     workflow::{
-        reader::{Word, Yaml},
+        reader::{SpannedText, Yaml},
         report::{Problem, Report, suggestion},
         source::{SourceFolder, SourcePath},
     },
@@ -74,7 +74,7 @@ impl PromptFiles {
     }
 
     /// Reads the prompt at a path that is written in the workflow.
-    pub(crate) fn load(&mut self, report: &mut Report, path: &Word) -> Option<LoadedPrompt> {
+    pub(crate) fn load(&mut self, report: &mut Report, path: &SpannedText) -> Option<LoadedPrompt> {
         let relative = Path::new(&path.text);
         let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
         if !stays || path.text.is_empty() {
@@ -101,7 +101,7 @@ impl PromptFiles {
     pub(crate) fn load_default(
         &mut self,
         report: &mut Report,
-        node: &Word,
+        node: &SpannedText,
     ) -> Option<LoadedPrompt> {
         let path = format!("prompts/{}.md", node.text);
         if let Some(found) = self.folder.find(Path::new(&path)) {
@@ -117,7 +117,7 @@ impl PromptFiles {
         &mut self,
         report: &mut Report,
         found: &SourcePath,
-        named: &Word,
+        named: &SpannedText,
     ) -> Option<LoadedPrompt> {
         if !self.loaded.contains_key(found) {
             let prompt = self.read(report, found, named);
@@ -126,7 +126,12 @@ impl PromptFiles {
         self.loaded.get(found).cloned().flatten()
     }
 
-    fn read(&self, report: &mut Report, found: &SourcePath, named: &Word) -> Option<LoadedPrompt> {
+    fn read(
+        &self,
+        report: &mut Report,
+        found: &SourcePath,
+        named: &SpannedText,
+    ) -> Option<LoadedPrompt> {
         let name = found.shown.display().to_string();
         match self.folder.read(found) {
             Ok(text) => {

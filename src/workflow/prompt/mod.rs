@@ -42,8 +42,8 @@ use crate::{
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
 
-/// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks go down a tree of
-/// what is in it, which is as deep as it is long.
+/// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks recurse over its syntax tree, whose
+/// depth is at most its length.
 const TAG_BYTES_MAX: usize = 2_000;
 /// How many `{{ … }}` and `{% … %}` a prompt may have: more than anybody writes, and few enough to be
 /// checked at once.
@@ -58,7 +58,7 @@ pub struct Prompt {
     text: Arc<str>,
     /// The variables it may look at; the state is not converted for others.
     variables: Arc<BTreeSet<String>>,
-    /// What it calls the item of a dispatched task, besides `item`.
+    /// The name of the item of a dispatched task, besides `item`.
     item: Option<Arc<str>>,
 }
 
@@ -107,7 +107,7 @@ impl Prompt {
         Self { item: name.map(Arc::from), ..self }
     }
 
-    /// Checks every name in it against what it will see.
+    /// Checks every name in the prompt against the scope.
     pub(crate) fn check(&self, scope: PromptScope<'_>) -> Vec<Problem> {
         checker::check(&self.text, scope)
     }
@@ -253,7 +253,7 @@ mod tests {
         graph::{ErrorKind, Failure},
         id::{ChannelName, NodeName},
         state::{Channel, Reducer, Schema, Update},
-        workflow::written::Written,
+        workflow::written::AssignedFields,
     };
 
     fn state(fields: &[(&str, serde_json::Value)]) -> State {
@@ -302,7 +302,7 @@ mod tests {
         let state = state(&[]);
         let scope = PromptScope {
             schema: state.schema(),
-            written: &Written::from_iter([]),
+            written: &AssignedFields::from_iter([]),
             node: &node,
             bounded: false,
             any_item: false,

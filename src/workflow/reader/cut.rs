@@ -1,5 +1,5 @@
-//! Values in `{ … }` that YAML ended at a comma within their brackets or quotes, such as
-//! `{ when: parts.exists(p, p.hard) }`: what was meant is put together again, and said once.
+//! Repairs values in `{ … }` that YAML ended at a comma within their brackets or quotes, such as `{
+//! when: parts.exists(p, p.hard) }`: the pieces are joined again, and one mistake is reported.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) struct Cut {
 
 /// What an entry is found to be.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum NextEntry {
     /// These are entries, one of which may be cut.
     Entries(Vec<Entry>),
     /// It may be the rest of the value before; what comes will tell.
@@ -30,7 +30,7 @@ pub(super) enum Found {
 
 impl Cut {
     /// Takes the next entry of a mapping in braces.
-    pub(super) fn next(&mut self, entry: Entry, file: &str) -> Found {
+    pub(super) fn next(&mut self, entry: Entry, file: &str) -> NextEntry {
         if let Some(start) = self.start {
             let end = match entry.value.data {
                 Data::Null => Some(entry.key.range.end),
@@ -41,10 +41,10 @@ impl Cut {
             if let Some(end) = end.filter(|_| is_piece && self.pieces.len() < PIECES_MAX) {
                 if file.get(start..end).is_some_and(|it| !is_open(it)) {
                     *self = Self::default();
-                    return Found::End(start..end);
+                    return NextEntry::End(start..end);
                 }
                 self.pieces.push(entry);
-                return Found::Nothing;
+                return NextEntry::Nothing;
             }
         }
         let mut entries = self.rest();
@@ -52,7 +52,7 @@ impl Cut {
             self.start = is_open(text).then_some(entry.value.range.start);
         }
         entries.push(entry);
-        Found::Entries(entries)
+        NextEntry::Entries(entries)
     }
 
     /// The entries that turned out to be no rest of anything.
@@ -61,7 +61,7 @@ impl Cut {
     }
 }
 
-/// Whether it is no entry that somebody would write.
+/// Whether an entry is implausible as an entry of its mapping.
 fn is_odd(Entry { key, value }: &Entry) -> bool {
     matches!(value.data, Data::Null) || key.text.contains([')', ']', '"', '\''])
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::{notation::TYPES, reducers::REDUCERS, values::value_of};
 use super::{
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     registry::Registry,
     report::{Report, suggestion},
     shape::Section,
@@ -92,7 +92,7 @@ pub(super) fn read_state(
     ReadState { schema, used: reading.used, vague: reading.vague }
 }
 
-/// What is known while types are read.
+/// The state of reading types.
 struct Reading<'a, 'y> {
     report: &'a mut Report,
     registry: &'a Registry,
@@ -130,7 +130,7 @@ impl<'y> Reading<'_, 'y> {
         Schema::new(channels).ok()
     }
 
-    fn registered(&mut self, name: &Word) -> Option<Schema> {
+    fn registered(&mut self, name: &SpannedText) -> Option<Schema> {
         let Some(schema) = self.registry.schema(&name.text) else {
             let help = suggestion(&name.text, self.registry.states())
                 .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
@@ -182,7 +182,7 @@ impl<'y> Reading<'_, 'y> {
         if self.report.repeated.contains(&key.range.start) {
             self.vague.insert(name.clone());
         }
-        // A field whose type is reported may be anything, so that whatever uses it is not blamed.
+        // A field whose type is reported counts as `any`, so that its uses are not reported too.
         channel.or_else(|| {
             self.vague.insert(name.clone());
             Channel::new(name, json!({}), Reducer::Replace).ok()
@@ -254,7 +254,7 @@ pub(super) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schem
 }
 
 /// Whether a field has a name that it cannot have; reported if so.
-fn refuse_reserved(report: &mut Report, field: &str, at: &Word) -> bool {
+fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
     let reserved = RESERVED.contains(&field);
     if reserved {
         let message = format!("`{field}` means something else in expressions and prompts");

@@ -64,7 +64,7 @@ impl Reading<'_, '_> {
             "merge" => (Reducer::Merge, matches!(ty, Type::Record(_) | Type::Map(_)), "a record"),
             unknown => {
                 if let Some(own) = own {
-                    // What it can fold, only its author knows.
+                    // Only the author of a custom reducer knows which types it folds.
                     return Some(Reducer::Custom(Arc::clone(own)));
                 }
                 let own = self.registry.reducers().iter().map(|it| it.name());

@@ -8,10 +8,10 @@ use super::{Reading, refuse_reserved};
 use crate::{
     diagnostic::Diagnostic,
     state::Schema,
-    workflow::reader::{Word, Yaml},
+    workflow::reader::{SpannedText, Yaml},
 };
 
-/// The end of the name of such a file, which tells it from a type.
+/// The file extension that distinguishes such a file from a type.
 const ENDING: &str = ".json";
 
 /// The value of `schema` if it names a file; a record may have a field of that name.
@@ -61,7 +61,7 @@ impl<'y> Reading<'_, 'y> {
         Some(schema)
     }
 
-    fn parse_schema(&self, path: &Word) -> Result<Value, String> {
+    fn parse_schema(&self, path: &SpannedText) -> Result<Value, String> {
         let relative = Path::new(&path.text);
         if !relative.components().all(|it| matches!(it, Component::Normal(_))) {
             return Err("a path here is relative and has no `..`".to_owned());
