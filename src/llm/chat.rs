@@ -1,8 +1,8 @@
-//! A conversation with a model: the trait every model implements, and what goes in and comes out.
+//! A conversation with a model: the trait that every model implements, its requests and replies.
 //!
-//! The types are plain data, free of any provider's format; [`OpenAiCompatible`](super::OpenAiCompatible)
-//! and [`Replay`](super::Replay) translate. Retries are not made here: a model makes one attempt and says
-//! by [`ModelError::is_retryable`] whether another makes sense.
+//! The types are plain data, independent of any provider's format; [`OpenAiCompatible`](super::OpenAiCompatible) and
+//! [`Replay`](super::Replay) translate. A model makes one attempt and no retries; [`ModelError::is_retryable`] says
+//! whether another attempt makes sense.
 
 use std::fmt;
 
@@ -41,11 +41,11 @@ pub struct ChatRequest {
     pub model: Option<String>,
     /// The conversation, oldest message first.
     pub messages: Vec<Message>,
-    /// What the answer must look like; `None` asks for plain text.
+    /// The shape of the answer; `None` asks for plain text.
     pub output: Option<OutputSchema>,
-    /// What the model may call before it answers.
+    /// The tools that the model may call before it answers.
     pub tools: Vec<ToolSpec>,
-    /// Whether it still may.
+    /// Whether it may still call them.
     pub tool_choice: ToolChoice,
     /// Sampling temperature. Left out for models that refuse it.
     pub temperature: Option<f64>,
@@ -57,44 +57,44 @@ pub struct ChatRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Message {
-    /// Who speaks.
+    /// The author of the message.
     pub role: Role,
     /// The text of the message.
     pub content: String,
-    /// What the model calls, in a turn of the model.
+    /// The calls of the model, in a message of the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Which call this is the result of, in a turn of a tool.
+    /// The id of the call with this result, in a message of a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// What the model thought before its calls. Only providers that want it back are sent it.
+    /// The reasoning of the model before its calls. It is only sent to providers that require it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
 }
 
 impl Message {
-    /// Creates an instruction that stands above the conversation.
+    /// Creates a system message.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new(Role::System, content)
     }
 
-    /// Creates a turn of the one who asks.
+    /// Creates a user message.
     pub fn user(content: impl Into<String>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// Creates a turn of the model.
+    /// Creates a message of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new(Role::Assistant, content)
     }
 
-    /// Creates the turn in which the model made the calls of a reply.
+    /// Creates the message of the model with the calls of a reply.
     pub fn calls(reply: ChatReply) -> Self {
         let ChatReply { text, reasoning, tool_calls, .. } = reply;
         Self { tool_calls, reasoning, ..Self::assistant(text) }
     }
 
-    /// Creates the result of a call.
+    /// Creates the message with the result of a call.
     pub fn tool(id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { tool_call_id: Some(id.into()), ..Self::new(Role::Tool, content) }
     }
@@ -110,17 +110,17 @@ impl Message {
     }
 }
 
-/// Who speaks in a [`Message`].
+/// The author of a [`Message`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The instructions of the workflow.
     System,
-    /// The one who asks.
+    /// The user, here the node.
     User,
     /// The model.
     Assistant,
-    /// A tool that the model has called.
+    /// A tool called by the model.
     Tool,
 }
 
@@ -136,7 +136,7 @@ impl Role {
     }
 }
 
-/// The shape an answer must have.
+/// The required shape of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutputSchema {
     /// A short name, shown to the model.
@@ -152,12 +152,12 @@ pub struct ChatReply {
     /// The answer. If the model called the form of the answer like a tool, these are the call's arguments. With calls,
     /// this is the text beside them, which may be empty.
     pub text: String,
-    /// The tools it calls before it answers. A model that was offered none calls none.
+    /// The tools it calls before it answers; none if it was offered none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// What the model thought on the way, where the provider tells.
+    /// The reasoning of the model, if the provider returns it.
     pub reasoning: Option<String>,
-    /// What the call cost.
+    /// The usage of the call.
     pub usage: Usage,
     /// Why the answer ended.
     pub finish: Finish,
@@ -165,7 +165,7 @@ pub struct ChatReply {
     pub model: String,
 }
 
-/// Why a model stopped. A cut-off or refused answer is a [`ModelError`], not a `Finish`.
+/// Why a model stopped. A truncated or refused answer is a [`ModelError`], not a `Finish`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
@@ -174,19 +174,19 @@ pub enum Finish {
     Stop,
     /// The model called a tool.
     ToolCalls,
-    /// Something only this provider says, kept as it was.
+    /// A value specific to this provider, unchanged.
     Other(String),
 }
 
 impl Finish {
-    /// What a provider says that has checked the model's output itself and rejects it.
+    /// The code of a provider that has checked the model's output itself and rejects it.
     const FAILED_GENERATION: &str = "failed_generation";
 
     pub(super) fn failed_generation() -> Self {
         Self::Other(Self::FAILED_GENERATION.to_owned())
     }
 
-    /// Whether the provider rejects what the model wrote, which is then the text of the reply.
+    /// Whether the provider rejected the model's output, which is then the text of the reply.
     pub fn is_failed_generation(&self) -> bool {
         matches!(self, Self::Other(word) if word == Self::FAILED_GENERATION)
     }

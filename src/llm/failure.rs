@@ -1,8 +1,9 @@
-//! Classifies what a provider says when it does not answer.
+//! Classifies the error replies of providers.
 //!
-//! Error bodies come as OpenAI's `{"error": {"message", "code"}}`, with the code as a number, with a text or
-//! a list in place of the object, as `{"detail": …}`, `{"object": "error", …}`, HTML, or nothing at all. The
-//! status decides first; the words decide where one status means several things.
+//! Error bodies come as OpenAI's `{"error": {"message", "code"}}`, with the code as a number, with
+//! a text or a list in place of the object, as `{"detail": …}`, `{"object": "error", …}`, HTML, or
+//! nothing at all. The status decides first; the text decides where one status has several
+//! meanings.
 
 use std::time::Duration;
 
@@ -11,15 +12,15 @@ use serde_json::Value;
 use super::{ChatReply, Finish, ModelError, Usage};
 use crate::redact::{redact, redact_value};
 
-/// Longer messages are cut: an HTML page says no more after its first lines.
+/// The longest message: an HTML page has no more information after its first lines.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-/// A reply that is not 2xx, as it came.
+/// A reply other than 2xx, unchanged.
 #[derive(Debug, Clone, Copy)]
 pub struct Failure<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// The wait the provider asks for.
+    /// The wait that the provider asks for.
     pub after: Option<Duration>,
     /// The body.
     pub body: &'a str,
@@ -28,8 +29,8 @@ pub struct Failure<'a> {
 impl Failure<'_> {
     /// Returns the failure as an error.
     ///
-    /// A provider that checks the model's output itself and finds it wanting (Groq) puts it into its error;
-    /// that is an answer like any other invalid one, and returned as such.
+    /// A provider that checks the model's output itself and rejects it (Groq) puts the output into
+    /// its error. That is an invalid answer like any other, and returned as a reply.
     ///
     /// # Errors
     /// Returns the classified error in all other cases.
@@ -117,10 +118,10 @@ fn failed_generation(body: &Value) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }
 
-/// The provider's words and codes.
+/// The text and the codes of a provider's error.
 struct ErrorText {
     text: String,
-    /// The words and codes in lower case, to search in.
+    /// The text and the codes in lower case, for searching.
     folded: String,
 }
 

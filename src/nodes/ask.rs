@@ -1,4 +1,4 @@
-//! `ask`: a person answers, and the run waits, saved, until they do.
+//! `ask`: asks a person. The run is saved and waits for the answer.
 
 use async_trait::async_trait;
 use jiff::Timestamp;

@@ -13,10 +13,10 @@ use crate::{
     state::Schema,
 };
 
-/// The keys of the format that this version does not know what to do with.
+/// Keys of later versions of the format.
 const LATER: &[&str] = &["remember", "recall", "worktree"];
 
-/// How many keys are shown to whom none was written; a node has far more.
+/// The most keys that are listed for an unknown one; a node has far more.
 const KEYS_SHOWN_MAX: usize = 8;
 
 /// Keys and words of other formats, and their names in this one.
@@ -47,12 +47,12 @@ pub(super) struct Section<'a> {
     what: String,
     yaml: &'a Yaml,
     entries: Vec<&'a Entry>,
-    /// The keys that are not known, each with the one that may be meant.
+    /// The unknown keys, each with the one that may be meant.
     misspelt: Vec<String>,
 }
 
 impl<'a> Section<'a> {
-    /// Takes a mapping, and reports every key that is not among the known ones.
+    /// Reads a mapping, and reports every unknown key.
     pub(super) fn read(
         report: &mut Report,
         yaml: &'a Yaml,
@@ -62,7 +62,7 @@ impl<'a> Section<'a> {
         Self::read_with(report, yaml, what, known, |_| None)
     }
 
-    /// As `read`, where more is known of what a key may have been meant for.
+    /// Like `read`, with additional suggestions for unknown keys.
     pub(super) fn read_with(
         report: &mut Report,
         yaml: &'a Yaml,
@@ -101,16 +101,16 @@ impl<'a> Section<'a> {
         self.entries.iter().map(|it| &it.key)
     }
 
-    /// Whether a key is there, or another that may have been meant for it and was reported.
+    /// Whether the mapping has a key, or a reported one that may have been meant for it.
     pub(super) fn has_or_means(&self, key: &str) -> bool {
         self.get(key).is_some() || self.misspelt.iter().any(|it| it == key)
     }
 
-    /// The value of a key that must be there.
+    /// The value of a required key.
     pub(super) fn require(&self, report: &mut Report, key: &str, help: &str) -> Option<&'a Yaml> {
         let found = self.get(key);
         if !self.has_or_means(key) {
-            // The first key stands for the section, which may be as long as the file.
+            // The place is the first key: the section may be as long as the file.
             let place = self.entries.first().map_or(&self.yaml.range, |it| &it.key.range);
             report.push(
                 Diagnostic::error("GR006", format!("{} has no `{key}`", self.what))
@@ -182,7 +182,7 @@ impl Report {
         word
     }
 
-    /// One text, or a list of them.
+    /// Reads one text, or a list of texts.
     pub(super) fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<SpannedText> {
         match &yaml.data {
             Data::List(items) => {
@@ -197,7 +197,7 @@ impl Report {
         }
     }
 
-    /// A number within bounds.
+    /// Reads a number within bounds.
     pub(super) fn number<T>(
         &mut self,
         yaml: &Yaml,
@@ -219,7 +219,7 @@ impl Report {
         number
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(super) fn bool(&mut self, yaml: &Yaml, what: &str) -> Option<bool> {
         let value = match &yaml.data {
             Data::Scalar { text, plain: true } => text.parse().ok(),
@@ -231,7 +231,7 @@ impl Report {
         value
     }
 
-    /// A whole number from `min` on.
+    /// Reads a whole number that is at least `min`.
     pub(super) fn count<T>(&mut self, yaml: &Yaml, what: &str, min: T) -> Option<T>
     where
         T: Copy + FromStr + PartialOrd + Display,
@@ -240,7 +240,7 @@ impl Report {
         self.number(yaml, what, &wanted, |it| *it >= min)
     }
 
-    /// A span of time such as `90s`, `10m` or `1h30m`.
+    /// Reads a duration such as `90s`, `10m` or `1h30m`.
     pub(super) fn duration(&mut self, yaml: &Yaml, what: &str) -> Option<Duration> {
         let duration = duration_of(yaml);
         if duration.is_none() {
@@ -249,7 +249,7 @@ impl Report {
         duration
     }
 
-    /// A number of bytes such as `512M` or `2G`.
+    /// Reads a number of bytes such as `512M` or `2G`.
     pub(super) fn bytes(&mut self, yaml: &Yaml, what: &str) -> Option<u64> {
         let parse = |text: &str| {
             let units = [("K", 10), ("M", 20), ("G", 30)];
@@ -264,7 +264,7 @@ impl Report {
         bytes
     }
 
-    /// A field of the state.
+    /// Resolves a field of the state.
     pub(super) fn channel(&mut self, word: &SpannedText, schema: &Schema) -> Option<ChannelName> {
         let found = schema.channel(&word.text).map(|it| it.name().clone());
         if found.is_none() {
@@ -293,7 +293,7 @@ impl Report {
         channels
     }
 
-    /// Reports a name that a list has already.
+    /// Reports a repeated name of a list.
     pub(super) fn named_twice(&mut self, word: &SpannedText, what: &str) {
         let finding = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
         self.push(finding.at(self.place(&word.range), "again"));
@@ -311,29 +311,29 @@ impl Report {
     }
 }
 
-/// Whether a key belongs to what this version does not know yet.
+/// Whether a key belongs to a later version of the format.
 pub(super) fn is_later(key: &str) -> bool {
     LATER.contains(&key)
 }
 
-/// The known key that may be meant by another one.
+/// The known key that may be meant by an unknown one.
 fn meant_by<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     elsewhere(key, known).or_else(|| did_you_mean(key, known.iter().copied()))
 }
 
-/// The known key that is called so in other formats.
+/// The known key for a key of another format.
 fn elsewhere<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     let (_, own) = ELSEWHERE.iter().find(|(other, _)| *other == key)?;
     known.iter().copied().find(|it| it == own)
 }
 
-/// The span of time that is written, if one is.
+/// The duration of a value, if it is one.
 pub(super) fn duration_of(yaml: &Yaml) -> Option<Duration> {
     let parsed = yaml.text().and_then(|it| it.parse::<jiff::SignedDuration>().ok());
     parsed.and_then(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero())
 }
 
-/// The target that is built in under a name.
+/// The built-in target of a name.
 pub(super) fn built_in(name: &str) -> Option<Target> {
     match name {
         "end" => Some(Target::End),

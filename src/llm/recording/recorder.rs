@@ -1,4 +1,4 @@
-//! Writes down what a model is asked and answers.
+//! Records the exchanges with a model.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -65,12 +65,12 @@ fn open(path: &Path) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_fifo() {
-        // Writing would wait for ever once it is full.
+        // Writing to a full pipe would wait for ever.
         let reason = "it is a pipe, and a recording is a file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
     if !kind.is_file() {
-        // A device has no end to look at.
+        // A device has no end to check.
         return Ok(file);
     }
     let mut text = Vec::new();
@@ -82,7 +82,7 @@ fn open(path: &Path) -> io::Result<File> {
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let tail = &text[whole..];
     if serde_json::from_slice::<Value>(tail).is_ok() {
-        // A complete line without its end, as editors leave it.
+        // A complete line without a line end, as some editors leave it.
         file.write_all(b"\n")?;
     } else if !tail.is_empty() {
         file.set_len(whole as u64)?;

@@ -1,4 +1,4 @@
-//! Asks a model for an answer of a given shape, and gives it a bounded number of chances to mend it.
+//! Asks a model for an answer of a given shape, with a bounded number of repairs.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::extract::{Wanted, extract_json};
 use super::schema::{SchemaCheck, answer_schema};
 use crate::llm::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, Usage};
 
-/// Longer answers are sent back cut: a model that wrote pages of prose needs no reminder of all of it.
+/// Longer answers are truncated when they are sent back: a model does not need all pages of its own prose.
 const RAW_CHARS_MAX: usize = 60_000;
 
 /// An answer that passed its check.
@@ -16,15 +16,15 @@ pub struct Structured<T> {
     pub value: T,
     /// The text it was read from.
     pub raw: String,
-    /// What all rounds cost together.
+    /// The usage of all rounds together.
     pub usage: Usage,
-    /// How many rounds it took beyond the first.
+    /// The number of rounds after the first.
     pub repairs: u32,
     /// The repairs and tolerated deviations of the answer.
     pub warnings: Vec<String>,
 }
 
-/// Says why there is no answer of the shape asked for.
+/// The reason why there is no answer of the requested shape.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StructuredError {
     /// The model answered, but no answer fit the requested shape.
@@ -34,16 +34,16 @@ pub enum StructuredError {
         raw: String,
         /// The problems of the last answer.
         problems: Vec<String>,
-        /// What all rounds cost together.
+        /// The usage of all rounds together.
         usage: Usage,
     },
     /// The model did not answer.
     #[error("the model did not answer")]
     Model {
-        /// Why.
+        /// The reason.
         #[source]
         error: ModelError,
-        /// What all rounds cost together.
+        /// The usage of all rounds together.
         usage: Usage,
     },
 }
@@ -89,8 +89,7 @@ pub async fn ask_structured<T>(
                 }
                 Err(problems) if may_repair => {
                     request.messages = repair_messages(&asked, &reply.text, &problems);
-                    // As precise as the model can be; only where the caller chose a temperature, because
-                    // some models accept none.
+                    // The lowest temperature; only if the caller set one, because some models accept none.
                     request.temperature = request.temperature.map(|_| 0.0);
                 }
                 Err(problems) => {
@@ -107,14 +106,14 @@ pub async fn ask_structured<T>(
                 request.max_output_tokens =
                     request.max_output_tokens.map(|tokens| tokens.saturating_mul(2));
             }
-            // It is no answer, and the model may mend it like one that cannot be read.
+            // The model can repair it like any other invalid answer.
             Err(error @ ModelError::UnknownTool { .. }) if may_repair => {
                 request.messages = repair_messages(&asked, "", &[error.to_string()]);
             }
             Err(error) => return Err(StructuredError::Model { error, usage }),
         }
         repairs += 1;
-        // Another request, so another key: the first one's would bring back the first one's answer.
+        // Another request needs another key: the first one's would return the first answer.
         if !key.is_empty() {
             request.key = format!("{key}/repair-{repairs}");
         }
@@ -125,7 +124,7 @@ pub async fn ask_structured<T>(
 pub fn repair_messages(previous: &[Message], raw: &str, problems: &[String]) -> Vec<Message> {
     let mut messages = previous.to_vec();
     let raw = raw.trim();
-    // An empty turn is rejected by some providers, and tells the model nothing.
+    // Some providers reject an empty message, and it has no information for the model.
     if !raw.is_empty() {
         messages.push(Message::assistant(raw.chars().take(RAW_CHARS_MAX).collect::<String>()));
     }
@@ -137,7 +136,7 @@ pub fn repair_messages(previous: &[Message], raw: &str, problems: &[String]) -> 
     messages
 }
 
-/// How answers to one schema are read.
+/// The reader of answers to one schema.
 struct Reading {
     wanted: Wanted,
     schema: Result<SchemaCheck, String>,

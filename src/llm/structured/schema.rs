@@ -1,4 +1,4 @@
-//! Schemas of answers: what a model is asked for, what a provider can force, and the check of what came.
+//! Schemas of answers: the form for the model, the form that a provider can force, and the check of answers.
 
 use std::cell::Cell;
 
@@ -71,7 +71,7 @@ pub(in crate::llm) fn tool_schema(schema: &Value) -> Value {
     let mut schema = answer_schema(schema);
     describe(&mut schema);
     if let Some(object) = schema.as_object_mut() {
-        // Not to be left out, even where nothing is taken.
+        // The type is required, even for a tool without arguments.
         object.entry("type").or_insert_with(|| "object".into());
         object.entry("properties").or_insert_with(|| json!({}));
     }
@@ -80,7 +80,7 @@ pub(in crate::llm) fn tool_schema(schema: &Value) -> Value {
 
 fn make_strict(schema: &mut Value) -> Option<()> {
     let object = schema.as_object_mut()?;
-    // Nothing may stand beside a reference; what describes the target is at the target.
+    // A reference cannot have siblings; the target has its own description.
     if let Some(reference) = object.get("$ref").cloned() {
         let definitions: Vec<_> = ["$defs", "definitions"]
             .iter()
@@ -97,7 +97,7 @@ fn make_strict(schema: &mut Value) -> Option<()> {
         object.insert("anyOf".into(), branches);
     }
     if let Some(Value::Array(mut all)) = object.remove("allOf") {
-        // One part is what generators write to put a description beside a reference; more cannot be said.
+        // Generators write one part to put a description beside a reference; several parts cannot be expressed.
         let part = (all.len() == 1).then(|| all.remove(0))?;
         object.extend(part.as_object()?.clone());
     }
@@ -239,7 +239,7 @@ fn each_subschema(object: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Va
     }
 }
 
-/// Checks answers against a schema, and names everything that does not fit.
+/// Checks answers against a schema and reports every problem.
 #[derive(Debug)]
 pub struct SchemaCheck {
     schema: Value,
@@ -271,8 +271,8 @@ impl SchemaCheck {
             .collect()
     }
 
-    /// Returns the answer if it fits: the check for [`ask_structured`](super::ask_structured) where the
-    /// schema is all that is known.
+    /// Returns the answer if it fits: the check for [`ask_structured`](super::ask_structured) if there is only a
+    /// schema.
     ///
     /// # Errors
     /// Returns all problems.
@@ -281,18 +281,18 @@ impl SchemaCheck {
         if problems.is_empty() { Ok(answer) } else { Err(problems) }
     }
 
-    /// Removes the nulls that strict modes write where an optional property is left out.
+    /// Removes the nulls that strict modes write for omitted optional properties.
     pub(super) fn drop_placeholder_nulls(&self, answer: &mut Value) {
         let walk = Walk { root: &self.schema, visits_left: Cell::new(VISITS_MAX) };
         walk.drop_nulls(answer, &self.schema, NESTING_MAX);
     }
 }
 
-/// How deep schemas are followed. A definition that refers to nothing but itself has no end.
+/// The depth to which schemas are followed. A definition that refers only to itself has no end.
 const NESTING_MAX: u32 = 64;
 
-/// How many pairs of a value and a schema are looked at. Alternatives that refer to each other double with each
-/// level of the answer; a null that is left in place is a problem of the answer.
+/// The most pairs of a value and a schema that are visited. Alternatives that refer to each other double with each
+/// level of the answer. A null that remains after the limit is a problem of the answer.
 const VISITS_MAX: u32 = 1_000_000;
 
 /// A walk through an answer and the schema beside it.
@@ -346,8 +346,8 @@ impl Walk<'_> {
     }
 }
 
-/// Follows one reference into the same document. A chain of references ends in a schema without one in all
-/// that generators write; what does not is left as it is.
+/// Follows one reference into the same document. Generators write chains that end in a schema without a reference;
+/// other schemas are left unchanged.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
         .get("$ref")

@@ -26,9 +26,9 @@ use crate::{
 const CALLS_AT_ONCE_MAX: usize = 16;
 /// How often the same call is made. A further one means that the model repeats itself.
 const SAME_CALL_MAX: u32 = 2;
-/// What a model is shown of a result, in characters.
+/// The most characters of a result in the conversation.
 const RESULT_CHARACTERS_MAX: usize = 60_000;
-/// What watchers are shown of arguments, in characters.
+/// The most characters of arguments in an event.
 const INPUT_CHARACTERS_MAX: usize = 200;
 
 /// The tools that an agent may call.
@@ -44,7 +44,7 @@ impl Toolbox {
         self.0.is_empty()
     }
 
-    /// Whether none of them can be more than it says: only the built-in ones are known to ask no model.
+    /// Whether all of them are built in: only these are known to ask no model.
     pub(super) fn is_built_in(&self) -> bool {
         self.0.iter().all(|it| BUILT_IN.contains(&it.tool.name()))
     }
@@ -58,7 +58,7 @@ impl Toolbox {
         self.0.iter().map(spec).collect()
     }
 
-    /// What tells the results of agents with other tools apart.
+    /// The part of the cache key for the tools.
     pub(super) fn identity(&self) -> Value {
         let identity =
             |it: &Checked| json!([it.tool.name(), it.tool.description(), it.tool.input_schema()]);
@@ -87,14 +87,14 @@ pub(super) struct WithTools<'a> {
 /// The messages between the question and the answer.
 #[derive(Debug, Default)]
 struct Exchange {
-    /// How many messages the question has.
+    /// The number of messages of the question.
     asked: Option<usize>,
     messages: Vec<Message>,
     rounds: u32,
-    /// How often each call was asked for, by name and arguments.
+    /// The number of requests for each call, by name and arguments.
     counts: BTreeMap<(String, String), u32>,
     ids: BTreeSet<String>,
-    /// Whether the model goes in circles.
+    /// Whether the model repeats itself.
     is_stuck: bool,
 }
 
@@ -111,12 +111,12 @@ impl<'a> WithTools<'a> {
         self.ctx.report(Report::Warning { message }).await;
     }
 
-    /// Makes the calls of a reply, and adds them to the conversation with what came of them.
+    /// Makes the calls of a reply, and adds them to the conversation with their results.
     async fn make_calls(&self, exchange: &mut Exchange, mut reply: ChatReply) {
         exchange.name(&mut reply.tool_calls);
         let calls = reply.tool_calls.clone();
         exchange.messages.push(Message::calls(reply));
-        // The tools may do what cannot be undone: that they are asked for is not to be lost.
+        // The tools may have irreversible effects, so the reply that requests them is saved first.
         self.model.save_last().await;
         let mut results = Vec::new();
         for (at, call) in calls.iter().enumerate() {
@@ -227,7 +227,7 @@ impl Exchange {
         let asked = *self.asked.get_or_insert(request.messages.len());
         let (question, rest) = request.messages.split_at(asked.min(request.messages.len()));
         let messages = [question, &self.messages, rest].concat();
-        // Another request, so another key: the first one's would bring back the first one's answer.
+        // Another request needs another key: the first one's would return the first answer.
         let key = match (request.key.as_str(), self.rounds) {
             ("", _) | (_, 0) => request.key.clone(),
             (key, round) => format!("{key}/tools-{round}"),
@@ -248,7 +248,7 @@ impl Exchange {
         }
     }
 
-    /// Sends back what the provider could not read as a call.
+    /// Returns a call that the provider could not parse to the model.
     fn complain(&mut self, text: String) {
         if !text.trim().is_empty() {
             self.messages.push(Message::assistant(text));
@@ -268,7 +268,7 @@ fn told_to_model(outcome: Result<Value, ToolError>) -> String {
     }
 }
 
-/// Cuts a text that is too long. Keys are removed first: a part of one would not be found.
+/// Truncates a text. Keys are removed first, because a part of a key would not be recognised.
 fn cut(text: &str, characters_max: usize) -> String {
     let text = redact(text);
     match text.char_indices().nth(characters_max) {

@@ -34,7 +34,7 @@ fn files() -> Vec<(PathBuf, String)> {
     files.into_iter().map(|it| (it.clone(), fs::read_to_string(it).unwrap())).collect()
 }
 
-/// Each key and scalar with its way and its first byte.
+/// Each key and scalar with its path and its first byte.
 fn expected(yaml: &Yaml, path: &[Step], file: &str, found: &mut BTreeSet<String>) {
     let into = |step: Step| path.iter().cloned().chain([step]).collect::<Vec<_>>();
     match &yaml.data {
@@ -65,8 +65,8 @@ fn expected(yaml: &Yaml, path: &[Step], file: &str, found: &mut BTreeSet<String>
     }
 }
 
-/// Files in which the reader reports a key or a tag and leaves it out, or a value that YAML has cut and
-/// puts it together.
+/// Files in which the reader reports and drops a key or a tag, or repairs a value that YAML has
+/// split.
 const DIFFER: &[&str] = &["duplicate_key", "yaml_tag", "commas"];
 
 #[test]
@@ -104,7 +104,7 @@ fn it_agrees_with_the_reader_where_that_can_read() {
     assert!(compared > 30, "only {compared} files");
 }
 
-/// The way to a cursor, which is `|` in the text, and what can stand there.
+/// The path of a cursor, which is `|` in the text, and the possible elements there.
 fn slot(text: &str) -> String {
     let cursor = text.find('|').unwrap();
     let slot = Outline::slot(&text.replacen('|', "", 1), cursor);

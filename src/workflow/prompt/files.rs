@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A prompt and the text that its places point into.
+/// A prompt and the source of its places.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedPrompt {
     pub(crate) prompt: Prompt,
@@ -26,7 +26,7 @@ pub(crate) struct LoadedPrompt {
 #[derive(Clone, Debug)]
 enum Origin {
     File(Arc<SourceFile>),
-    /// Written in the workflow itself.
+    /// In the workflow itself.
     Inline(Yaml),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct PromptFiles {
 }
 
 impl LoadedPrompt {
-    /// Compiles a text that is written in the workflow.
+    /// Compiles a prompt in the workflow itself.
     pub(crate) fn inline(report: &mut Report, yaml: &Yaml, what: &str) -> Option<Self> {
         let word = report.word(yaml, what)?;
         let name = format!("{} ({what})", report.file.name);
@@ -73,7 +73,7 @@ impl PromptFiles {
         &self.folder
     }
 
-    /// Reads the prompt at a path that is written in the workflow.
+    /// Reads the prompt at a path of the workflow.
     pub(crate) fn load(&mut self, report: &mut Report, path: &SpannedText) -> Option<LoadedPrompt> {
         let relative = Path::new(&path.text);
         let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
@@ -97,7 +97,7 @@ impl PromptFiles {
         None
     }
 
-    /// Reads the prompt that a node has if it does not say which.
+    /// Reads the default prompt of a node.
     pub(crate) fn load_default(
         &mut self,
         report: &mut Report,
@@ -152,7 +152,7 @@ impl PromptFiles {
         }
     }
 
-    /// A suggestion out of the files that are there instead.
+    /// A suggestion from the existing files.
     fn nearby(&self, missing: &SourcePath, relative: &Path) -> Option<String> {
         let name = missing.shown.file_name()?.to_str()?;
         let mut names = self.folder.names_beside(missing);

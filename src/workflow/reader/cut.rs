@@ -1,30 +1,30 @@
-//! Repairs values in `{ … }` that YAML ended at a comma within their brackets or quotes, such as `{
-//! when: parts.exists(p, p.hard) }`: the pieces are joined again, and one mistake is reported.
+//! Repairs values in `{ … }` that YAML ended at a comma within their brackets or quotes, such as
+//! `{ when: parts.exists(p, p.hard) }`: the pieces are joined again, and one mistake is reported.
 
 use std::ops::Range;
 
 use super::{Data, Entry};
 
-/// The most entries that one value is taken to be cut into.
+/// The most pieces of one split value.
 const PIECES_MAX: usize = 16;
 
-/// A value that may be cut, and what follows it.
+/// A value that may be split, and the entries behind it.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
-    /// Where the value begins; `None` if none may be cut.
+    /// The start of the value; `None` if no value may be split.
     start: Option<usize>,
-    /// The entries that may be the rest of it.
+    /// The entries that may be the rest of the value.
     pieces: Vec<Entry>,
 }
 
-/// What an entry is found to be.
+/// The result of the next entry.
 #[derive(Debug)]
 pub(super) enum NextEntry {
-    /// These are entries, one of which may be cut.
+    /// These are real entries; the last one may be split.
     Entries(Vec<Entry>),
-    /// It may be the rest of the value before; what comes will tell.
+    /// It may be the rest of the previous value; later entries decide.
     Nothing,
-    /// It ends the value before, which stands there.
+    /// It ends the previous value, which has this span.
     End(Range<usize>),
 }
 
@@ -55,7 +55,7 @@ impl Cut {
         NextEntry::Entries(entries)
     }
 
-    /// The entries that turned out to be no rest of anything.
+    /// Returns the entries that turned out to be real ones.
     pub(super) fn rest(&mut self) -> Vec<Entry> {
         std::mem::take(self).pieces
     }

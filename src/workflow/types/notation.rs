@@ -48,7 +48,7 @@ impl<'y> Reading<'_, 'y> {
         }
     }
 
-    /// The JSON Schema of a type under `types`; one that is reported may be anything.
+    /// The JSON Schema of a type under `types`; a type with reported mistakes may be anything.
     fn read_named(&mut self, name: &'y str) -> Option<Value> {
         match self.types.get(name)?.clone() {
             Named::Read(schema) => Some(schema),
@@ -102,7 +102,7 @@ impl<'y> Reading<'_, 'y> {
         }
     }
 
-    /// A type with words about it, inside another one.
+    /// A type with a description, inside another type.
     fn described(&mut self, ty: &'y Yaml, spec: &'y Yaml) -> Option<Value> {
         let mut schema = self.schema_of(ty)?;
         let about = spec.get("about").and_then(Yaml::text);
@@ -145,7 +145,7 @@ impl<'y> Reading<'_, 'y> {
         })
     }
 
-    /// Reads a type off the front of a text, and gives back the rest.
+    /// Parses a type at the front of a text and returns the rest.
     fn notation<'t>(&mut self, word: &SpannedText, text: &'t str) -> Option<(Value, &'t str)> {
         let (schema, rest) = if let Some(inner) = text.strip_prefix('[') {
             let (item, rest) = self.notation(word, inner.trim_start())?;
@@ -217,7 +217,7 @@ impl<'y> Reading<'_, 'y> {
     }
 }
 
-/// How an enum is written, where several texts stand in place of one type.
+/// The notation of an enum, for several texts in place of one type.
 fn as_enum(items: &[Yaml]) -> Option<String> {
     let texts: Option<Vec<&str>> = items.iter().map(Yaml::text).collect();
     let texts = texts.filter(|it| it.len() > 1 && !it.iter().any(|it| TYPES.contains(it)))?;
@@ -228,7 +228,7 @@ fn optional(schema: &Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
-/// A type by the name it has elsewhere.
+/// The type for a name of other languages.
 fn in_other_words(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
         "str" | "text" | "char" | "varchar" => "string",

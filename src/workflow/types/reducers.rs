@@ -1,4 +1,4 @@
-//! How the writes to a field are folded: `merge`.
+//! The reducers of fields: `merge`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(in crate::workflow) const REDUCERS: &[&str] =
     &["replace", "append", "union", "sum", "min", "max", "merge", "messages", "best"];
 
 impl Reading<'_, '_> {
-    /// Reads `merge`, and `by`, which goes with `merge: best`.
+    /// Reads `merge`, and `by`, which belongs to `merge: best`.
     pub(super) fn reducer(&mut self, section: &Section<'_>, ty: &Type) -> Option<Reducer> {
         let (merge, by) = (section.get("merge"), section.get("by"));
         let is_best = merge.and_then(Yaml::text) == Some("best");
