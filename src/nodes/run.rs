@@ -148,7 +148,8 @@ impl Run {
                 // Truncated output is no JSON any longer, so its size need not be checked.
                 RunOutput::Json => match read_json_bytes(&ended.stdout) {
                     Ok(value) => value,
-                    // It could not do its work, and says so by its code, which is written as well.
+                    // The command failed and reports this by its exit code, which is written as
+                    // well.
                     Err(_) if ended.code != 0 => continue,
                     Err(error) => {
                         let what =
@@ -174,7 +175,7 @@ impl Node for Run {
         let (job, names) = self.job(&expression_view(&ctx, None), bench)?;
         let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
             Ok(finished) => finished,
-            // A model may have chosen these names: it is the work that failed.
+            // A model may have chosen these names, so the failure is one of the work.
             Err(SandboxError::Refused(JobError::Files(refused))) => {
                 let message = format!("the files were not accepted: {refused}");
                 return Err(Failure::new(ErrorKind::Command, message).into());
@@ -235,7 +236,7 @@ impl Node for Run {
     }
 }
 
-/// The names of the files that carry what goes in and comes out.
+/// The names of the files for input and output.
 #[derive(Clone)]
 struct Names {
     input: String,
@@ -255,7 +256,7 @@ fn stopped(program: &str, why: &str) -> Failure {
     Failure::new(ErrorKind::Command, format!("`{program}` was stopped: {why}"))
 }
 
-/// A text as it is, anything else as JSON.
+/// A text as it is, other values as JSON.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -263,7 +264,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// What a command printed as text without control characters, and with a word where it was cut.
+/// Returns output as text without control characters, and with a mark where it was truncated.
 fn shown(bytes: &[u8]) -> String {
     if bytes.len() <= STREAM_BYTES_MAX {
         return clean_output(bytes, false);
@@ -271,7 +272,7 @@ fn shown(bytes: &[u8]) -> String {
     clean_output(&bytes[..STREAM_BYTES_MAX], true) + "\n… cut after 1 MiB\n"
 }
 
-/// A message with the last line that a command printed.
+/// Returns a message with the last line of the output.
 fn with_last_words(message: String, said: &[u8]) -> String {
     let said = shown(said);
     match said.lines().rev().find(|it| !it.trim().is_empty()) {

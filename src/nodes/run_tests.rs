@@ -1,4 +1,4 @@
-//! `run_tests`: runs the tests of generated code in a sandbox, and believes only the runner.
+//! `run_tests`: runs the tests of generated code in a sandbox, and trusts only the runner.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
 pub(super) struct RunTests {
     definition: RunTestsNode,
     cache_dir: PathBuf,
-    /// Made when it is first needed, and kept for the loop that comes back here.
+    /// Made on first use, and kept for later visits in a loop.
     bench: OnceCell<Bench>,
 }
 

@@ -59,7 +59,7 @@ impl Node for Call {
         Contract { reads: None, writes: Some(writes) }
     }
 
-    /// A tool does not say whether it asks a model.
+    /// A tool does not declare whether it asks a model.
     fn calls_max(&self) -> Option<u64> {
         crate::tool::BUILT_IN.contains(&self.definition.tool.as_str()).then_some(0)
     }

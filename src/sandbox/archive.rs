@@ -1,6 +1,7 @@
-//! Files on their way into the sandbox and out of it, as tar streams.
+//! Transfers files into the sandbox and out of it, as tar streams.
 //!
-//! The host never opens a path that generated code could have made: it writes one stream and reads another.
+//! The host never opens a path that generated code could have made: it writes one stream and reads
+//! another.
 
 use std::{collections::BTreeMap, io, io::Read as _};
 
@@ -36,7 +37,8 @@ pub(super) fn unpack(stream: &[u8], declared: &[String]) -> BTreeMap<String, Vec
         if entry.header().entry_type() != tar::EntryType::Regular {
             continue;
         }
-        // The stream itself is capped; a header that promises more than follows must not make room for it.
+        // The size of the stream is bounded. A header with a larger size than the content must not
+        // allocate memory for it.
         let mut content = Vec::new();
         if entry.read_to_end(&mut content).is_ok() && content.len() as u64 == entry.size() {
             collected.insert(name.clone(), content);

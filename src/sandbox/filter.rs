@@ -21,8 +21,8 @@ pub(super) fn compile() -> Result<Vec<Vec<u8>>, SandboxError> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)
         .map_err(|_| SandboxError::UnsupportedArchitecture(std::env::consts::ARCH))?;
     let denied = program(denied_rules()?, libc::EPERM, architecture)?;
-    // The arguments of clone3 lie in memory, where a filter cannot look. With ENOSYS, C libraries fall back to clone,
-    // whose flags are an argument.
+    // The arguments of clone3 are in memory, which a filter cannot read. With ENOSYS, C libraries
+    // fall back to clone, whose flags are an argument.
     let absent = program([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS, architecture)?;
     let mut programs = vec![denied, absent];
     if cfg!(target_arch = "x86_64") {
@@ -40,7 +40,7 @@ const DENIED: &[i64] = &[
     libc::SYS_process_madvise,
     libc::SYS_kcmp,
     libc::SYS_pidfd_getfd,
-    // Calls behind this filter's back, programs in the kernel, and its richest sources of bugs.
+    // Calls that bypass this filter, programs in the kernel, and its richest sources of bugs.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -98,7 +98,7 @@ const DENIED: &[i64] = &[
     libc::SYS_migrate_pages,
 ];
 
-/// Calls that only this processor has.
+/// Calls that exist only on this processor.
 #[cfg(target_arch = "x86_64")]
 const DENIED_HERE: &[i64] = &[
     libc::SYS_iopl,
@@ -112,7 +112,7 @@ const DENIED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[i64] = &[];
 
-/// Terminal requests that type into the terminal, or paste from it.
+/// Terminal requests that inject input into the terminal, or paste from it.
 const DENIED_REQUESTS: [u64; 2] = [libc::TIOCSTI, 0x541C /* TIOCLINUX */];
 
 const NAMESPACE_FLAGS: [libc::c_int; 8] = [
@@ -141,8 +141,8 @@ fn denied_rules() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Matches sockets of any family but the local one and the two of the Internet, whose namespace is empty. Vsock, for
-/// one, knows no namespaces and would reach the hypervisor.
+/// Matches sockets of any family but the local one and the two of the Internet, whose namespace is
+/// empty. Vsock, for one, has no namespaces and would reach the hypervisor.
 fn foreign_address_family() -> Result<SeccompRule, BackendError> {
     let other_than = |family: libc::c_int| {
         SeccompCondition::new(

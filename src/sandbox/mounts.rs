@@ -1,4 +1,5 @@
-//! What of the host is visible inside: its programs and libraries, read-only, and nothing else.
+//! The parts of the host that are visible inside: its programs and libraries, read-only, and
+//! nothing else.
 
 use std::{
     ffi::OsString,
@@ -27,7 +28,7 @@ pub(super) const SYNTHETIC_ETC: [(&str, &str); 4] = [
 ];
 
 impl SystemMounts {
-    /// Looks at how this host lays out its system folders.
+    /// Finds the layout of this host's system folders.
     pub(super) fn of_this_host() -> Self {
         let mut arguments: Vec<OsString> = ["--ro-bind", "/usr", "/usr"].map(OsString::from).into();
         for folder in BESIDE_USR {

@@ -1,6 +1,6 @@
 //! A file of generated code.
 
-/// A file that generated code consists of.
+/// A file of generated code with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
     /// Path relative to the work folder; see [`check_path`](super::check_path) for the rules.
