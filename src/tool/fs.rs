@@ -18,13 +18,13 @@ pub const BUILT_IN: [&str; 3] = ["fs.read", "fs.list", "fs.grep"];
 
 /// The most bytes read of one file; a search reads as many.
 const READ_BYTES_MAX: u64 = 256 << 10;
-/// How many entries a list has.
+/// The most entries of a list.
 const ENTRIES_MAX: usize = 1_000;
-/// How many matches a search gives.
+/// The most matches of a search.
 const MATCHES_MAX: usize = 200;
-/// How many files and folders a search looks at.
+/// The most files and folders that a search visits.
 const VISITED_MAX: usize = 20_000;
-/// How many bytes a search reads in all.
+/// The most bytes that a search reads.
 const SEARCHED_BYTES_MAX: u64 = 64 << 20;
 /// The most characters shown of a line.
 const LINE_CHARACTERS_MAX: usize = 400;
@@ -148,7 +148,7 @@ pub fn built_in(name: &str, root: PathBuf) -> Option<Arc<dyn Tool>> {
     })
 }
 
-/// Works in a thread that may block.
+/// Runs the work in a thread that may block.
 async fn blocking<O: Send + 'static>(
     root: Arc<Path>,
     work: impl FnOnce(&ToolFolder) -> Result<O, ToolError> + Send + 'static,
@@ -175,7 +175,8 @@ impl ToolFolder {
         let text = String::from_utf8_lossy(&bytes);
         // The truncated text may end in half a character.
         let text = if cut { text.trim_end_matches('\u{fffd}') } else { &text };
-        // Before lines are chosen, as a part of a key would not be found later.
+        // Keys are removed before lines are chosen, because a part of a key would not be recognised
+        // later.
         let text = redact_part(text, Cut { start: false, end: cut });
         let skipped = text.split_inclusive('\n').skip(input.from.saturating_sub(1));
         let mut rest = skipped.peekable();
@@ -230,7 +231,7 @@ impl ToolFolder {
         let mut open = VecDeque::from([input.path.clone()]);
         let mut visited = 0;
         while let Some(folder) = open.pop_front() {
-            // What went away or cannot be read is no reason to find nothing elsewhere.
+            // A folder that disappeared or cannot be read does not stop the search elsewhere.
             for entry in self.sorted(&folder).unwrap_or_default() {
                 visited += 1;
                 if visited > VISITED_MAX || search.is_full() {
@@ -249,10 +250,10 @@ impl ToolFolder {
     }
 }
 
-/// A search on its way.
+/// The state of a search.
 struct Search {
     pattern: Regex,
-    /// One more than is given at most, to know whether there are more.
+    /// The matches, at most one more than the result may have, to detect further ones.
     matches: Vec<Match>,
     bytes_left: u64,
     /// Whether a file has more than was read of it.
@@ -271,7 +272,8 @@ impl Search {
         if bytes.contains(&0) {
             return Ok(());
         }
-        // Before lines are matched and cut, as a part of a key would not be found later.
+        // Keys are removed before lines are matched and truncated, because a part of a key would
+        // not be recognised later.
         let text = String::from_utf8_lossy(&bytes);
         let cut = Cut { start: false, end: size > bytes.len() as u64 };
         for (at, line) in redact_part(&text, cut).lines().enumerate() {
