@@ -64,7 +64,8 @@ impl<'a> Offered<'a> {
     pub(super) fn call_on_the_wire(&self, call: &ToolCall) -> Value {
         let named = self.0.iter().find(|(_, tool)| tool.name == call.name);
         let name = named.map_or_else(|| wire_name(&call.name), |(name, _)| name.clone());
-        // Some providers parse the arguments. The tool's result already reported the mistake in them.
+        // Some providers parse the arguments. The tool's result already reported the mistake in
+        // them.
         let arguments = call.input().unwrap_or_else(|_| json!({}));
         let function = json!({"name": name, "arguments": arguments.to_string()});
         let mut wire = json!({"id": call.id, "type": "function", "function": function});
@@ -115,8 +116,9 @@ fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
 /// Classifies a reply by the offered tools: calls of these tools, or an answer.
 ///
 /// # Errors
-/// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered. The arguments of
-/// such a call are never taken for an answer: the model wrote them for something else.
+/// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered.
+/// The arguments of such a call are never taken for an answer: the model wrote them for something
+/// else.
 pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<ChatReply, ModelError> {
     let offered = Offered::of(&request.tools);
     let mut calls = std::mem::take(&mut reply.tool_calls);
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_out_as_the_wire_takes_them_and_come_back_as_they_were() {
+    fn wire_names_round_trip() {
         let request = request(&["fs.read", "fs/read", "fs_read"]);
         let offered = Offered::of(&request.tools);
         let names: Vec<&str> = offered.0.iter().map(|(name, _)| name.as_str()).collect();

@@ -139,7 +139,8 @@ impl ErrorText {
             .iter()
             .find_map(|name| error.get(*name).or_else(|| body.get(*name)))
             .unwrap_or(error);
-        // The error of the provider behind a gateway is more specific than "Provider returned error".
+        // The error of the provider behind a gateway is more specific than "Provider returned
+        // error".
         let behind =
             error.pointer("/metadata/raw").and_then(Value::as_str).map(|raw| format!(": {raw}"));
         let text = plain(words) + &behind.unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Reads a chat completion as real providers write it.
 //!
-//! It requires only the minimum: one choice with a text, or a call's name. Everything else may be missing, null, of
-//! another type or unknown. It also classifies a reply without an answer (refused, truncated, empty, an error in
-//! disguise), before any caller parses the text.
+//! It requires only the minimum: one choice with a text, or a call's name. Everything else may be
+//! missing, null, of another type or unknown. It also classifies a reply without an answer
+//! (refused, truncated, empty, an error in disguise), before any caller parses the text.
 
 use serde_json::Value;
 
@@ -13,8 +13,8 @@ use super::{ChatReply, Finish, ModelError, ToolCall, Usage};
 /// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
 ///
 /// # Errors
-/// Returns [`ModelError::Refused`], [`ModelError::Truncated`] or [`ModelError::EmptyResponse`] for a reply without a
-/// usable answer, and a classified error for a body that is no chat completion.
+/// Returns [`ModelError::Refused`], [`ModelError::Truncated`] or [`ModelError::EmptyResponse`] for
+/// a reply without a usable answer, and a classified error for a body that is no chat completion.
 pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     let Some(choices) = body.get("choices").and_then(Value::as_array) else {
         return Err(failure::not_a_completion(body));

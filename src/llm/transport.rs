@@ -1,7 +1,8 @@
 //! The HTTP service under async-openai: one attempt, no redirects, a limit on everything.
 //!
-//! It reads the whole reply itself. It only passes on a 200 with well-formed JSON; everything else becomes a
-//! [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a body.
+//! It reads the whole reply itself. It only passes on a 200 with well-formed JSON; everything else
+//! becomes a [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a
+//! body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

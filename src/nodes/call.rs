@@ -26,7 +26,7 @@ use crate::{
 /// saved at once, so the answer would be stored twice.
 #[derive(Debug)]
 pub(super) struct Watched<'a> {
-    /// The name of the model in the workflow, by which it has its price.
+    /// The name of the model in the workflow, which determines its price.
     named: &'a str,
     model: Arc<dyn ChatModel>,
     ctx: &'a NodeContext,
@@ -40,9 +40,9 @@ pub(super) struct Calls(Mutex<CallState>);
 
 #[derive(Debug, Default)]
 struct CallState {
-    /// How often each part was asked for: an equal request means to get another answer.
+    /// The number of requests for each part: an equal request asks for another answer.
     counts: BTreeMap<String, u32>,
-    /// The last answer, if it is not saved, and its name.
+    /// The last answer and its name, if it is not saved.
     last: Option<(String, ChatReply)>,
 }
 
@@ -65,7 +65,7 @@ impl Calls {
         self.count(format!("model/{}", &hash[..16]))
     }
 
-    /// The name of a part of the work that may be asked for again, to be done again.
+    /// The name of a part of the work; a repeated part gets a new name.
     pub(super) fn count(&self, name: String) -> String {
         let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
         if count == 1 { name } else { format!("{name}/{count}") }
@@ -86,7 +86,7 @@ impl<'a> Watched<'a> {
         Self { named, model, ctx, prices, calls }
     }
 
-    /// Saves the answer before, on which what comes next may rest.
+    /// Saves the last answer, because the next work may depend on it.
     pub(super) async fn save_last(&self) {
         let last = self.calls.state().last.take();
         if let Some((name, reply)) = last {
@@ -156,7 +156,7 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     }
 }
 
-/// Whether another model may do what this one could not.
+/// Whether another model may succeed.
 pub(super) fn may_fall_back(error: &ModelError) -> bool {
     match error.kind() {
         llm::ErrorKind::Timeout
@@ -165,8 +165,8 @@ pub(super) fn may_fall_back(error: &ModelError) -> bool {
         | llm::ErrorKind::Auth
         | llm::ErrorKind::Quota
         | llm::ErrorKind::ContextOverflow => true,
-        // Asking elsewhere what one model refused is not ours to decide, and a request that is
-        // wrong stays wrong.
+        // Asking another provider after a refusal is not the library's decision, and an invalid
+        // request stays invalid.
         llm::ErrorKind::BadRequest
         | llm::ErrorKind::Refused
         | llm::ErrorKind::InvalidOutput

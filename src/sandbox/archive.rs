@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, io, io::Read as _};
 
 use super::source_file::SourceFile;
 
-/// The most bytes of the declared files, all together. They are reports and small artifacts, held in memory.
+/// The most bytes of the declared files, all together. They are reports and small artifacts, held
+/// in memory.
 pub(super) const COLLECT_BYTES_MAX: usize = 8 << 20;
 
 /// Packs the files of a job. Their paths were checked before.
@@ -23,8 +24,8 @@ pub(super) fn pack(files: &[SourceFile]) -> io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Unpacks the files from the sandbox: declared names, regular files, nothing else. The program can forge the stream,
-/// so odd entries are left out, and an unreadable rest ends the reading.
+/// Unpacks the files from the sandbox: declared names, regular files, nothing else. The program can
+/// forge the stream, so odd entries are left out, and an unreadable rest ends the reading.
 pub(super) fn unpack(stream: &[u8], declared: &[String]) -> BTreeMap<String, Vec<u8>> {
     let mut collected = BTreeMap::new();
     let mut archive = tar::Archive::new(stream);

@@ -1,8 +1,9 @@
 //! The system call filter, as the bytes bubblewrap loads.
 //!
-//! A deny-list: an allow-list would break the next language runtime, and the namespaces, the missing capabilities and
-//! the empty network remain behind it. It blocks calls that reach much kernel code and that no test needs. Three
-//! programs, because each has one answer: EPERM, ENOSYS, or death.
+//! A deny-list: an allow-list would break the next language runtime, and the namespaces, the
+//! missing capabilities and the empty network remain behind it. It blocks calls that reach much
+//! kernel code and that no test needs. Three programs, because each has one answer: EPERM, ENOSYS,
+//! or death.
 
 use std::collections::BTreeMap;
 
@@ -184,8 +185,8 @@ fn program(
     SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture)?.try_into()
 }
 
-/// A program that kills a process for an x32 call: these are the same calls under other numbers, which the other
-/// programs do not cover.
+/// A program that kills a process for an x32 call: these are the same calls under other numbers,
+/// which the other programs do not cover.
 fn without_x32() -> BpfProgram {
     const LOAD_CALL_NUMBER: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS, offset 0 of seccomp_data
     const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
@@ -217,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_program_is_a_whole_number_of_instructions_that_the_kernel_accepts() {
+    fn each_program_has_a_length_that_the_kernel_accepts() {
         let programs = compile().unwrap();
         assert_eq!(programs.len(), if cfg!(target_arch = "x86_64") { 3 } else { 2 });
         for program in programs {

@@ -1,7 +1,7 @@
 //! The Python of this host that runs generated code.
 //!
-//! Not every Python will do. The sandbox shows only `/usr` and its mounts, and a sandbox of root runs as `nobody`, who
-//! cannot enter root's home, where version managers put theirs.
+//! Not every Python will do. The sandbox shows only `/usr` and its mounts, and a sandbox of root
+//! runs as `nobody`, who cannot enter root's home, where version managers put theirs.
 
 use std::{
     fs,

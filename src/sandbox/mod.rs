@@ -1,9 +1,10 @@
 //! Runs generated code where it can do no harm.
 //!
-//! Generated code is untrusted. It runs in separate namespaces (made by bubblewrap), without network, capabilities or
-//! the host's files, under limits, behind a system call filter, and leaves no process and no file behind. There is no
-//! weaker level: without a working sandbox, [`Sandbox::probe`] fails and names the missing part. Start with [`Sandbox`]
-//! and [`Job`]; [`PythonEnvironment`] and [`run_pytest`] add the parts that a software team needs.
+//! Generated code is untrusted. It runs in separate namespaces (made by bubblewrap), without
+//! network, capabilities or the host's files, under limits, behind a system call filter, and leaves
+//! no process and no file behind. There is no weaker level: without a working sandbox,
+//! [`Sandbox::probe`] fails and names the missing part. Start with [`Sandbox`] and [`Job`];
+//! [`PythonEnvironment`] and [`run_pytest`] add the parts that a software team needs.
 
 mod archive;
 mod command_tests;

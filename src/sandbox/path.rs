@@ -20,7 +20,8 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// Largest set, in bytes.
 const SET_BYTES_MAX: usize = 8 << 20;
 
-/// The problem with the name or the size of a generated file. The text is also for the model that wrote it.
+/// The problem with the name or the size of a generated file. The text is also for the model that
+/// wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PathError {

@@ -1,32 +1,32 @@
-//! Why there is no Python environment, and what to do about it.
+//! The reasons why there is no Python environment, and advice.
 
 use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-/// Why there is no Python environment.
+/// The reason why there is no Python environment.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PythonError {
-    /// No Python will do.
+    /// No Python is suitable.
     #[error("no usable Python 3 ({rejected})")]
     NoInterpreter {
         /// The rejected interpreters, each with the reason.
         rejected: String,
     },
-    /// There is nothing to install packages with.
+    /// There is no pip to install packages with.
     #[error("there is no pip for {}", python.display())]
     NoPip {
         /// The interpreter.
         python: PathBuf,
     },
-    /// A requirement that would be read as an option.
+    /// A requirement that pip would read as an option.
     #[error("`{0}` is not the name of a package")]
     Requirement(String),
-    /// Packages could not be had.
+    /// Packages could not be installed.
     #[error("the packages cannot be installed: {detail}")]
     Install {
-        /// What pip said.
+        /// The message of pip.
         detail: String,
     },
     /// The sandbox could not read the cache.

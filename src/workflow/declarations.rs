@@ -1,5 +1,5 @@
-//! The names of the nodes, to which the rest of the file refers, and their structure: the branches of each `parallel`,
-//! the nodes that each `map` and `join` names.
+//! The names of the nodes, to which the rest of the file refers, and their structure: the branches
+//! of each `parallel`, the nodes that each `map` and `join` names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +26,9 @@ pub(super) struct Declarations {
     pub(super) maps: BTreeMap<NodeName, NodeName>,
     /// The nodes that each node with a `join` waits for.
     pub(super) joins: BTreeMap<NodeName, Vec<NodeName>>,
-    /// The nodes with an invalid part, which is reported: `parallel`s, `map`s, nodes with a `join`, and nodes of no
-    /// kind, which may have been any of these. The checks assume that such a part may do anything, so they report
-    /// nothing about its consequences.
+    /// The nodes with an invalid part, which is reported: `parallel`s, `map`s, nodes with a `join`,
+    /// and nodes of no kind, which may have been any of these. The checks assume that such a part
+    /// may do anything, so they report nothing about its consequences.
     pub(super) vague: BTreeSet<NodeName>,
     /// Whether some node has an invalid name, which is reported.
     is_misnamed: bool,

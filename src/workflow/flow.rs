@@ -1,7 +1,7 @@
 //! Data flow: the fields that may be assigned, and those that must be assigned, when a node runs.
 //!
-//! It reads the file before the lowering, because the checks of expressions and prompts need it. It skips invalid
-//! parts; the lowering reports those.
+//! It reads the file before the lowering, because the checks of expressions and prompts need it. It
+//! skips invalid parts; the lowering reports those.
 
 mod paths;
 
@@ -90,7 +90,8 @@ impl Flow {
         }
     }
 
-    /// The fields that are assigned when a node starts that has run before since its count was last reset.
+    /// The fields that are assigned when a node starts that has run before since its count was last
+    /// reset.
     pub(super) fn before_again(&self, node: &NodeName) -> AssignedFields {
         match self.nodes.get(node) {
             Some(node) => AssignedFields::before_again(&self.paths, *node),
@@ -254,8 +255,8 @@ impl FlowModelBuilder<'_> {
             resets: yaml.get("resets").map(|it| self.named(it)).unwrap_or_default(),
             maybe,
             surely,
-            // If a part of the workflow is unknown, clears count as nothing: the order of assignments and clears is
-            // then unknown too.
+            // If a part of the workflow is unknown, clears count as nothing: the order of
+            // assignments and clears is then unknown too.
             clears: clears
                 .filter(|_| self.sources.declarations.vague.is_empty())
                 .unwrap_or_else(|| Bits::none(fields)),
@@ -380,7 +381,8 @@ impl FlowModelBuilder<'_> {
         self.known(fields(maybe), fields(surely))
     }
 
-    /// A node without a valid `writes` counts as assigning every field, so that no reader of its fields is reported.
+    /// A node without a valid `writes` counts as assigning every field, so that no reader of its
+    /// fields is reported.
     fn known(&self, maybe: Option<Bits>, surely: Option<Bits>) -> (Bits, Bits) {
         let all = || Bits::all(self.net.fields);
         maybe.zip(surely).unwrap_or_else(|| (all(), all()))

@@ -22,7 +22,7 @@ pub(crate) struct Report {
     pub(super) repeated: BTreeSet<usize>,
 }
 
-/// A mistake inside a text without a place of its own: an expression, a prompt.
+/// A mistake inside an expression or a prompt, placed relative to that text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) code: &'static str,

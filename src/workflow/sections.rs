@@ -51,7 +51,7 @@ pub(super) struct Agent {
 }
 
 impl Lowering<'_> {
-    /// Reads the sections that nodes refer to, in the order of their own references.
+    /// Reads the sections that nodes refer to, each after those it refers to itself.
     pub(super) fn read_sections(&mut self, top: &Section<'_>) {
         for Entry { key, value } in self.entries(top, "models") {
             let models = self.read_model(value);

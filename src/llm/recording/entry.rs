@@ -99,7 +99,8 @@ impl Entry {
         let entry: EntryLine = serde_json::from_str(text).map_err(|error| in_line(&error))?;
         let matcher = match (entry.request, entry.key, entry.when) {
             (Some(request), _, None) => Matcher::Exact {
-                // Computed anew, not the stored key: a request that was edited by hand matches its new text.
+                // Computed anew, not the stored key: a request that was edited by hand matches its
+                // new text.
                 key: key_of(&entry.node, &request),
                 text: Some(joined(&request.messages)),
             },

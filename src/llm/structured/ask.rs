@@ -6,7 +6,7 @@ use super::extract::{Wanted, extract_json};
 use super::schema::{SchemaCheck, answer_schema};
 use crate::llm::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, Usage};
 
-/// Longer answers are truncated when they are sent back: a model does not need all pages of its own prose.
+/// Longer answers are truncated when they are sent back: a model needs no full copy of pages of prose.
 const RAW_CHARS_MAX: usize = 60_000;
 
 /// An answer that passed its check.

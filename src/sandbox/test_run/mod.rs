@@ -2,7 +2,7 @@
 //! the decision.
 //!
 //! A runner inside the sandbox reports over a channel with a secret, and the host decides.
-//! [`Proof`] says what such a result is worth.
+//! [`Proof`] describes what such a result proves.
 
 mod records;
 mod settings;

@@ -1,8 +1,8 @@
 //! The expressions of a workflow: a small, pure, typed language in the style of CEL.
 //!
-//! Lexer, parser and checker run when the workflow is loaded. A run only calls [`Expression::evaluate`], which always
-//! terminates. CEL's null, map literals, indexing by number, unsigned numbers and conversions are left out;
-//! `visits("node")` is an addition.
+//! Lexer, parser and checker run when the workflow is loaded. A run only calls
+//! [`Expression::evaluate`], which always terminates. CEL's null, map literals, indexing by number,
+//! unsigned numbers and conversions are left out; `visits("node")` is an addition.
 
 mod calls;
 mod checker;
@@ -117,8 +117,8 @@ impl Expression {
     ///
     /// # Errors
     ///
-    /// Fails when a value is absent or differs from the type that the check assumed, and when a number leaves its
-    /// range.
+    /// Fails when a value is absent or differs from the type that the check assumed, and when a
+    /// number leaves its range.
     pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
         evaluate::evaluate(&self.root, view, item)
@@ -163,8 +163,8 @@ impl Expression {
         })
     }
 
-    /// The parts with the same outcome in every state although they are no literals: always true, never true, or
-    /// without a value.
+    /// The parts with the same outcome in every state although they are no literals: always true,
+    /// never true, or without a value.
     pub(crate) fn constant_parts(&self) -> Vec<Problem> {
         let mut problems = worlds::constant_parts(&self.conditions);
         closed::note_valueless(&self.root, &mut problems);

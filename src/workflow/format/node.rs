@@ -36,8 +36,8 @@ pub(super) struct Node {
     /// Kind: runs the node that a Rust program has registered under this name.
     #[serde(rename = "node")]
     custom: Option<CustomName>,
-    /// Kind: runs these branches side by side; `then` waits for all of them. A branch is a node, or a
-    /// list of nodes that follow each other.
+    /// Kind: runs these branches side by side; `then` waits for all of them. A branch is a node, or
+    /// a list of nodes that follow each other.
     parallel: Option<Vec<OneOrMany<NodeRef>>>,
     /// Kind: runs another workflow as a part of this one.
     #[serde(rename = "use")]
@@ -49,8 +49,8 @@ pub(super) struct Node {
     /// For `agent`: the path of the prompt. Default: `prompts/NODE.md`.
     prompt: Option<Either<PromptPath, Prompt>>,
     /// The fields it writes. A model is asked for values of their types, and its answer is checked
-    /// against them. For `run` and `run_tests`: which output goes to which field. For `tool`: a field for
-    /// the whole output, or which part of it goes to which field.
+    /// against them. For `run` and `run_tests`: which output goes to which field. For `tool`: a
+    /// field for the whole output, or which part of it goes to which field.
     writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
     /// For `agent`: how often it may repair an invalid answer.
     repair: Option<Count>,
@@ -61,7 +61,8 @@ pub(super) struct Node {
     args: Option<Named<ArgumentName, Expression>>,
     /// For `run`: variables of the command, by expressions.
     env: Option<Named<VariableName, Expression>>,
-    /// For `run`: the standard input of the command, by an expression: a text, or other values as JSON.
+    /// For `run`: the standard input of the command, by an expression: a text, or other values as
+    /// JSON.
     stdin: Option<Expression>,
     /// For `run`: the files in the command's folder, by an expression.
     files: Option<Expression>,
@@ -79,10 +80,11 @@ pub(super) struct Node {
     then: Option<Then>,
     /// The nodes that this one waits for. It runs once when all of them have led to it.
     join: Option<OneOrMany<NodeRef>>,
-    /// The condition under which it runs; otherwise it is skipped and the run continues with `then`.
+    /// The condition under which it runs; otherwise it is skipped and the run continues with
+    /// `then`.
     when: Option<Expression>,
-    /// Whether its result is cached and reused for identical inputs: `true`, or the greatest age of a
-    /// result.
+    /// Whether its result is cached and reused for identical inputs: `true`, or the greatest age of
+    /// a result.
     cache: Option<Either<Flag, Either<Duration, Cache>>>,
     /// Whether it waits until no other task is left to run.
     defer: Option<bool>,

@@ -42,8 +42,8 @@ use crate::{
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
 
-/// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks recurse over its syntax tree, whose
-/// depth is at most its length.
+/// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks recurse over
+/// its syntax tree, whose depth is at most its length.
 const TAG_BYTES_MAX: usize = 2_000;
 /// The most `{{ … }}` and `{% … %}` of a prompt: more than any real prompt has, and few enough for
 /// a fast check.

@@ -1,16 +1,19 @@
 //! Random expressions have the value that another implementation of CEL gives them.
 //!
-//! The expressions use only constructs of both languages. The test avoids deliberate differences and values that `cel`
-//! reads otherwise:
+//! The expressions use only constructs of both languages. The test avoids deliberate differences
+//! and values that `cel` reads otherwise:
 //!
-//! - `cel` reads whole numbers of JSON from zero on as unsigned, and an unsigned one plus `1` has no value there; so
-//!   the test passes signed ones.
-//! - Here a whole number and a float can be added, in CEL they cannot, so those are generated apart. Comparisons of
-//!   them exist in both.
-//! - Division of floats by zero is an error here and infinite in CEL, so the divisors are constants.
-//! - In CEL `a || true` holds also if `a` has no value, on either side, and so do `exists` and `all`; here evaluation
-//!   is from left to right. So an expression with one of these may have a value there and none here.
-//! - `has` takes fields of records. Here it also takes fields of the state itself; CEL has no such form.
+//! - `cel` reads whole numbers of JSON from zero on as unsigned, and an unsigned one plus `1` has
+//!   no value there; so the test passes signed ones.
+//! - Here a whole number and a float can be added, in CEL they cannot, so those are generated
+//!   apart. Comparisons of them exist in both.
+//! - Division of floats by zero is an error here and infinite in CEL, so the divisors are
+//!   constants.
+//! - In CEL `a || true` holds also if `a` has no value, on either side, and so do `exists` and
+//!   `all`; here evaluation is from left to right. So an expression with one of these may have a
+//!   value there and none here.
+//! - `has` takes fields of records. Here it also takes fields of the state itself; CEL has no such
+//!   form.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -59,7 +62,8 @@ fn two(
     sides.prop_map(|(a, operator, b)| format!("{a} {operator} {b}"))
 }
 
-/// Expressions of whole numbers with this depth. They rely on the precedence of operators instead of brackets.
+/// Expressions of whole numbers with this depth. They rely on the precedence of operators instead
+/// of brackets.
 fn whole(depth: u32) -> BoxedStrategy<String> {
     let leaf = select(&["a", "b", "0", "1", "3", "9223372036854775807", "review.stars", "visits"]);
     let leaf = leaf.prop_map(|it| it.replace("visits", "numbers.size()")).boxed();
