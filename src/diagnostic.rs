@@ -1,7 +1,7 @@
-//! What the author of a workflow did wrong: a code, a place, a message and a way out.
+//! The mistakes of a workflow's author: each with a code, a place, a message and a fix.
 //!
-//! A check never stops at its first finding; it adds to a [`Diagnostics`] and goes on. Drawing
-//! them is the business of whoever prints.
+//! A check does not stop at its first finding; it adds the finding to a [`Diagnostics`] and
+//! continues. The caller draws them.
 
 mod codes;
 
@@ -70,7 +70,7 @@ pub enum Severity {
 pub struct Label {
     /// Where.
     pub place: Place,
-    /// What is there.
+    /// The text of the label.
     pub text: String,
 }
 
@@ -81,7 +81,7 @@ pub struct Diagnostic {
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub message: String,
     /// The places, the most important first; none for a graph built in Rust.
     pub labels: Vec<Label>,

@@ -4,7 +4,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use graphrun::{
-    cases::{Effort, Explored, Problem, Ran, Suite, explore},
+    cases::{CaseRun, Effort, Explored, Problem, Suite, explore},
     id::NodeName,
     nodes::registry,
     workflow::LoadError,
@@ -21,7 +21,7 @@ fn load(path: &str) -> Suite {
     }
 }
 
-async fn run(suite: &Suite) -> Vec<(String, Ran)> {
+async fn run(suite: &Suite) -> Vec<(String, CaseRun)> {
     let mut ran = Vec::new();
     for case in &suite.cases {
         ran.push((case.name.clone(), suite.run(case).await));
@@ -122,7 +122,7 @@ fn everything_that_is_wrong_is_found_at_its_place_before_a_case_runs() {
 #[tokio::test]
 async fn a_case_is_the_same_whenever_it_is_run() {
     let suite = load("graphs/dev_team.test.yaml");
-    let shown = |ran: Vec<(String, Ran)>| -> Vec<String> {
+    let shown = |ran: Vec<(String, CaseRun)>| -> Vec<String> {
         let ran = ran.into_iter();
         ran.map(|(name, it)| format!("{name} {:?} {:?} {:?}", it.route, it.reason, it.problems))
             .collect()

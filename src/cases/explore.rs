@@ -58,7 +58,7 @@ pub struct Explored {
     /// The nodes that no run reached before the search stopped; more time may reach them.
     pub not_come_to: Vec<NodeName>,
     /// The runs that fail although no route leads to failure, each with a shortest way.
-    pub stuck: Vec<Stuck>,
+    pub stuck: Vec<DeadEnd>,
     /// The nodes that no outcome leads to; only set after a complete search.
     pub unreached: Vec<NodeName>,
     /// Descriptions of the cases that the search could not try.
@@ -67,7 +67,7 @@ pub struct Explored {
 
 /// A run that fails although no route leads to failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
+pub struct DeadEnd {
     /// The reason of the failure.
     pub reason: String,
     /// The choices of the nodes in each step that had a choice.
@@ -381,7 +381,7 @@ impl Search<'_> {
             before = waypoint.before;
         }
         way.reverse();
-        self.explored.stuck.push(Stuck { reason, way });
+        self.explored.stuck.push(DeadEnd { reason, way });
     }
 
     fn finish(self) -> Explored {

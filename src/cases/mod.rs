@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 pub use self::{
     coverage::{Coverage, Part, PartKind},
-    explore::{Effort, Explored, Stuck, explore},
-    run::Ran,
+    explore::{DeadEnd, Effort, Explored, explore},
+    run::CaseRun,
     verdict::{Problem, step_text},
 };
 use crate::{

@@ -32,7 +32,7 @@ const RUN: &str = "case";
 
 /// The result of a test case.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct CaseRun {
     /// The differences from the expectation; empty if the test passed.
     pub problems: Vec<Problem>,
     /// The run status at the end.
@@ -61,7 +61,7 @@ pub(super) struct Traces {
 
 impl Suite {
     /// Returns the coverage of the workflow by some runs.
-    pub fn coverage<'r>(&self, ran: impl IntoIterator<Item = &'r Ran>) -> Coverage {
+    pub fn coverage<'r>(&self, ran: impl IntoIterator<Item = &'r CaseRun>) -> Coverage {
         let graph = self.compiled();
         let mut coverage = Coverage::of(graph.graph(), &self.definition.defaults.catch);
         for ran in ran {
@@ -71,19 +71,19 @@ impl Suite {
     }
 
     /// Runs a test case. The result is always the same, except for the duration.
-    pub async fn run(&self, case: &Case) -> Ran {
+    pub async fn run(&self, case: &Case) -> CaseRun {
         let started = Instant::now();
         match self.drive(case).await {
             Ok((traces, problems)) => {
                 let Traces { status, reason, route, trail, .. } = traces;
-                Ran { problems, status, reason, route, took: started.elapsed(), trail }
+                CaseRun { problems, status, reason, route, took: started.elapsed(), trail }
             }
             Err(error) => {
                 let reason = verdict::broken(&error);
                 let problems = vec![Problem::new(&case.place, reason.clone())];
                 let (status, route) = (Status::Failed, Vec::new());
                 let (reason, trail) = (Some(reason), Trail::default());
-                Ran { problems, status, reason, route, took: started.elapsed(), trail }
+                CaseRun { problems, status, reason, route, took: started.elapsed(), trail }
             }
         }
     }

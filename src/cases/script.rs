@@ -26,12 +26,12 @@ pub(super) struct Script {
     has_models: bool,
     /// Stops the run when it needs an answer that the test case does not have.
     pub(super) stop: Stop,
-    told: Mutex<Told>,
+    told: Mutex<Requests>,
 }
 
 /// The requests of a run to its script.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct Requests {
     /// The tasks of each node in the order of their start, with their attempts.
     visits: BTreeMap<NodeName, Vec<(TaskId, u32)>>,
     gap: Option<Gap>,
@@ -160,7 +160,7 @@ impl Script {
 
     /// A poisoned lock is no problem: no code panics while it holds the lock, and each change is
     /// complete.
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, Requests> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

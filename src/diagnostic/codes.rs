@@ -1,8 +1,7 @@
 //! Every code of a finding, and the page that explains it.
 //!
-//! The pages are files in `docs/codes`, so that what is read there and what `graphrun explain`
-//! prints is one text. A new code is a new page and a line in [`CODES`]; a code never changes its
-//! meaning.
+//! The pages are files in `docs/codes`; `graphrun explain` prints the same text. A new code is a
+//! new page and a line in [`CODES`]; a code never changes its meaning.
 
 /// A code and its page.
 ///
@@ -65,13 +64,13 @@ impl Code {
         self.code
     }
 
-    /// What is wrong, in a few words.
+    /// The title: the problem in a few words.
     pub fn title(&self) -> &'static str {
         let heading = self.page.lines().next().unwrap_or_default();
         heading.split_once(": ").map_or(heading, |(_, title)| title)
     }
 
-    /// What it means, as Markdown.
+    /// The explanation, as Markdown.
     pub fn meaning(&self) -> &'static str {
         let (_, body) = self.page.split_once('\n').unwrap_or_default();
         until_heading(body)

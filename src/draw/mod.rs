@@ -29,7 +29,7 @@ pub use self::{
     },
     groups::Group,
     listing::Charset,
-    run::{DrawnRun, Standing, Visits},
+    run::{DrawnRun, NodeStatus, Visits},
 };
 use crate::{
     graph::{Graph, NodeSpec},
@@ -156,11 +156,11 @@ impl Drawing {
         self.run.as_ref()?;
         let Some(visits) = node.visits else { return Some("unreached") };
         Some(match visits.standing {
-            Some(Standing::Failed) => "failed",
-            Some(Standing::Waiting) => "waiting",
+            Some(NodeStatus::Failed) => "failed",
+            Some(NodeStatus::Waiting) => "waiting",
             // A node that was only ever skipped did no work.
             None if visits.tasks == 0 => "unreached",
-            Some(Standing::Next) | None => "reached",
+            Some(NodeStatus::Next) | None => "reached",
         })
     }
 }

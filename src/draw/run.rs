@@ -49,12 +49,12 @@ pub struct Visits {
     /// The tasks that the condition of the node skipped; the other counts exclude them.
     pub skipped: u64,
     /// The state of the run at this node, if the run has not continued from here.
-    pub standing: Option<Standing>,
+    pub standing: Option<NodeStatus>,
 }
 
 /// The state of a run at a node from which it has not continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum NodeStatus {
     /// The task runs, or would run next.
     Next,
     /// The task waits for an answer.
@@ -151,7 +151,7 @@ impl Visits {
     }
 }
 
-impl Standing {
+impl NodeStatus {
     /// Returns the word for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -212,15 +212,15 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             Some(Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. }) => {
                 None
             }
-            Some(Outcome::Asked { .. }) => Some(Standing::Waiting),
-            Some(Outcome::Failed { .. }) => Some(Standing::Failed),
+            Some(Outcome::Asked { .. }) => Some(NodeStatus::Waiting),
+            Some(Outcome::Failed { .. }) => Some(NodeStatus::Failed),
             Some(
                 Outcome::Retrying { .. }
                 | Outcome::CutOff
                 | Outcome::Noted { .. }
                 | Outcome::Answered { .. },
             )
-            | None => Some(Standing::Next),
+            | None => Some(NodeStatus::Next),
         };
         let visits = nodes.entry(activation.node.clone()).or_default();
         visits.standing = visits.standing.max(standing);

@@ -1,8 +1,8 @@
-//! Tool calls as providers write them.
+//! Tool calls in the format of providers.
 //!
-//! The wire takes letters, digits, `_` and `-` in the name of a tool; what else ours have in them is
-//! replaced on the way out and put back on the way in. Of a reply nothing is asked but a name: ids may be
-//! missing, and arguments may be a text, an object or nothing.
+//! The wire allows letters, digits, `_` and `-` in the name of a tool; other characters of our
+//! names are replaced in requests and restored in replies. A call in a reply needs only a name: ids
+//! may be missing, and arguments may be a text, an object or nothing.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use super::error::ModelError;
 use super::structured::tool_schema;
 use super::tools::{ToolCall, ToolSpec};
 
-/// How long a name is on the wire, in characters.
+/// The longest name on the wire, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Returns a name that the wire takes.
+/// Returns a name that the wire allows.
 pub(super) fn wire_name(name: &str) -> String {
     let taken = |it: char| it.is_ascii_alphanumeric() || it == '-';
     let name = name.chars().map(|it| if taken(it) { it } else { '_' });
@@ -25,7 +25,7 @@ pub(super) fn wire_name(name: &str) -> String {
     if name.is_empty() { "answer".to_owned() } else { name }
 }
 
-/// The tools of a request, each by the name it has on the wire.
+/// The tools of a request, each with its name on the wire.
 pub(super) struct Offered<'a>(Vec<(String, &'a ToolSpec)>);
 
 impl<'a> Offered<'a> {
@@ -33,7 +33,7 @@ impl<'a> Offered<'a> {
         let mut used = BTreeSet::new();
         let named = tools.iter().map(|tool| {
             let mut name = wire_name(&tool.name);
-            // Two names may differ only in what the wire does not take.
+            // Two names may differ only in characters that the wire does not allow.
             let mut number = 2;
             while !used.insert(name.clone()) {
                 let start: String =
@@ -46,7 +46,7 @@ impl<'a> Offered<'a> {
         Self(named.collect())
     }
 
-    /// The tools as a request has them.
+    /// Returns the tools in the format of a request.
     #[cfg(feature = "openai")]
     pub(super) fn on_the_wire(&self) -> Vec<Value> {
         let tool = |(name, tool): &(String, &ToolSpec)| {
@@ -59,12 +59,13 @@ impl<'a> Offered<'a> {
         self.0.iter().map(tool).collect()
     }
 
-    /// A call as a request repeats it.
+    /// Returns a call in the format of a request that repeats it.
     #[cfg(feature = "openai")]
     pub(super) fn call_on_the_wire(&self, call: &ToolCall) -> Value {
         let named = self.0.iter().find(|(_, tool)| tool.name == call.name);
         let name = named.map_or_else(|| wire_name(&call.name), |(name, _)| name.clone());
-        // Some providers read them. What was wrong with them is told by the result.
+        // Some providers parse the arguments. The tool's result already reported the mistake in
+        // them.
         let arguments = call.input().unwrap_or_else(|_| json!({}));
         let function = json!({"name": name, "arguments": arguments.to_string()});
         let mut wire = json!({"id": call.id, "type": "function", "function": function});
@@ -75,7 +76,7 @@ impl<'a> Offered<'a> {
     }
 
     fn find(&self, wire_name: &str) -> Option<&'a ToolSpec> {
-        // A model that read of `fs.read` in its instructions may call it so.
+        // A model whose instructions mention `fs.read` may call it by that name.
         let is_meant =
             |(name, tool): &&(String, &ToolSpec)| name == wire_name || tool.name == wire_name;
         self.0.iter().find(is_meant).map(|(_, tool)| *tool)
@@ -112,11 +113,12 @@ fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
     Some(ToolCall { id, name: name.to_owned(), arguments, extra: None })
 }
 
-/// Takes a reply for what it means to the one who asked: calls by the names that were offered, or an answer.
+/// Classifies a reply by the offered tools: calls of these tools, or an answer.
 ///
 /// # Errors
-/// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered. The arguments of such
-/// a call are never taken for an answer: the model wrote them for something else.
+/// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered.
+/// The arguments of such a call are never taken for an answer: the model wrote them for something
+/// else.
 pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<ChatReply, ModelError> {
     let offered = Offered::of(&request.tools);
     let mut calls = std::mem::take(&mut reply.tool_calls);
@@ -135,7 +137,7 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<Chat
         return Ok(reply);
     }
     if request.tools.is_empty() {
-        // What the model says beside the calls may be the answer.
+        // The text of the model beside the calls may be the answer.
         return match calls.into_iter().next() {
             Some(ToolCall { name, arguments, .. }) if reply.text.trim().is_empty() => {
                 Err(ModelError::UnknownTool { name, arguments, usage: reply.usage })
@@ -155,7 +157,7 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<Chat
     Ok(reply)
 }
 
-/// The call that a provider has checked itself and rejected (Groq does), if it is one of a tool.
+/// Returns a call of a tool that the provider itself has checked and rejected (Groq does).
 fn failed_call(text: &str, offered: &Offered<'_>) -> Option<ToolCall> {
     let call: Value = serde_json::from_str(text).ok()?;
     let call = read_function(&call, None)?;
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_out_as_the_wire_takes_them_and_come_back_as_they_were() {
+    fn wire_names_round_trip() {
         let request = request(&["fs.read", "fs/read", "fs_read"]);
         let offered = Offered::of(&request.tools);
         let names: Vec<&str> = offered.0.iter().map(|(name, _)| name.as_str()).collect();

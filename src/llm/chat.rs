@@ -1,8 +1,8 @@
-//! A conversation with a model: the trait every model implements, and what goes in and comes out.
+//! A conversation with a model: the trait that every model implements, its requests and replies.
 //!
-//! The types are plain data, free of any provider's format; [`OpenAiCompatible`](super::OpenAiCompatible)
-//! and [`Replay`](super::Replay) translate. Retries are not made here: a model makes one attempt and says
-//! by [`ModelError::is_retryable`] whether another makes sense.
+//! The types are plain data, independent of any provider's format; [`OpenAiCompatible`](super::OpenAiCompatible) and
+//! [`Replay`](super::Replay) translate. A model makes one attempt and no retries; [`ModelError::is_retryable`] says
+//! whether another attempt makes sense.
 
 use std::fmt;
 
@@ -18,12 +18,11 @@ pub trait ChatModel: fmt::Debug + Send + Sync {
     /// Sends the conversation and returns the model's answer; makes one attempt.
     ///
     /// # Errors
-    /// Returns the provider's or the network's failure, classified. An answer that was cut off
-    /// ([`ModelError::Truncated`]) or refused ([`ModelError::Refused`]) is an error too, so that no caller
-    /// takes half an answer for a whole one.
+    /// Returns the provider's or the network's failure, classified. A truncated ([`ModelError::Truncated`]) or refused
+    /// ([`ModelError::Refused`]) answer is an error too, so that no caller takes half an answer for a whole one.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up the request; the provider may have charged for it all the same.
+    /// Dropping the future abandons the request; the provider may still charge for it.
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError>;
 
     /// Returns the provider and the model, as in `openai/gpt-5-mini`.
@@ -42,11 +41,11 @@ pub struct ChatRequest {
     pub model: Option<String>,
     /// The conversation, oldest message first.
     pub messages: Vec<Message>,
-    /// What the answer must look like; `None` asks for plain text.
+    /// The shape of the answer; `None` asks for plain text.
     pub output: Option<OutputSchema>,
-    /// What the model may call before it answers.
+    /// The tools that the model may call before it answers.
     pub tools: Vec<ToolSpec>,
-    /// Whether it still may.
+    /// Whether it may still call them.
     pub tool_choice: ToolChoice,
     /// Sampling temperature. Left out for models that refuse it.
     pub temperature: Option<f64>,
@@ -58,44 +57,44 @@ pub struct ChatRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Message {
-    /// Who speaks.
+    /// The author of the message.
     pub role: Role,
-    /// What they say.
+    /// The text of the message.
     pub content: String,
-    /// What the model calls, in a turn of the model.
+    /// The calls of the model, in a message of the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Which call this is the result of, in a turn of a tool.
+    /// The id of the call with this result, in a message of a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// What the model thought before its calls. Only providers that want it back are sent it.
+    /// The reasoning of the model before its calls. It is only sent to providers that require it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
 }
 
 impl Message {
-    /// Creates an instruction that stands above the conversation.
+    /// Creates a system message.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new(Role::System, content)
     }
 
-    /// Creates a turn of the one who asks.
+    /// Creates a user message.
     pub fn user(content: impl Into<String>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// Creates a turn of the model.
+    /// Creates a message of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new(Role::Assistant, content)
     }
 
-    /// Creates the turn in which the model made the calls of a reply.
+    /// Creates the message of the model with the calls of a reply.
     pub fn calls(reply: ChatReply) -> Self {
         let ChatReply { text, reasoning, tool_calls, .. } = reply;
         Self { tool_calls, reasoning, ..Self::assistant(text) }
     }
 
-    /// Creates the result of a call.
+    /// Creates the message with the result of a call.
     pub fn tool(id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { tool_call_id: Some(id.into()), ..Self::new(Role::Tool, content) }
     }
@@ -111,17 +110,17 @@ impl Message {
     }
 }
 
-/// Who speaks in a [`Message`].
+/// The author of a [`Message`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The instructions of the workflow.
     System,
-    /// The one who asks.
+    /// The user, here the node.
     User,
     /// The model.
     Assistant,
-    /// A tool that the model has called.
+    /// A tool called by the model.
     Tool,
 }
 
@@ -137,28 +136,28 @@ impl Role {
     }
 }
 
-/// The shape an answer must have.
+/// The required shape of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutputSchema {
     /// A short name, shown to the model.
     pub name: String,
-    /// The JSON Schema, as complete as it is known. What is `readOnly` in it is never asked for, and what a
-    /// provider does not support is taken out of the request only.
+    /// The full JSON Schema. Properties that are `readOnly` are left out of every request; keywords that a provider
+    /// does not support are left out of its request only.
     pub schema: Value,
 }
 
 /// A model's answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatReply {
-    /// The answer. Where the model called the form of the answer like a tool, the call's arguments.
-    /// With calls, what it says beside them, which may be nothing.
+    /// The answer. If the model called the form of the answer like a tool, these are the call's arguments. With calls,
+    /// this is the text beside them, which may be empty.
     pub text: String,
-    /// The tools it calls before it answers. A model that was offered none calls none.
+    /// The tools it calls before it answers; none if it was offered none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// What the model thought on the way, where the provider tells.
+    /// The reasoning of the model, if the provider returns it.
     pub reasoning: Option<String>,
-    /// What the call cost.
+    /// The usage of the call.
     pub usage: Usage,
     /// Why the answer ended.
     pub finish: Finish,
@@ -166,7 +165,7 @@ pub struct ChatReply {
     pub model: String,
 }
 
-/// Why a model stopped. A cut-off or refused answer is a [`ModelError`], not a `Finish`.
+/// Why a model stopped. A truncated or refused answer is a [`ModelError`], not a `Finish`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
@@ -175,19 +174,19 @@ pub enum Finish {
     Stop,
     /// The model called a tool.
     ToolCalls,
-    /// Something only this provider says, kept as it was.
+    /// A value specific to this provider, unchanged.
     Other(String),
 }
 
 impl Finish {
-    /// What a provider says that has checked the model's output itself and rejects it.
+    /// The code of a provider that has checked the model's output itself and rejects it.
     const FAILED_GENERATION: &str = "failed_generation";
 
     pub(super) fn failed_generation() -> Self {
         Self::Other(Self::FAILED_GENERATION.to_owned())
     }
 
-    /// Whether the provider rejects what the model wrote, which is then the text of the reply.
+    /// Whether the provider rejected the model's output, which is then the text of the reply.
     pub fn is_failed_generation(&self) -> bool {
         matches!(self, Self::Other(word) if word == Self::FAILED_GENERATION)
     }

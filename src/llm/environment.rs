@@ -1,4 +1,5 @@
-//! Makes a client from a model's name and the environment: the only place of this module that reads it.
+//! Makes a client from a model's name and the environment. Only this file of the module reads the
+//! environment.
 
 use super::openai::{Config, ConfigError, OpenAiCompatible};
 use super::profile::{PROVIDERS, Profile, Provider};
@@ -7,9 +8,10 @@ use super::secret::Secret;
 /// Makes the client for a model named as in `openai/gpt-5-mini`, `ollama/llama3.2` or
 /// `openrouter/anthropic/claude-sonnet-4.5`.
 ///
-/// The word before the first `/` is the provider ([`PROVIDERS`]); a name without one is OpenAI's. The key
-/// comes from the provider's variable (`OPENAI_API_KEY`, `GROQ_API_KEY`, …), and `<PROVIDER>_BASE_URL` moves
-/// the provider elsewhere. While `OPENAI_BASE_URL` is set, names of no known provider go there as they are.
+/// The word before the first `/` is the provider ([`PROVIDERS`]); a name without one is OpenAI's.
+/// The key comes from the provider's variable (`OPENAI_API_KEY`, `GROQ_API_KEY`, …), and
+/// `<PROVIDER>_BASE_URL` replaces the provider's address. While `OPENAI_BASE_URL` is set, names of
+/// unknown providers are sent there unchanged.
 ///
 /// # Errors
 /// Returns [`ConfigError`], which says what to set.
@@ -17,7 +19,7 @@ pub fn from_env(model: &str) -> Result<OpenAiCompatible, ConfigError> {
     OpenAiCompatible::new(from_variables(model, &|name| std::env::var(name).ok())?)
 }
 
-/// Does the same as [`from_env`], from any set of variables, and stops at the configuration.
+/// Like [`from_env`], but reads any set of variables and returns only the configuration.
 ///
 /// # Errors
 /// Returns [`ConfigError`], which says what to set.
@@ -33,7 +35,7 @@ pub fn from_variables(
     let base_url = variable(&format!("{}_BASE_URL", provider.name.to_uppercase()))
         .unwrap_or_else(|| provider.base_url.to_owned());
     let key = provider.key_variable.and_then(variable);
-    // A server on this machine (a proxy, a test double) asks for no key, whatever it stands in for.
+    // A server on this machine (a proxy, a test double) needs no key, even if the provider does.
     if let (Some(name), None) = (provider.key_variable, &key)
         && !is_local(&base_url)
     {

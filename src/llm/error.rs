@@ -1,42 +1,42 @@
 //! Why a model did not answer: one classified enum for every provider, network and recording.
 //!
-//! Start at [`ModelError::is_retryable`] and [`ModelError::kind`]; the messages of providers are kept, cut
-//! to a readable length and free of secrets.
+//! Start at [`ModelError::is_retryable`] and [`ModelError::kind`]. The messages of providers are
+//! kept, truncated to a readable length and without secrets.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Usage;
 
-/// Says why a model did not answer.
+/// The reason why a model did not answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModelError {
     /// Too many requests or tokens a minute.
     #[error("the provider limits the rate of requests: {message}")]
     RateLimited {
-        /// How long the provider asks to wait, clamped.
+        /// The wait that the provider asks for, clamped.
         after: Option<Duration>,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
     /// The provider has no capacity at the moment.
     #[error("the provider is overloaded: {message}")]
     Overloaded {
-        /// How long the provider asks to wait, clamped.
+        /// The wait that the provider asks for, clamped.
         after: Option<Duration>,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// A fault of the network, a proxy or the provider that may be gone at the next attempt.
+    /// A fault of the network, a proxy or the provider that the next attempt may not meet.
     #[error("the provider could not be reached or answered nonsense: {message}")]
     Transient {
-        /// What went wrong.
+        /// The problem.
         message: String,
     },
-    /// Nothing came in time.
+    /// No data arrived in time.
     #[error("no answer within {} while {phase}", seconds(*.after))]
     Timeout {
-        /// What the client was doing.
+        /// The phase of the request.
         phase: Phase,
         /// The limit that was reached.
         after: Duration,
@@ -44,43 +44,43 @@ pub enum ModelError {
     /// The key is missing, wrong, or not allowed to use the model.
     #[error("the provider refuses the credentials: {message}")]
     Auth {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
     /// The account has no credit left. Waiting does not help; a person has to act.
     #[error("the account's quota is used up: {message}")]
     Quota {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
     /// The conversation is longer than the model can take.
     #[error("the request is too long for the model: {message}")]
     ContextOverflow {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The provider does not accept the request, and would not accept it a second time.
+    /// The provider rejects the request, and would reject it again.
     #[error("the provider rejects the request with status {status}: {message}")]
     BadRequest {
         /// The HTTP status.
         status: u16,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
     /// The model, or a filter before it, declines to answer.
     #[error("the model refuses to answer: {text}")]
     Refused {
-        /// What it said instead.
+        /// The text that it sent instead.
         text: String,
-        /// What that cost.
+        /// The usage of the call.
         usage: Usage,
     },
-    /// The answer was cut off at the token limit.
+    /// The answer was truncated at the token limit.
     #[error("the answer was cut off after {} tokens", .usage.output_tokens)]
     Truncated {
         /// The answer's beginning.
         text: String,
-        /// What that cost.
+        /// The usage of the call.
         usage: Usage,
     },
     /// The model called a tool that it was not offered, and gave no answer.
@@ -90,16 +90,16 @@ pub enum ModelError {
         name: String,
         /// The arguments of the call, which are no answer.
         arguments: String,
-        /// What that cost.
+        /// The usage of the call.
         usage: Usage,
     },
     /// The provider reported success, but there is no answer in the reply.
     #[error("the reply is empty")]
     EmptyResponse {
-        /// What that cost.
+        /// The usage of the call.
         usage: Usage,
     },
-    /// The reply is larger than the client takes.
+    /// The reply exceeds the client's limit.
     #[error("the reply is larger than {bytes_max} bytes")]
     ReplyTooLarge {
         /// The limit.
@@ -112,7 +112,7 @@ pub enum ModelError {
         node: String,
         /// The recording.
         file: PathBuf,
-        /// The entry that comes nearest, if the recording has any for the node.
+        /// The most similar entry, if the recording has any for the node.
         nearest: Option<Nearest>,
     },
     /// The exchange could not be added to the recording.
@@ -120,21 +120,21 @@ pub enum ModelError {
     NotRecorded {
         /// The recording.
         file: PathBuf,
-        /// What went wrong.
+        /// The problem.
         message: String,
     },
 }
 
-/// The entry of a recording that comes nearest to a request it does not answer.
+/// The entry of a recording that is most similar to an unanswered request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nearest {
     /// Its line in the file, from 1.
     pub line: usize,
-    /// What differs.
+    /// The difference.
     pub why: String,
 }
 
-/// What the client was doing when time ran out.
+/// The phase of a request when its time ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Opening the connection.
@@ -155,10 +155,10 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// What kind of failure it is: the word a workflow catches it by.
+/// The kind of a failure: the word by which a workflow catches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Nothing came in time.
+    /// No data arrived in time.
     Timeout,
     /// Too many requests.
     RateLimit,
@@ -174,7 +174,7 @@ pub enum ErrorKind {
     BadRequest,
     /// The model declines.
     Refused,
-    /// The answer is not what was asked for.
+    /// The answer does not fit the requested shape.
     InvalidOutput,
     /// The recording does not fit.
     Recording,
@@ -199,7 +199,7 @@ impl ErrorKind {
 }
 
 impl ModelError {
-    /// Returns what kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::RateLimited { .. } => ErrorKind::RateLimit,
@@ -239,7 +239,7 @@ impl ModelError {
         }
     }
 
-    /// Returns how long the provider asks to wait before the next attempt, clamped to two minutes.
+    /// Returns the wait that the provider asks for before the next attempt, clamped to two minutes.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { after, .. } | Self::Overloaded { after, .. } => *after,
@@ -247,7 +247,7 @@ impl ModelError {
         }
     }
 
-    /// Returns what the failed call cost, as far as it is known.
+    /// Returns the usage of the failed call, as far as it is known.
     pub fn usage(&self) -> Usage {
         match self {
             Self::Refused { usage, .. }

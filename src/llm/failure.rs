@@ -1,8 +1,9 @@
-//! Classifies what a provider says when it does not answer.
+//! Classifies the error replies of providers.
 //!
-//! Error bodies come as OpenAI's `{"error": {"message", "code"}}`, with the code as a number, with a text or
-//! a list in place of the object, as `{"detail": …}`, `{"object": "error", …}`, HTML, or nothing at all. The
-//! status decides first; the words decide where one status means several things.
+//! Error bodies come as OpenAI's `{"error": {"message", "code"}}`, with the code as a number, with
+//! a text or a list in place of the object, as `{"detail": …}`, `{"object": "error", …}`, HTML, or
+//! nothing at all. The status decides first; the text decides where one status has several
+//! meanings.
 
 use std::time::Duration;
 
@@ -11,15 +12,15 @@ use serde_json::Value;
 use super::{ChatReply, Finish, ModelError, Usage};
 use crate::redact::{redact, redact_value};
 
-/// Longer messages are cut: an HTML page says no more after its first lines.
+/// The longest message: an HTML page has no more information after its first lines.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-/// A reply that is not 2xx, as it came.
+/// A reply other than 2xx, unchanged.
 #[derive(Debug, Clone, Copy)]
 pub struct Failure<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// The wait the provider asks for.
+    /// The wait that the provider asks for.
     pub after: Option<Duration>,
     /// The body.
     pub body: &'a str,
@@ -28,8 +29,8 @@ pub struct Failure<'a> {
 impl Failure<'_> {
     /// Returns the failure as an error.
     ///
-    /// A provider that checks the model's output itself and finds it wanting (Groq) puts it into its error;
-    /// that is an answer like any other invalid one, and returned as such.
+    /// A provider that checks the model's output itself and rejects it (Groq) puts the output into
+    /// its error. That is an invalid answer like any other, and returned as a reply.
     ///
     /// # Errors
     /// Returns the classified error in all other cases.
@@ -47,11 +48,11 @@ impl Failure<'_> {
                 ..ChatReply::default()
             });
         }
-        let said = body.as_ref().map_or_else(|| Said::of_text(self.body), Said::of_json);
+        let said = body.as_ref().map_or_else(|| ErrorText::of_text(self.body), ErrorText::of_json);
         Err(self.error(&said))
     }
 
-    fn error(self, said: &Said) -> ModelError {
+    fn error(self, said: &ErrorText) -> ModelError {
         let Self { status, after, .. } = self;
         let message = said.message(status);
         match status {
@@ -91,7 +92,7 @@ pub(super) fn not_a_completion(body: &Value) -> ModelError {
             format!("the reply is no chat completion (it has {keys:?}); check the base URL");
         return ModelError::Transient { message };
     };
-    let said = Said::of_json(body);
+    let said = ErrorText::of_json(body);
     let status = error
         .get("code")
         .and_then(Value::as_u64)
@@ -117,14 +118,14 @@ fn failed_generation(body: &Value) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }
 
-/// The provider's words and codes.
-struct Said {
+/// The text and the codes of a provider's error.
+struct ErrorText {
     text: String,
-    /// The words and codes in lower case, to search in.
+    /// The text and the codes in lower case, for searching.
     folded: String,
 }
 
-impl Said {
+impl ErrorText {
     fn of_text(text: &str) -> Self {
         let text = without_tags(text);
         Self { folded: text.to_lowercase(), text }
@@ -138,7 +139,8 @@ impl Said {
             .iter()
             .find_map(|name| error.get(*name).or_else(|| body.get(*name)))
             .unwrap_or(error);
-        // What a gateway was told by the provider behind it says more than "Provider returned error".
+        // The error of the provider behind a gateway is more specific than "Provider returned
+        // error".
         let behind =
             error.pointer("/metadata/raw").and_then(Value::as_str).map(|raw| format!(": {raw}"));
         let text = plain(words) + &behind.unwrap_or_default();

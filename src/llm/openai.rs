@@ -1,7 +1,8 @@
-//! The client for every provider that speaks OpenAI's chat completions.
+//! The client for every provider with OpenAI's chat completions.
 //!
-//! One call is one request, with one exception: a form of structured output that the provider rejects is
-//! replaced by the next simpler one, which is remembered. Retries are the engine's.
+//! One call is one request, with one exception: a form of structured output that the provider
+//! rejects is replaced by the next simpler one, and the client remembers that. Retries are the
+//! engine's.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +29,7 @@ use super::transport::Transport;
 use super::usage::Usage;
 use crate::redact::redact;
 
-/// Where a model is and how it is asked.
+/// The address of a model and the settings of its requests.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The address up to and including the version, as in `https://api.openai.com/v1`.
@@ -37,9 +38,9 @@ pub struct Config {
     pub api_key: Secret,
     /// The model, as the provider names it.
     pub model: String,
-    /// How the provider wants to be asked.
+    /// The provider's dialect.
     pub profile: Profile,
-    /// What the client puts up with.
+    /// The limits of an exchange.
     pub limits: Limits,
 }
 
@@ -56,7 +57,7 @@ impl Config {
     }
 }
 
-/// How long and how much the client puts up with.
+/// The limits of an exchange: times and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// To open a connection.
@@ -80,10 +81,10 @@ impl Default for Limits {
     }
 }
 
-/// Says why there is no client.
+/// The reason why a client cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The provider wants a key, and there is none.
+    /// The provider needs a key, and none is set.
     #[error(
         "no key for {provider}: set the environment variable {variable}, or use a model of a server of your \
          own (ollama/…, vllm/…, lmstudio/…), which needs none"
@@ -91,10 +92,10 @@ pub enum ConfigError {
     NoKey {
         /// The provider.
         provider: &'static str,
-        /// The variable that would hold the key.
+        /// The environment variable for the key.
         variable: &'static str,
     },
-    /// Nobody knows the provider.
+    /// The name is not one of the known providers.
     #[error(
         "no provider is called {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
          OpenAI-compatible server",
@@ -110,13 +111,13 @@ pub enum ConfigError {
         /// The provider.
         provider: &'static str,
     },
-    /// The address is none.
+    /// The address is invalid.
     #[error("the base URL {url:?} is no http or https address")]
     BaseUrl {
         /// The address.
         url: String,
     },
-    /// The key has characters that no header can carry, a line break for example.
+    /// The key has characters that a header cannot contain, such as a line break.
     #[error("the key has characters that keys don't have; check for a line break or a quote in it")]
     Key,
     /// The HTTP client cannot start.
@@ -134,11 +135,11 @@ pub struct OpenAiCompatible {
     name: String,
     model: String,
     profile: Profile,
-    /// The forms of output that were rejected: what to start with from now on.
+    /// The forms of output after rejections: the first form for later requests.
     learnt: Mutex<BTreeMap<Asked, OutputMode>>,
 }
 
-// By hand: async-openai's own would show the address, which may hold a password.
+// Implemented by hand: async-openai's `Debug` shows the address, which may contain a password.
 impl fmt::Debug for OpenAiCompatible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenAiCompatible")
@@ -161,13 +162,14 @@ impl OpenAiCompatible {
         if !is_http {
             return Err(ConfigError::BaseUrl { url: redact(base_url).into_owned() });
         }
-        // async-openai panics on a key that makes no header.
+        // async-openai panics on a key that is no valid header.
         if HeaderValue::from_str(api_key.expose()).is_err() {
             return Err(ConfigError::Key);
         }
         let transport =
             Transport::new(base_url, limits, &api_key).map_err(ConfigError::Transport)?;
-        // The organisation and project are set, lest they are read from the environment.
+        // The organisation and project are set, because async-openai would read them from the
+        // environment.
         let settings = OpenAIConfig::new()
             .with_api_base(base_url)
             .with_api_key(api_key.expose())
@@ -230,8 +232,8 @@ impl OpenAiCompatible {
         learnt.insert(asked, mode);
     }
 
-    /// Returns the key as a header. Another form of output is another request, so it has another key; and a key
-    /// that makes no header is replaced by its hash, which names the same request.
+    /// Returns the key as a header. Another form of output is another request, so it has another
+    /// key. A key that is no valid header is replaced by its hash, which names the same request.
     fn idempotency_key(&self, key: &str, mode: OutputMode) -> Option<HeaderValue> {
         if key.is_empty() {
             return None;
@@ -278,17 +280,18 @@ impl ChatModel for OpenAiCompatible {
     }
 }
 
-/// What decides which forms of output a provider takes: some take fewer beside tools.
+/// The properties of a request that decide which forms of output a provider accepts: some accept
+/// fewer beside tools.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Asked {
     model: String,
     with_tools: bool,
 }
 
-/// What of a structured request the provider does not like.
+/// The rejected part of a structured request.
 #[derive(Debug, PartialEq, Eq)]
 enum Rejection {
-    /// The form as such: it will reject it every time.
+    /// The form itself: the provider rejects it every time.
     Form,
     /// This schema in this form.
     Schema,

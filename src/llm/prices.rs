@@ -1,5 +1,6 @@
-//! What tokens cost. Prices change too often to be compiled in, so they come from the user's configuration;
-//! a model without an entry has an unknown cost, which is shown as unknown and never as nothing.
+//! The prices of tokens. Prices change too often to be compiled in, so they come from the user's
+//! configuration; a model without an entry has an unknown cost, which is shown as unknown and never
+//! as zero.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ pub struct Price {
     pub input: f64,
     /// For a million tokens of replies.
     pub output: f64,
-    /// For a million tokens of requests that the provider had in its cache; as others, if it is not said.
+    /// For a million tokens of requests from the provider's cache; `None` means the price of other
+    /// requests.
     #[serde(default)]
     pub cached_input: Option<f64>,
 }
@@ -37,13 +39,13 @@ pub struct Price {
 pub struct Prices(BTreeMap<String, Price>);
 
 impl Prices {
-    /// Returns the price of a model. A name without a provider is one of OpenAI, as everywhere.
+    /// Returns the price of a model. A name without a provider is one of OpenAI's, as everywhere.
     pub fn of(&self, model: &str) -> Option<&Price> {
         let by_default = || self.0.get(&format!("openai/{model}")).filter(|_| !model.contains('/'));
         self.0.get(model).or_else(by_default)
     }
 
-    /// Returns what the usage costs in US dollars, or `None` if the model has no price.
+    /// Returns the cost of the usage in US dollars, or `None` if the model has no price.
     pub fn cost(&self, model: &str, usage: Usage) -> Option<f64> {
         self.of(model).map(|it| it.cost(usage))
     }
@@ -60,7 +62,7 @@ impl Prices {
 }
 
 impl Price {
-    /// Returns what the usage costs in US dollars.
+    /// Returns the cost of the usage in US dollars.
     #[expect(clippy::cast_precision_loss, reason = "2^52 tokens are more than anybody can pay for")]
     pub fn cost(&self, usage: Usage) -> f64 {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);

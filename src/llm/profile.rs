@@ -1,22 +1,23 @@
-//! What providers are called, where they are, and how they differ.
+//! The known providers: their names, addresses and differences.
 //!
-//! Adding a provider is adding a row to [`PROVIDERS`]. Any other OpenAI-compatible server is reached by its
+//! To add a provider, add a row to [`PROVIDERS`]. Use any other OpenAI-compatible server by its
 //! base URL with [`Profile::default`].
 
-/// One provider that is known by name.
+/// A known provider.
 #[derive(Debug, Clone, Copy)]
 pub struct Provider {
     /// The word before the first `/` of a model's name.
     pub name: &'static str,
-    /// Where it is, up to and including the version.
+    /// The address, up to and including the version.
     pub base_url: &'static str,
     /// The environment variable with the key; `None` for servers on the user's own machine.
     pub key_variable: Option<&'static str>,
     /// The best form of structured output it supports.
     pub output: OutputMode,
-    /// What it calls the limit of the answer's length.
+    /// The provider's name for the limit on the answer's length.
     pub token_limit: TokenLimit,
-    /// Whether it wants back what a model thought before it called a tool, and rejects what lacks it.
+    /// Whether it requires the model's reasoning before a tool call in later requests, and rejects
+    /// requests without it.
     pub wants_reasoning: bool,
 }
 
@@ -27,7 +28,7 @@ use TokenLimit::{MaxCompletionTokens, MaxTokens};
 #[rustfmt::skip]
 pub const PROVIDERS: &[Provider] = &[
     provider("openai", "https://api.openai.com/v1", Some("OPENAI_API_KEY"), JsonSchema, MaxCompletionTokens),
-    // The compatibility endpoint ignores `response_format` without a word.
+    // The compatibility endpoint silently ignores `response_format`.
     provider("anthropic", "https://api.anthropic.com/v1", Some("ANTHROPIC_API_KEY"), Prompted, MaxTokens),
     provider("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", Some("GEMINI_API_KEY"), JsonSchema, MaxTokens),
     provider("openrouter", "https://openrouter.ai/api/v1", Some("OPENROUTER_API_KEY"), JsonSchema, MaxTokens),
@@ -50,16 +51,16 @@ const fn provider(
     Provider { name, base_url, key_variable, output, token_limit, wants_reasoning: false }
 }
 
-/// How a provider wants to be asked.
+/// The dialect of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// The provider's name, the first half of [`ChatModel::name`](super::ChatModel::name).
     pub provider: String,
     /// The form of structured output that is tried first.
     pub output: OutputMode,
-    /// What the limit of the answer's length is called.
+    /// The name of the limit on the answer's length.
     pub token_limit: TokenLimit,
-    /// Whether what a model thought before it called a tool is sent back.
+    /// Whether the model's reasoning before a tool call is sent back.
     pub wants_reasoning: bool,
 }
 
@@ -68,7 +69,8 @@ impl Default for Profile {
         Self {
             provider: "openai-compatible".to_owned(),
             output: JsonSchema,
-            // The older name: self-made servers know it, and OpenAI's own profile has the newer one.
+            // The older name: self-hosted servers know it, and OpenAI's own profile has the newer
+            // one.
             token_limit: MaxTokens,
             wants_reasoning: false,
         }
@@ -86,7 +88,8 @@ impl From<&Provider> for Profile {
     }
 }
 
-/// The forms of structured output, best first. A client goes down one rung when a provider rejects one.
+/// The forms of structured output, best first. A client uses the next form when a provider rejects
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutputMode {
     /// The provider forces the answer into the schema.

@@ -1,8 +1,8 @@
 //! Reads a chat completion as real providers write it.
 //!
-//! Only what an answer cannot do without is asked for: one choice with a text, or a call's name.
-//! Everything else may be missing, null, of another type or unknown. What the reply means when it holds no
-//! answer (refused, cut off, empty, an error in disguise) is decided here, before anybody parses the text.
+//! It requires only the minimum: one choice with a text, or a call's name. Everything else may be
+//! missing, null, of another type or unknown. It also classifies a reply without an answer
+//! (refused, truncated, empty, an error in disguise), before any caller parses the text.
 
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ use super::calls::read_calls;
 use super::failure;
 use super::{ChatReply, Finish, ModelError, ToolCall, Usage};
 
-/// Reads the body of a successful reply. Calls are those that the provider names, whatever was offered.
+/// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
 ///
 /// # Errors
-/// Returns [`ModelError::Refused`], [`ModelError::Truncated`] or [`ModelError::EmptyResponse`] for a reply
-/// without a usable answer, and a classified error for a body that is no chat completion.
+/// Returns [`ModelError::Refused`], [`ModelError::Truncated`] or [`ModelError::EmptyResponse`] for
+/// a reply without a usable answer, and a classified error for a body that is no chat completion.
 pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     let Some(choices) = body.get("choices").and_then(Value::as_array) else {
         return Err(failure::not_a_completion(body));
@@ -32,7 +32,7 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     if let Some(text) = answer.refusal {
         return Err(ModelError::Refused { text, usage });
     }
-    // A provider that fails half-way puts the error into the choice (OpenRouter does).
+    // A provider that fails during the answer puts the error into the choice (OpenRouter does).
     if choice.get("error").is_some_and(Value::is_object) {
         return Err(failure::not_a_completion(choice));
     }
@@ -62,7 +62,7 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     })
 }
 
-/// What one choice holds.
+/// The content of one choice.
 struct Answer {
     text: String,
     reasoning: Option<String>,
@@ -72,7 +72,7 @@ struct Answer {
 
 impl Answer {
     fn read(choice: &Value) -> Self {
-        // Some servers put the text beside the message, as completions of old did.
+        // Some servers put the text beside the message, as in the older completions API.
         let message = choice.get("message").unwrap_or(choice);
         let mut answer = match message {
             Value::String(text) => Self::of_content(Some(&Value::String(text.clone()))),
@@ -91,7 +91,7 @@ impl Answer {
         answer
     }
 
-    /// Reads a text, or a list of parts of which some are thoughts and some refusals.
+    /// Reads a text, or a list of parts, some of which are reasoning or refusals.
     fn of_content(content: Option<&Value>) -> Self {
         let mut answer =
             Self { text: String::new(), reasoning: None, refusal: None, tool_calls: Vec::new() };
@@ -112,7 +112,7 @@ impl Answer {
     }
 }
 
-/// Returns the text before, and the thoughts inside, a leading `<think>` block.
+/// Splits a leading `<think>` block into the answer and the reasoning.
 pub(super) fn split_thoughts(text: &str) -> (String, Option<String>) {
     for (open, close) in [("<think>", "</think>"), ("<thinking>", "</thinking>")] {
         if let Some(rest) = text.trim_start().strip_prefix(open)
@@ -124,7 +124,7 @@ pub(super) fn split_thoughts(text: &str) -> (String, Option<String>) {
     (text.to_owned(), None)
 }
 
-/// Returns the text of a value, whatever its type: a JSON value where a text belongs is written as JSON.
+/// Returns a value as text: a string as it is, other JSON in its JSON notation.
 fn text_of(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
@@ -158,12 +158,12 @@ fn read_finish(finish: Option<&Value>) -> Finish {
     }
 }
 
-/// Reads the counts of tokens; a call whose tokens nobody counted still counts as a call.
+/// Reads the counts of tokens. A call without counts still counts as a call.
 fn read_usage(usage: Option<&Value>) -> Usage {
     let count = |names: [&str; 2]| {
         names.iter().find_map(|name| usage?.get(name)).and_then(whole_number).unwrap_or(0)
     };
-    // OpenAI and its kind say it in detail, DeepSeek beside the others.
+    // OpenAI and most others put it into the details, DeepSeek beside the other counts.
     let details = ["prompt_tokens_details", "input_tokens_details"];
     let detail = details.iter().find_map(|it| usage?.get(it)?.get("cached_tokens"));
     let cached = detail.or_else(|| usage?.get("prompt_cache_hit_tokens"));

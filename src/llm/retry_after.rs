@@ -1,10 +1,10 @@
-//! The wait a provider asks for, in the four forms in use.
+//! The wait that a provider asks for, in the four forms in use.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// The longest wait that is believed. One misconfigured proxy asks for 27 hours.
+/// The longest accepted wait. One misconfigured proxy asks for 27 hours.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// Reads `retry-after-ms: 1500`, `retry-after: 2`, `retry-after: 1.5` and

@@ -1,4 +1,5 @@
-//! Secrets: texts that do not show themselves, and that this process removes from everything it saves or shows.
+//! Secrets: texts that are never printed, and that this process removes from everything it saves or
+//! shows.
 
 use std::fmt;
 
@@ -26,7 +27,7 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// Returns the secret itself. Its only reader is the request's header.
+    /// Returns the secret itself, only for the header of a request.
     #[cfg(feature = "openai")]
     pub(super) fn expose(&self) -> &str {
         &self.0

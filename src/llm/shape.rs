@@ -8,7 +8,7 @@ use super::profile::{OutputMode, Profile};
 use super::structured::{answer_schema, strict_schema};
 use super::tools::ToolChoice;
 
-/// The key under which an answer that is no object travels: providers force objects only.
+/// The key for an answer that is no object: providers force objects only.
 const WRAPPER: &str = "answer";
 
 /// Returns the body of a chat completion request.
@@ -68,7 +68,7 @@ fn wire_message(message: &Message, offered: &Offered<'_>, profile: &Profile) -> 
     let Message { role, content, tool_calls, tool_call_id, reasoning } = message;
     let mut wire = Map::new();
     wire.insert("role".into(), role.as_str().into());
-    // A turn without a text is rejected by some, and null taken by all.
+    // Some providers reject a message without a text, and all accept null.
     let is_silent = content.is_empty() && !tool_calls.is_empty();
     let content = if is_silent { Value::Null } else { content.as_str().into() };
     wire.insert("content".into(), content);
@@ -95,7 +95,7 @@ fn refuses_sampling(model: &str) -> bool {
     !chat_variant && ["o1", "o3", "o4", "gpt-5"].iter().any(|family| name.starts_with(family))
 }
 
-/// Takes an answer that was wrapped for the way out of its wrapper.
+/// Removes the wrapper of an answer that was wrapped for the request.
 pub(super) fn unwrap_answer(text: String, output: &OutputSchema) -> String {
     if is_object(&answer_schema(&output.schema)) {
         return text;

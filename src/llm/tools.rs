@@ -1,4 +1,4 @@
-//! Tools as models see them: what is offered, and what is called.
+//! Tools as models see them: the offered tools and the calls.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,38 +8,38 @@ use super::structured::{Wanted, extract_json};
 /// A tool that a model may call before it answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// The name it is called by. Characters that providers do not take are replaced on the way.
+    /// The name of the tool. Characters that providers do not accept are replaced in requests.
     pub name: String,
-    /// What it does, for the model to choose by.
+    /// The purpose of the tool, for the model to choose by.
     pub description: String,
     /// The JSON Schema of its arguments, an object.
     pub schema: Value,
 }
 
-/// Whether a model may call the tools it is offered.
+/// Whether a model may call the offered tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// It may.
+    /// The model may call tools.
     #[default]
     Auto,
-    /// It must answer now. The tools of its earlier calls are shown all the same, as some providers
-    /// ask for.
+    /// The model must answer now. The request still contains the tools of earlier calls, because
+    /// some providers require them.
     None,
 }
 
-/// A call that a model asks for.
+/// A call requested by a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
-    /// What the result names. Providers leave it empty or use it twice.
+    /// The id that the result refers to. Some providers leave it empty or use it twice.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// The tool, by the name it was offered under.
+    /// The tool, by the name of the offer.
     pub name: String,
-    /// The arguments as the model wrote them: JSON, if it did as it was asked.
+    /// The arguments as the model wrote them; usually JSON.
     #[serde(default)]
     pub arguments: String,
-    /// What only this provider says of the call, which it wants back as it was.
+    /// Data specific to this provider, which it requires back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Value>,
 }
@@ -48,7 +48,7 @@ impl ToolCall {
     /// Reads the arguments: none at all, JSON, or JSON in a text.
     ///
     /// # Errors
-    /// Returns what is wrong with them, as a sentence the model can act on.
+    /// Returns a description of the problem that the model can act on.
     ///
     /// ```
     /// use graphrun::llm::ToolCall;

@@ -1,7 +1,8 @@
 //! The HTTP service under async-openai: one attempt, no redirects, a limit on everything.
 //!
-//! It reads the whole reply itself. What it hands on is a 200 with well-formed JSON; everything else is a
-//! [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a body.
+//! It reads the whole reply itself. It only passes on a 200 with well-formed JSON; everything else
+//! becomes a [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a
+//! body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -25,7 +26,7 @@ use super::retry_after::read_retry_after;
 use super::secret::Secret;
 use crate::redact::{redact, redact_value};
 
-/// More of an error's body is not read.
+/// The most bytes of an error's body that are read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// Sends requests and reads replies within limits.
@@ -64,7 +65,7 @@ impl Transport {
         self.http.clone()
     }
 
-    /// Makes the one attempt, and returns a reply that async-openai can take.
+    /// Makes one attempt, and returns a reply that async-openai accepts.
     async fn exchange(&self, factory: HttpRequestFactory) -> Result<Response, OpenAIError> {
         let mut request = factory.build().await?;
         if !self.has_key {
@@ -96,7 +97,7 @@ impl Transport {
             return read_json(&String::from_utf8_lossy(&body));
         }
         let after = retry_after(response.headers());
-        // The status says more than a body that cannot be read.
+        // The status is more informative than an unreadable body.
         let body = self.read_start(&mut response, deadline).await;
         let body = String::from_utf8_lossy(&body);
         let failure = Failure { status: status.as_u16(), after, body: &body };
@@ -119,7 +120,7 @@ impl Transport {
         Ok(body)
     }
 
-    /// Reads the beginning of an error's body, as far as it comes.
+    /// Reads the available beginning of an error's body.
     async fn read_start(&self, response: &mut Response, deadline: Instant) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Some(chunk)) = self.next_chunk(response, deadline).await {
@@ -150,7 +151,7 @@ impl Transport {
         if error.is_connect() && error.is_timeout() {
             return ModelError::Timeout { phase: Phase::Connect, after: self.limits.connect };
         }
-        // The last error of the chain is the one that says something ("connection refused").
+        // The last error of the chain is the informative one ("connection refused").
         let mut cause: &dyn std::error::Error = error;
         while let Some(source) = cause.source() {
             cause = source;
@@ -176,11 +177,11 @@ impl Service<HttpRequestFactory> for Transport {
     }
 }
 
-/// Reads the body of a 200. Bytes that are no UTF-8 were replaced: one broken character is no reason to pay for the
-/// whole answer again.
+/// Reads the body of a 200. Bytes that are not UTF-8 were replaced: one broken character is no
+/// reason to pay for the whole answer again.
 ///
-/// A server may put the key of a request anywhere into its reply, also escaped. So keys are removed here, after
-/// decoding and before anything is read, cut or saved.
+/// A server may put the key of a request anywhere into its reply, also escaped. So keys are removed
+/// here, after decoding and before anything is read, truncated or saved.
 fn read_json(text: &str) -> Result<Value, ModelError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
@@ -200,7 +201,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     read_retry_after(header("retry-after"), header("retry-after-ms"), Timestamp::now())
 }
 
-/// Puts an answer that came inside an error into the form of all others.
+/// Converts an answer from inside an error into a completion.
 fn completion(reply: &ChatReply) -> Value {
     json!({"choices": [{"message": {"content": reply.text}, "finish_reason": "failed_generation"}]})
 }

@@ -1,4 +1,4 @@
-//! `agent`: asks a model, and writes what it answers to the fields of the state.
+//! `agent`: asks a model and writes its answer to the fields of the state.
 
 mod answer;
 mod tools;
@@ -21,7 +21,7 @@ use crate::{
     workflow::{AgentNode, Prompt},
 };
 
-/// Asks a model for the fields it is to write.
+/// Asks a model for the fields that the node writes.
 #[derive(Debug)]
 pub(super) struct Agent {
     definition: AgentNode,
@@ -93,7 +93,7 @@ impl Agent {
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
         if let Some(channel) = answer.as_text() {
             let reply = model.chat(request).await.map_err(Refusal::Model)?;
-            // A custom model may call tools that it was not offered.
+            // A custom model may call tools it was not offered.
             if let (true, Some(call)) = (reply.text.trim().is_empty(), reply.tool_calls.first()) {
                 let (name, arguments) = (call.name.clone(), call.arguments.clone());
                 let usage = reply.usage;
@@ -107,7 +107,7 @@ impl Agent {
             &answer.schema(ctx.node.as_str()),
             &|value| answer.read(value),
             self.definition.repairs_max,
-            // Each call has been told by `Watched` already.
+            // `Watched` has already reported each call.
             &mut |_| (),
         )
         .await;
@@ -131,11 +131,11 @@ impl Agent {
     }
 }
 
-/// Why one model gave no answer.
+/// The reason why one model gave no answer.
 enum Refusal {
-    /// It did not answer.
+    /// The model did not answer.
     Model(ModelError),
-    /// It answered, and nobody can read it.
+    /// The model answered, but the answer cannot be read.
     Unreadable(Failure),
 }
 
@@ -150,14 +150,14 @@ impl Node for Agent {
         Contract { reads: None, writes: Some(self.definition.writes.clone()) }
     }
 
-    /// Every model may be asked, and each may answer its last repair with a failure that the next
-    /// one is to make good. Rounds of calls are shared by all answers of a model.
+    /// The worst case: each model is asked, and its last repair fails, so that the next one is
+    /// asked. All answers of a model share its rounds of calls.
     fn calls_max(&self) -> Option<u64> {
         let AgentNode { models, repairs_max, tool_rounds_max, .. } = &self.definition;
         let models = u64::try_from(models.len()).unwrap_or(u64::MAX);
         let rounds = if self.toolbox.is_empty() { 0 } else { u64::from(*tool_rounds_max) };
         let calls = models.saturating_mul(1 + rounds + u64::from(*repairs_max));
-        // A tool does not say whether it asks a model.
+        // A custom tool does not declare whether it asks a model.
         self.toolbox.is_built_in().then_some(calls)
     }
 
@@ -182,7 +182,7 @@ impl Node for Agent {
         identity
     }
 
-    /// What the model is asked, word for word.
+    /// The rendered prompts.
     fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         Ok(serde_json::to_value(self.messages(ctx)?)?)
     }

@@ -1,4 +1,4 @@
-//! `ask`: a person answers, and the run waits, saved, until they do.
+//! `ask`: asks a person. The run is saved and waits for the answer.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ impl Ask {
         Self(definition)
     }
 
-    /// What fits as an answer: one of the choices, or whatever fits the written field.
+    /// Returns the schema of an answer: one of the choices, or any value of the written field.
     fn schema(&self, ctx: &NodeContext) -> Value {
         if !self.0.choices.is_empty() {
             return json!({"enum": self.0.choices});
@@ -42,7 +42,8 @@ impl Node for Ask {
         let prompt = self.0.prompt.render(&prompt_view(&ctx))?;
         let mut question =
             Question::new(ctx.node.as_str(), prompt.trim()).with_schema(self.schema(&ctx));
-        // Counted from now, and saved with the question: it goes on while nobody runs.
+        // The deadline counts from now and is saved with the question: it applies while no process
+        // runs.
         question.deadline = self.0.timeout.and_then(|it| Timestamp::now().checked_add(it).ok());
         if !show.is_empty() {
             question.show = Value::Object(show);

@@ -1,7 +1,7 @@
-//! A node whose results are kept: what was computed before, from the same, is not computed again.
+//! A cached node: a node is not recomputed for identical inputs.
 //!
-//! What is kept is what the node writes. Where the run goes then is decided anew, on the state that
-//! it has. A failure, a question, and a node that chose its own way are never kept.
+//! The cache keeps the update of the node. The transition is decided anew, on the current state. A
+//! failure, a question, and a node that chose its own route are never cached.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -20,18 +20,18 @@ use crate::{
     workflow::Expression,
 };
 
-/// Where results are kept, and whether those that are there are used.
+/// The store of results, and whether existing results are used.
 #[derive(Clone, Debug)]
 pub struct Cache {
     store: Arc<dyn ResultStore>,
     is_renewed: bool,
 }
 
-/// A node that does not run where a result of it is kept that follows from the same.
+/// A node that is not run when its cache holds a result for the same inputs.
 ///
 /// Two tasks share a result if these are equal: the version of this library, the name and the kind
-/// of the node, its [identity](Node::identity), what it is [given](Node::given), and the types of
-/// the channels that it writes.
+/// of the node, its [identity](Node::identity), its [input](Node::given), and the types of the
+/// channels that it writes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -60,20 +60,20 @@ pub struct Cache {
 pub struct Cached {
     inner: Arc<dyn Node>,
     cache: Cache,
-    /// What is part of the identity besides that of the node itself.
+    /// The part of the identity that is not the node's own.
     label: Value,
     age_max: Option<Duration>,
-    /// What stands in the place of what the node is given.
+    /// The cache key in place of the node's input.
     key: Option<Expression>,
 }
 
 impl Cache {
-    /// Uses the results that are in a store, and keeps new ones there.
+    /// Uses existing results of a store, and adds new ones.
     pub fn new(store: Arc<dyn ResultStore>) -> Self {
         Self { store, is_renewed: false }
     }
 
-    /// Runs every node, and keeps the results in the place of those that were there.
+    /// Runs every node, and replaces existing results.
     #[must_use]
     pub fn renewed(self) -> Self {
         Self { is_renewed: true, ..self }
@@ -81,24 +81,24 @@ impl Cache {
 }
 
 impl Cached {
-    /// Keeps the results of a node, and uses them however old they are.
+    /// Caches the results of a node, without a bound on their age.
     pub fn new(inner: Arc<dyn Node>, cache: Cache) -> Self {
         Self { inner, cache, label: Value::Null, age_max: None, key: None }
     }
 
-    /// Uses only results that are not older. `None` is no bound.
+    /// Reuses only results up to this age. `None` is no bound.
     #[must_use]
     pub fn no_older_than(self, age_max: Option<Duration>) -> Self {
         Self { age_max, ..self }
     }
 
-    /// Lets an expression stand in the place of what the node is given.
+    /// Uses an expression as the cache key, in place of the node's input.
     #[must_use]
     pub(super) fn by(self, key: Option<Expression>) -> Self {
         Self { key, ..self }
     }
 
-    /// Adds what tells the node from others that do not tell their own identity.
+    /// Adds a label to the cache key, for nodes that do not define their own identity.
     #[must_use]
     pub(super) fn labelled(self, label: impl Into<Value>) -> Self {
         Self { label: label.into(), ..self }
@@ -128,7 +128,8 @@ impl Cached {
         })))
     }
 
-    /// The result that is kept, if it may be used. What goes wrong is told, and is no failure.
+    /// Returns the cached result, if it may be used. Failures of the cache are reported and do not
+    /// fail the node.
     async fn kept(&self, ctx: &NodeContext, key: &ResultKey) -> Option<KeptResult> {
         if self.cache.is_renewed {
             return None;
@@ -144,7 +145,7 @@ impl Cached {
 
     fn is_young(&self, result: &KeptResult) -> bool {
         let Some(age_max) = self.age_max else { return true };
-        // One of the future is of a clock that was put back, and as young as can be.
+        // A result from the future means that a clock was set back; its age counts as zero.
         let age = Duration::try_from(Timestamp::now().duration_since(result.at));
         age.unwrap_or_default() <= age_max
     }
@@ -153,12 +154,13 @@ impl Cached {
         if command.goto != Goto::Edges {
             return warn(ctx, "the result is not kept", "the node chose where to go itself").await;
         }
-        // What does not fit is a failure of the node, as the rules will say.
+        // An update that does not fit is a failure of the node, which the rules report.
         if ctx.state.schema().check(&command.update).is_err() {
             return;
         }
         let mut result = KeptResult { update: command.update.clone(), at: Timestamp::now() };
-        // A kept result does not pass the entrance of a run, which removes keys from all other values.
+        // The entrance of a run removes keys from all other values, but cached results do not pass
+        // it.
         for (_, value) in &mut result.update.writes {
             redact_value(Arc::make_mut(value));
         }
@@ -171,13 +173,13 @@ impl Cached {
 #[async_trait]
 impl Node for Cached {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        // What follows from an answer is of this run only.
+        // A result that depends on an answer belongs to this run only.
         if !ctx.answers.is_empty() {
             return self.inner.run(ctx).await;
         }
         let key = match self.key(&ctx) {
             Ok(key) => key,
-            // The node itself may do without what its key needs.
+            // The node itself may not need the value that its key needs.
             Err(error) => {
                 let why = match &error {
                     NodeError::Failed(failure) => failure.message.as_str(),
@@ -231,7 +233,7 @@ impl fmt::Debug for Cached {
     }
 }
 
-/// Tells that something went wrong that the node can do without.
+/// Reports a problem that does not fail the node.
 async fn warn(ctx: &NodeContext, what: &str, why: &str) {
     ctx.report(Report::Warning { message: format!("{what}: {why}") }).await;
 }

@@ -1,4 +1,4 @@
-//! Calling a model from a node: what it took is told at once, and failures get their kind.
+//! Calls a model from a node: reports the usage at once and classifies failures.
 
 use std::{
     collections::BTreeMap,
@@ -15,17 +15,18 @@ use crate::{
     llm::{self, ChatModel, ChatReply, ChatRequest, ModelError, Prices, ToolChoice, Usage},
 };
 
-/// A model whose calls are told to the watchers of a run, and whose answers are not paid for twice.
+/// A model whose calls are reported to the watchers of a run, and whose answers are not paid for
+/// twice.
 ///
-/// Failed calls count as well, and each call as soon as it ends: a node that is dropped half-way
-/// has still spent what it spent.
+/// Failed calls count as well, and each call as soon as it ends: the usage of a node that is
+/// dropped half-way still counts.
 ///
-/// An answer is saved before the next call of the task is made, and is then found by what was
-/// asked, whatever became of that next call. The last answer is not: what the node makes of it is
-/// saved at once, and it would be stored twice.
+/// An answer is saved before the next call of the task is made, and a retry finds it by its
+/// request, even if the next call failed. The last answer is not saved: the result of the node is
+/// saved at once, so the answer would be stored twice.
 #[derive(Debug)]
 pub(super) struct Watched<'a> {
-    /// The name of the model in the workflow, by which it has its price.
+    /// The name of the model in the workflow, which determines its price.
     named: &'a str,
     model: Arc<dyn ChatModel>,
     ctx: &'a NodeContext,
@@ -33,15 +34,15 @@ pub(super) struct Watched<'a> {
     calls: &'a Calls,
 }
 
-/// The calls of an attempt at a task, whichever models they were made to.
+/// The calls of an attempt at a task, to all models together.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Mutex<Made>);
+pub(super) struct Calls(Mutex<CallState>);
 
 #[derive(Debug, Default)]
-struct Made {
-    /// How often each part was asked for: an equal request means to get another answer.
+struct CallState {
+    /// The number of requests for each part: an equal request asks for another answer.
     counts: BTreeMap<String, u32>,
-    /// The last answer, if it is not saved, and its name.
+    /// The last answer and its name, if it is not saved.
     last: Option<(String, ChatReply)>,
 }
 
@@ -64,13 +65,13 @@ impl Calls {
         self.count(format!("model/{}", &hash[..16]))
     }
 
-    /// The name of a part of the work that may be asked for again, to be done again.
+    /// The name of a part of the work; a repeated part gets a new name.
     pub(super) fn count(&self, name: String) -> String {
-        let count = *self.made().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
+        let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
         if count == 1 { name } else { format!("{name}/{count}") }
     }
 
-    fn made(&self) -> MutexGuard<'_, Made> {
+    fn state(&self) -> MutexGuard<'_, CallState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,11 +86,11 @@ impl<'a> Watched<'a> {
         Self { named, model, ctx, prices, calls }
     }
 
-    /// Saves the answer before, on which what comes next may rest.
+    /// Saves the last answer, because the next work may depend on it.
     pub(super) async fn save_last(&self) {
-        let last = self.calls.made().last.take();
+        let last = self.calls.state().last.take();
         if let Some((name, reply)) = last {
-            // It fails where the run has ended, and nobody waits for this call either.
+            // Saving fails when the run has ended; then this answer is not needed.
             drop(self.ctx.save_memo(&name, &reply).await);
         }
     }
@@ -117,7 +118,7 @@ impl ChatModel for Watched<'_> {
             self.ctx.report(Report::ModelCalled { model, spent, ms }).await;
         }
         if let Ok(reply) = &replied {
-            self.calls.made().last = Some((name, reply.clone()));
+            self.calls.state().last = Some((name, reply.clone()));
         }
         replied
     }
@@ -155,7 +156,7 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     }
 }
 
-/// Whether another model may do what this one could not.
+/// Whether another model may succeed.
 pub(super) fn may_fall_back(error: &ModelError) -> bool {
     match error.kind() {
         llm::ErrorKind::Timeout
@@ -164,8 +165,8 @@ pub(super) fn may_fall_back(error: &ModelError) -> bool {
         | llm::ErrorKind::Auth
         | llm::ErrorKind::Quota
         | llm::ErrorKind::ContextOverflow => true,
-        // Asking elsewhere what one model refused is not ours to decide, and a request that is
-        // wrong stays wrong.
+        // Asking another provider after a refusal is not the library's decision, and an invalid
+        // request stays invalid.
         llm::ErrorKind::BadRequest
         | llm::ErrorKind::Refused
         | llm::ErrorKind::InvalidOutput

@@ -1,4 +1,4 @@
-//! A tool whose input and output are checked at each call, whoever calls it.
+//! A tool whose input and output are checked at each call, for every caller.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::{
     tool::{Tool, ToolContext, ToolError},
 };
 
-/// What a tool may give, in bytes of JSON.
+/// The largest output of a tool, in bytes of JSON.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
-/// How many problems of a value are told.
+/// The most problems of a value that are reported.
 const PROBLEMS_MAX: usize = 5;
-/// What is told of each, in characters.
+/// The most characters of each problem.
 const PROBLEM_CHARACTERS_MAX: usize = 300;
 
-/// A tool with its schemas, ready to be checked against.
+/// A tool with its compiled schemas.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) tool: Arc<dyn Tool>,
@@ -27,7 +27,7 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// Fails when one of the schemas of the tool is none.
+    /// Fails if one of the tool's schemas is invalid.
     pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, String> {
         let compile = |what: &str, schema: &Value| {
             validator_for(schema).map_err(|error| format!("the schema of its {what}: {error}"))
@@ -37,7 +37,7 @@ impl Checked {
         Ok(Self { tool, input, output })
     }
 
-    /// Calls it, if the input fits.
+    /// Calls the tool, if the input fits.
     pub(super) async fn call(&self, input: Value, told: &ToolContext) -> Result<Value, ToolError> {
         check("the input", &self.input, &input)?;
         let output = self.tool.call(input, told).await?;
@@ -54,7 +54,7 @@ impl Checked {
 fn check(what: &str, validator: &Validator, value: &Value) -> Result<(), ToolError> {
     let problem = |error: jsonschema::ValidationError<'_>| {
         let problem = format!("{}: {error}", error.instance_path());
-        // A part of a key would not be found later.
+        // Keys are removed before truncation, because a part of a key would not be recognised.
         redact(&problem).chars().take(PROBLEM_CHARACTERS_MAX).collect()
     };
     let problems: Vec<String> =

@@ -1,7 +1,7 @@
 //! The built-in kinds of nodes, one file each, and the factory that makes them.
 //!
-//! A node knows nothing of the engine: it sees a context and returns a command. What it needs of
-//! the world is in [`Services`].
+//! A node is independent of the engine: it gets a context and returns a command. Its access to the
+//! world is in [`Services`].
 
 mod agent;
 mod ask;
@@ -47,36 +47,36 @@ use crate::{
     workflow::{ExpressionView, NodeDefinition, NodeFactory, NodeKind, PromptView, Registry},
 };
 
-/// Where agents find their models.
+/// The source of the models of agents.
 pub trait ModelSource: fmt::Debug + Send + Sync {
-    /// The model of that name, such as `openai/gpt-5-mini`.
+    /// Returns the model of that name, such as `openai/gpt-5-mini`.
     ///
     /// # Errors
     ///
-    /// Says why it cannot be used.
+    /// Fails with the reason if the model cannot be used.
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
 }
 
-/// What built-in nodes need of the world.
+/// The external services of the built-in nodes.
 #[derive(Clone, Debug)]
 pub struct Services {
-    /// Where agents find their models.
+    /// The source of the models of agents.
     pub models: Arc<dyn ModelSource>,
-    /// What the models cost, as far as it is known.
+    /// The prices of models, as far as they are known.
     pub prices: Arc<Prices>,
-    /// Where environments for generated code are kept.
+    /// The folder for environments of generated code.
     pub cache_dir: PathBuf,
     /// The folder that a run delivers to.
     pub output_dir: PathBuf,
-    /// Which files there it may replace.
+    /// The files there that it may replace.
     pub replace: Replace,
-    /// Where results are kept. Without it, nodes with `cache` run as others do.
+    /// The cache of results. Without it, nodes with `cache` run every time.
     pub results: Option<Cache>,
 }
 
 impl Services {
-    /// No models at all, nothing kept, and deliveries to `out` in the current folder: enough for
-    /// workflows that compute, ask people, or run nodes of one's own.
+    /// No models, no cache, and deliveries to `out` in the current folder: enough for workflows
+    /// that compute, ask people, or run custom nodes.
     pub fn offline() -> Self {
         Self {
             models: Arc::new(NoModels),
@@ -138,7 +138,7 @@ impl NodeFactory for Factory {
             }
             NodeKind::Ask(ask) => Arc::new(Ask::new(ask)),
             NodeKind::Set(set) => Arc::new(Set::new(set)),
-            // The list is gone through by the route behind it.
+            // The route behind the node dispatches the items.
             NodeKind::Map(_) => Arc::new(Pass),
             NodeKind::Enter(enter) => Arc::new(Enter(enter)),
             NodeKind::Leave(leave) => Arc::new(Leave(leave)),
@@ -163,7 +163,7 @@ impl NodeFactory for Factory {
 }
 
 impl Factory {
-    /// Finds a tool that a node is to call.
+    /// Finds the tool of a node.
     fn tool(
         &self,
         node: &NodeName,
@@ -187,7 +187,7 @@ impl Factory {
     }
 }
 
-/// What a prompt sees in a node.
+/// The values that a prompt of a node can read.
 fn prompt_view(ctx: &NodeContext) -> PromptView<'_> {
     PromptView {
         state: &ctx.state,
@@ -198,7 +198,7 @@ fn prompt_view(ctx: &NodeContext) -> PromptView<'_> {
     }
 }
 
-/// What an expression sees in a node.
+/// The values that an expression of a node can read.
 fn expression_view<'a>(ctx: &'a NodeContext, output_dir: Option<&'a str>) -> ExpressionView<'a> {
     let item = ctx.input.item();
     ExpressionView { state: &ctx.state, visits: &ctx.visits, item, output_dir }

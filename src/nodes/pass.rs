@@ -1,4 +1,4 @@
-//! A node that does nothing itself: what it is there for is done by its edges.
+//! A node that does nothing itself and exists for its edges.
 
 use async_trait::async_trait;
 

@@ -1,7 +1,7 @@
-//! `run`: a command in a sandbox.
+//! `run`: runs a command in a sandbox.
 //!
-//! What the command prints is its result; the words of the state reach it as variables, as
-//! standard input and as files, and never as a part of its arguments.
+//! The output of the command is its result. Texts of the state reach it as variables, as standard
+//! input and as files, and never as a part of its arguments.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -22,13 +22,14 @@ use crate::{
 
 /// The longest value of a variable; the kernel takes twice as much.
 const VARIABLE_BYTES_MAX: usize = 64 << 10;
-/// What is kept of each stream, in bytes. Written into the script below.
+/// The most bytes of each stream that are kept. Written into the script below.
 const STREAM_BYTES_MAX: usize = 1 << 20;
 
-/// Runs the command with its streams in files, which are brought out when it has ended.
+/// Runs the command with its streams in files, which are returned when it has ended.
 ///
-/// Arguments: the names of what goes in and comes out, then the command. Nothing of the state is
-/// among them. The streams lie in `/tmp` meanwhile, so that the command finds its own files only.
+/// Arguments: the names of the files for input and output, then the command. No value of the state
+/// is among them. Meanwhile the streams are in `/tmp`, so that the command finds only its own
+/// files.
 const SCRIPT: &str = r#"
 input=$1 output=$2 errors=$3
 shift 3
@@ -47,11 +48,11 @@ exit "$status"
 pub(super) struct Run {
     definition: RunNode,
     services: Services,
-    /// Made when it is first needed, and kept for the loop that comes back here.
+    /// Made on first use, and kept for later visits in a loop.
     bench: OnceCell<Bench>,
 }
 
-/// What came of a command that ended by itself.
+/// The result of a command that ended by itself.
 struct Ended {
     code: i32,
     stdout: Vec<u8>,
@@ -63,8 +64,8 @@ impl Run {
         Self { definition, services, bench: OnceCell::new() }
     }
 
-    /// The job, and the names under which its streams come out. They cannot be guessed, so that no file
-    /// of the command's is taken for them.
+    /// Returns the job, and the names of the files with its streams. The names cannot be guessed,
+    /// so a file of the command is never taken for a stream.
     fn job(&self, view: &ExpressionView<'_>, bench: &Bench) -> Result<(Job, Names), NodeError> {
         let names = Names::new();
         let mut files = match &self.definition.files {
@@ -96,7 +97,8 @@ impl Run {
             read_only: bench.mounts(),
             limits: self.definition.sandbox.limits(),
             collect: vec![names.output.clone(), names.errors.clone()],
-            // Looked for before any code of the command runs, so that no command can make it seem absent.
+            // The program is looked up before any code of the command runs, so that no command can
+            // make it seem absent.
             required: self.definition.argv.first().cloned().into_iter().collect(),
             ..Job::default()
         };
@@ -107,7 +109,7 @@ impl Run {
         self.definition.argv.first().map_or("", String::as_str)
     }
 
-    /// What came of a command that was not stopped.
+    /// Returns the result of a command that was not stopped.
     fn ended(&self, mut finished: Finished, names: &Names) -> Result<Ended, Failure> {
         let program = self.program();
         let code = match finished.outcome {
@@ -131,7 +133,7 @@ impl Run {
         Ok(Ended { code, stdout: stream(&names.output)?, stderr: stream(&names.errors)? })
     }
 
-    /// Whether the workflow wants to know how the command ended, so that no code is a failure.
+    /// Whether a field receives the exit code, so that no code is a failure.
     fn takes_failures(&self) -> bool {
         let tells = |it: &RunOutput| matches!(it, RunOutput::ExitCode | RunOutput::Ok);
         self.definition.writes.iter().any(|(_, output)| tells(output))
@@ -145,10 +147,11 @@ impl Run {
                 RunOutput::Stderr => shown(&ended.stderr).into(),
                 RunOutput::ExitCode => json!(ended.code),
                 RunOutput::Ok => json!(ended.code == 0),
-                // What was cut is no JSON any more, so its size need not be looked at.
+                // Truncated output is no JSON any longer, so its size need not be checked.
                 RunOutput::Json => match read_json_bytes(&ended.stdout) {
                     Ok(value) => value,
-                    // It could not do its work, and says so by its code, which is written as well.
+                    // The command failed and reports this by its exit code, which is written as
+                    // well.
                     Err(_) if ended.code != 0 => continue,
                     Err(error) => {
                         let what =
@@ -174,7 +177,7 @@ impl Node for Run {
         let (job, names) = self.job(&expression_view(&ctx, None), bench)?;
         let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
             Ok(finished) => finished,
-            // A model may have chosen these names: it is the work that failed.
+            // A model may have chosen these names, so the failure is one of the work.
             Err(SandboxError::Refused(JobError::Files(refused))) => {
                 let message = format!("the files were not accepted: {refused}");
                 return Err(Failure::new(ErrorKind::Command, message).into());
@@ -235,7 +238,7 @@ impl Node for Run {
     }
 }
 
-/// The names of the files that carry what goes in and comes out.
+/// The names of the files for input and output.
 #[derive(Clone)]
 struct Names {
     input: String,
@@ -255,7 +258,7 @@ fn stopped(program: &str, why: &str) -> Failure {
     Failure::new(ErrorKind::Command, format!("`{program}` was stopped: {why}"))
 }
 
-/// A text as it is, anything else as JSON.
+/// A text as it is, other values as JSON.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -263,7 +266,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// What a command printed as text without control characters, and with a word where it was cut.
+/// Returns output as text without control characters, and with a mark where it was truncated.
 fn shown(bytes: &[u8]) -> String {
     if bytes.len() <= STREAM_BYTES_MAX {
         return clean_output(bytes, false);
@@ -271,7 +274,7 @@ fn shown(bytes: &[u8]) -> String {
     clean_output(&bytes[..STREAM_BYTES_MAX], true) + "\n… cut after 1 MiB\n"
 }
 
-/// A message with the last line that a command printed.
+/// Returns a message with the last line of the output.
 fn with_last_words(message: String, said: &[u8]) -> String {
     let said = shown(said);
     match said.lines().rev().find(|it| !it.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! `run_tests`: runs the tests of generated code in a sandbox, and believes only the runner.
+//! `run_tests`: runs the tests of generated code in a sandbox, and trusts only the runner.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
 pub(super) struct RunTests {
     definition: RunTestsNode,
     cache_dir: PathBuf,
-    /// Made when it is first needed, and kept for the loop that comes back here.
+    /// Made on first use, and kept for later visits in a loop.
     bench: OnceCell<Bench>,
 }
 
@@ -37,7 +37,7 @@ impl RunTests {
         Self { definition, cache_dir: services.cache_dir, bench: OnceCell::new() }
     }
 
-    /// What is tested, and the number of the attempt.
+    /// Returns the tested artifact and the number of the attempt.
     fn tested_and_attempt(&self, ctx: &NodeContext) -> Result<(Arc<Value>, Arc<Value>), NodeError> {
         let view = expression_view(ctx, None);
         let artifact = self.definition.artifact.evaluate(&view)?;
@@ -57,7 +57,7 @@ impl RunTests {
             TestRunner::Command(command) => self.run_command(ctx, bench, files, command).await,
         };
         match ran {
-            // The model chose these names, so the model is told.
+            // The model chose these names, so the model gets the error.
             Err(PytestError::Sandbox(SandboxError::Refused(JobError::Files(refused)))) => {
                 Ok(TestResult { failed_count: 1, total_tests: 1, ..TestResult::default() }
                     .with_output(&format!("the files were not accepted: {refused}")))
@@ -174,7 +174,7 @@ impl Node for RunTests {
     }
 }
 
-/// The artifact with what the runner found, whatever it claimed before.
+/// Returns the artifact with the result of the runner in place of any result it claimed.
 fn tested(mut artifact: Value, attempt: &Value, result: &Value) -> Value {
     if let Value::Object(fields) = &mut artifact {
         fields.insert("attempt_number".to_owned(), attempt.clone());

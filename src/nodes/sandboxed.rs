@@ -1,4 +1,4 @@
-//! A sandbox with what a workflow declares for it, for the nodes that run code.
+//! The sandbox and the packages of a workflow, for the nodes that run code.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::{
     workflow::SandboxSettings,
 };
 
-/// A place where code can run.
+/// A sandbox with its packages.
 #[derive(Debug)]
 pub(super) struct Bench {
     pub(super) sandbox: Sandbox,
@@ -17,7 +17,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Finds out whether there can be a sandbox, and gets the packages that are declared for it.
+    /// Checks that a sandbox is available, and installs the declared packages.
     pub(super) async fn prepare(
         settings: &SandboxSettings,
         cache_dir: &Path,
@@ -49,7 +49,7 @@ async fn python(requirements: &[String], cache_dir: &Path) -> Result<PythonEnvir
         .map_err(|error| hinted(Failure::of(ErrorKind::Sandbox, &error), error.hint()))
 }
 
-/// The machine is at fault, not the code: no model is shown this.
+/// The machine is the cause, not the code, so no model sees this error.
 pub(super) fn unusable(error: &SandboxError) -> NodeError {
     let hint = error.hint();
     hinted(Failure::of(ErrorKind::Sandbox, error), hint.as_deref())

@@ -12,7 +12,7 @@ use crate::{
     workflow::SetNode,
 };
 
-/// Computes fields of the state by expressions that all see it as it was before.
+/// Computes fields of the state by expressions that all read the state before the node.
 #[derive(Debug)]
 pub(super) struct Set(SetNode);
 
@@ -30,7 +30,7 @@ impl Node for Set {
         for (channel, expression) in &self.0.sets {
             let replaces = ctx.state.schema().channel(channel.as_str());
             let replaces = replaces.is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
-            // A reducer copies the items of a list into another one.
+            // A reducer copies the items of a list into another list.
             let value = if replaces {
                 expression.evaluate(&view)?
             } else {

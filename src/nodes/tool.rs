@@ -1,4 +1,4 @@
-//! `tool`: calls a tool, and writes what it gives to the fields of the state.
+//! `tool`: calls a tool and writes its output to the fields of the state.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Node for Call {
         Contract { reads: None, writes: Some(writes) }
     }
 
-    /// A tool does not say whether it asks a model.
+    /// A tool does not declare whether it asks a model.
     fn calls_max(&self) -> Option<u64> {
         crate::tool::BUILT_IN.contains(&self.definition.tool.as_str()).then_some(0)
     }

@@ -1,4 +1,4 @@
-//! The two ends of a used workflow: its fields are filled, and its results are taken.
+//! The first and last node of a used workflow: one fills its fields, the other takes its results.
 
 use async_trait::async_trait;
 
@@ -48,7 +48,7 @@ impl Node for Enter {
 
 #[async_trait]
 impl Node for Leave {
-    /// What the used workflow has not written is left as it is.
+    /// Fields that the used workflow has not assigned are left unchanged.
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let mut update = Update::default();
         for (to, from) in &self.0.takes {

@@ -13,15 +13,15 @@ use crate::{
     workflow::WriteFilesNode,
 };
 
-/// The file that a report is written to.
+/// The file name of a report.
 const REPORT: &str = "report.md";
 /// The longest part of a path that is shown, in characters.
 const PATH_CHARACTERS_MAX: usize = 200;
 
-/// Writes files that a model wrote, so it trusts neither their names nor what lies in the folder.
+/// Writes files that a model wrote, so it trusts neither their names nor the content of the folder.
 ///
-/// Delivering twice is harmless: the same files are replaced by themselves. Files that somebody else
-/// wrote are replaced only where the services say so.
+/// Delivering twice is harmless: the same files are replaced by themselves. Files of other origin
+/// are replaced only where the services say so.
 #[derive(Debug)]
 pub(super) struct WriteFiles {
     definition: WriteFilesNode,
@@ -88,7 +88,7 @@ impl Node for WriteFiles {
     }
 }
 
-/// Files, and where they go.
+/// Files with their destination.
 struct Delivery {
     root: PathBuf,
     below: String,
@@ -96,8 +96,8 @@ struct Delivery {
     replace: Replace,
 }
 
-/// Returns the path from the output folder to a folder below it, if the text is that of a path below it. The names in
-/// it are checked by the code that opens it.
+/// Returns the path from the output folder to a folder below it, if the text is one. The code that
+/// opens the folder checks its names.
 fn below<'a>(output_dir: &str, to: &'a str) -> Option<&'a str> {
     let rest = to.strip_prefix(output_dir)?;
     let is_boundary = rest.is_empty() || rest.starts_with('/') || output_dir.ends_with('/');
@@ -119,7 +119,7 @@ async fn deliver(delivery: Delivery) -> Result<Vec<PathBuf>, NodeError> {
     let write = move || sandbox::write_files(&root, &below, &files, replace);
     let written = tokio::task::spawn_blocking(write);
     written.await?.map_err(|error| {
-        // What a model named wrongly is the work's failure; a folder that cannot be written is not.
+        // A bad name from a model is a failure of the work; an unwritable folder is not.
         let kind = match error {
             WriteError::Refused(_) | WriteError::Below { .. } => ErrorKind::Other,
             _ => ErrorKind::Delivery,

@@ -1,12 +1,14 @@
-//! Files on their way into the sandbox and out of it, as tar streams.
+//! Transfers files into the sandbox and out of it, as tar streams.
 //!
-//! The host never opens a path that generated code could have made: it writes one stream and reads another.
+//! The host never opens a path that generated code could have made: it writes one stream and reads
+//! another.
 
 use std::{collections::BTreeMap, io, io::Read as _};
 
 use super::source_file::SourceFile;
 
-/// What is kept of the declared files, all together. They are reports and small artifacts, held in memory.
+/// The most bytes of the declared files, all together. They are reports and small artifacts, held
+/// in memory.
 pub(super) const COLLECT_BYTES_MAX: usize = 8 << 20;
 
 /// Packs the files of a job. Their paths were checked before.
@@ -22,8 +24,8 @@ pub(super) fn pack(files: &[SourceFile]) -> io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Unpacks what came out: declared names, regular files, nothing else. The stream is the program's to forge, so whatever
-/// is odd is left out, and an unreadable rest ends the reading.
+/// Unpacks the files from the sandbox: declared names, regular files, nothing else. The program can
+/// forge the stream, so odd entries are left out, and an unreadable rest ends the reading.
 pub(super) fn unpack(stream: &[u8], declared: &[String]) -> BTreeMap<String, Vec<u8>> {
     let mut collected = BTreeMap::new();
     let mut archive = tar::Archive::new(stream);
@@ -36,7 +38,8 @@ pub(super) fn unpack(stream: &[u8], declared: &[String]) -> BTreeMap<String, Vec
         if entry.header().entry_type() != tar::EntryType::Regular {
             continue;
         }
-        // The stream itself is capped; a header that promises more than follows must not make room for it.
+        // The size of the stream is bounded. A header with a larger size than the content must not
+        // allocate memory for it.
         let mut content = Vec::new();
         if entry.read_to_end(&mut content).is_ok() && content.len() as u64 == entry.size() {
             collected.insert(name.clone(), content);

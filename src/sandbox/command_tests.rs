@@ -14,17 +14,17 @@ use super::{
     tap,
 };
 
-/// Largest report that is read.
+/// The largest report that is read.
 const REPORT_BYTES_MAX: usize = 4 << 20;
 
-/// How many tests ended how.
+/// The number of tests by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TestCounts {
     /// Tests that passed.
     pub passed: u32,
     /// Failures and errors.
     pub failed: u32,
-    /// Skipped ones, and those that are expected to fail.
+    /// Skipped tests, and tests that are expected to fail.
     pub skipped: u32,
 }
 
@@ -34,7 +34,7 @@ impl TestCounts {
         self.passed.saturating_add(self.failed).saturating_add(self.skipped)
     }
 
-    /// The sum of two, unless it is no number of tests.
+    /// The sum of two counts, unless it overflows.
     pub(super) fn plus(self, other: Self) -> Option<Self> {
         Some(Self {
             passed: self.passed.checked_add(other.passed)?,
@@ -51,7 +51,7 @@ pub enum ReportForm {
     Junit,
     /// The Test Anything Protocol.
     Tap,
-    /// What `cargo test` prints.
+    /// The output of `cargo test`.
     Libtest,
     /// The events of `go test -json`.
     Go,
@@ -74,7 +74,7 @@ impl ReportForm {
         }
     }
 
-    /// Whether the report is one document, so that it cannot stand between other output.
+    /// Whether the report is one document, so that it cannot be mixed with other output.
     pub fn needs_file(self) -> bool {
         matches!(self, Self::Junit | Self::Jest)
     }
@@ -100,7 +100,8 @@ pub struct TestCommand {
     pub argv: Vec<String>,
     /// The form of its report.
     pub report: ReportForm,
-    /// The file of the report below the work folder; without one, the report is what the command prints.
+    /// The file of the report below the work folder; without one, the report is the output of the
+    /// command.
     pub report_path: Option<String>,
 }
 
@@ -109,7 +110,7 @@ pub struct TestCommand {
 pub struct CommandReport {
     /// Whether the exit code is 0, at least one test passed and none failed or was skipped.
     pub is_passed: bool,
-    /// The tests; `None` if there is no report that can be read.
+    /// The tests; `None` without a readable report.
     pub counts: Option<TestCounts>,
     /// The output, and below it the reason why the result is no pass.
     pub output: String,

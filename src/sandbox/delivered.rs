@@ -1,8 +1,8 @@
-//! What earlier deliveries left in a folder, so that the next one replaces nothing else.
+//! The files of earlier deliveries to a folder, so that the next delivery replaces no others.
 //!
-//! The list lies in the folder itself, under a name that generated files may not have, and holds the
-//! hash of each file. Before a delivery changes anything, the list has the old and the new hash of
-//! every file: a delivery that was cut short is known as one, and the next one completes it.
+//! The list is in the folder itself, under a name that generated files may not have, and contains
+//! the hash of each file. Before a delivery changes anything, the list has the old and the new hash
+//! of every file: so an interrupted delivery is recognised, and the next one completes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The name of the list.
 pub(super) const LIST: &str = ".graphrun-delivered.json";
 
-/// The largest list that is read. A larger one is as none.
+/// The largest list that is read. A larger one counts as none.
 pub(super) const BYTES_MAX: u64 = 16 << 20;
 
 /// The version of its form.
@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Delivered {
     v: u32,
-    /// Each path with the hashes of the contents that it may have.
+    /// Each path with the hashes of its possible contents.
     files: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -32,7 +32,7 @@ impl Default for Delivered {
 }
 
 impl Delivered {
-    /// Reads a list; a damaged one, and one of another version, knows nothing.
+    /// Reads a list. A damaged one, and one of another version, counts as empty.
     pub(super) fn parse(text: &[u8]) -> Self {
         let read: Option<Self> = serde_json::from_slice(text).ok();
         read.filter(|it| it.v == VERSION).unwrap_or_default()
@@ -43,12 +43,12 @@ impl Delivered {
         self.files.get(path).is_some_and(|it| it.contains(&hash(content)))
     }
 
-    /// Notes a content that a file is about to get.
+    /// Adds a content that a file is about to get.
     pub(super) fn expect(&mut self, path: &str, content: &[u8]) {
         self.files.entry(path.to_owned()).or_default().insert(hash(content));
     }
 
-    /// Notes the content that a file has now, and no other.
+    /// Records the current content of a file as the only one.
     pub(super) fn settle(&mut self, path: &str, content: &[u8]) {
         self.files.insert(path.to_owned(), BTreeSet::from([hash(content)]));
     }

@@ -1,6 +1,6 @@
-//! Why a sandbox could not be had, or could not run a job.
+//! The reasons why there is no sandbox, or why it could not run a job.
 //!
-//! None of these is about the program inside: what the program did is an [`Outcome`](super::Outcome).
+//! None of these is about the program inside; its result is an [`Outcome`](super::Outcome).
 
 use std::{io, path::PathBuf};
 
@@ -8,25 +8,25 @@ use thiserror::Error;
 
 use super::path::{FilesRefused, PathError};
 
-/// Why no sandbox could be had, or a job could not be run in it.
+/// The reason why there is no sandbox, or why it could not run a job.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SandboxError {
-    /// A program that the sandbox is built from is not on this machine.
+    /// A program that the sandbox needs is missing on this machine.
     #[error("no sandbox: `{tool}` is not installed")]
     MissingTool {
         /// Name of the program.
         tool: &'static str,
-        /// Debian's package that has it.
+        /// Debian's package with the program.
         package: &'static str,
     },
-    /// The kernel, or a security module, lets this user make no namespaces.
+    /// The kernel, or a security module, denies namespaces to this user.
     #[error("no sandbox: user namespaces are denied ({detail})")]
     NamespacesDenied {
-        /// What bubblewrap said.
+        /// The message of bubblewrap.
         detail: String,
     },
-    /// The kernel does not list the children of a process, so the memory watch would be blind.
+    /// The kernel does not list the children of a process, so the memory watch cannot work.
     #[error("no sandbox: the kernel lists no `/proc/<pid>/task/<tid>/children`")]
     NoChildLists,
     /// There is no system call filter for this processor.
@@ -35,50 +35,50 @@ pub enum SandboxError {
     /// The system call filter could not be compiled.
     #[error("no sandbox: the system call filter does not compile")]
     Filter(#[from] seccompiler::BackendError),
-    /// The sandbox came up, but a program inside it had more rights than it may have.
+    /// The sandbox started, but a program inside it had too many rights.
     #[error("no sandbox: a program inside it would run with {found}")]
     TooWeak {
-        /// The line of `/proc/self/status` that is wrong.
+        /// The wrong line of `/proc/self/status`.
         found: String,
     },
-    /// The job asks for something that is not allowed; nothing was started.
+    /// The job requests something that is not allowed; nothing was started.
     #[error("the sandbox refuses this job")]
     Refused(#[from] JobError),
     /// The sandbox could not be built for this job; the program did not run.
     #[error("the sandbox could not be set up: {detail}")]
     Setup {
-        /// What the tools said, cleaned.
+        /// The messages of the tools, cleaned.
         detail: String,
     },
-    /// The program is not there, inside the sandbox.
+    /// The program does not exist inside the sandbox.
     #[error("there is no program `{program}` inside the sandbox")]
     ProgramNotFound {
-        /// The program as the job names it.
+        /// The program, as named by the job.
         program: String,
     },
-    /// The host could not do its part.
+    /// An operation of the host failed.
     #[error("the sandbox failed to {attempt}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         attempt: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The run was cancelled; every process of it is gone.
     #[error("the sandboxed run was cancelled")]
     Cancelled,
-    /// The thread that watched over the run died.
+    /// The supervisor thread died.
     #[error("the thread that supervised the sandbox is gone")]
     SupervisorLost,
 }
 
 impl SandboxError {
-    /// Wraps an I/O error with what was tried; for `map_err`.
+    /// Wraps an I/O error with the attempted action; for `map_err`.
     pub(super) fn io(attempt: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { attempt, source }
     }
 
-    /// What the operator can do about it, where there is something.
+    /// The advice to the operator, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::MissingTool { tool, package } => {
@@ -106,7 +106,7 @@ impl SandboxError {
     }
 }
 
-/// What a job asked for that is not allowed.
+/// The part of a job that is not allowed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JobError {
@@ -116,7 +116,7 @@ pub enum JobError {
     /// An argument or a value cannot be passed to a program.
     #[error("an argument or a variable contains a NUL byte")]
     NulByte,
-    /// A variable that changes how programs are loaded or found, or a name that is none.
+    /// A variable that changes how programs are loaded or found, or an invalid name.
     #[error("the environment variable `{name}` may not be set")]
     Variable {
         /// Name of the variable.
@@ -125,7 +125,7 @@ pub enum JobError {
     /// A mount that would hide a part of the sandbox.
     #[error("nothing may be mounted at `{}`", inside.display())]
     Mount {
-        /// Where the mount was to appear.
+        /// The mount point inside.
         inside: PathBuf,
     },
     /// The generated files are not acceptable.
@@ -136,7 +136,7 @@ pub enum JobError {
     Collect {
         /// The name as declared.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the path.
         source: PathError,
     },
 }

@@ -1,8 +1,9 @@
 //! The system call filter, as the bytes bubblewrap loads.
 //!
-//! A deny-list: an allow-list would break the next language runtime, and the namespaces, the missing capabilities and the
-//! empty network stand behind it. What it takes away are the calls that reach much kernel code and that no test
-//! needs. Three programs, because each has one answer: EPERM, ENOSYS, or death.
+//! A deny-list: an allow-list would break the next language runtime, and the namespaces, the
+//! missing capabilities and the empty network remain behind it. It blocks calls that reach much
+//! kernel code and that no test needs. Three programs, because each has one answer: EPERM, ENOSYS,
+//! or death.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +22,8 @@ pub(super) fn compile() -> Result<Vec<Vec<u8>>, SandboxError> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)
         .map_err(|_| SandboxError::UnsupportedArchitecture(std::env::consts::ARCH))?;
     let denied = program(denied_rules()?, libc::EPERM, architecture)?;
-    // The arguments of clone3 lie in memory, where a filter cannot look. With ENOSYS, C libraries fall back to clone,
-    // whose flags are an argument.
+    // The arguments of clone3 are in memory, which a filter cannot read. With ENOSYS, C libraries
+    // fall back to clone, whose flags are an argument.
     let absent = program([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS, architecture)?;
     let mut programs = vec![denied, absent];
     if cfg!(target_arch = "x86_64") {
@@ -31,7 +32,7 @@ pub(super) fn compile() -> Result<Vec<Vec<u8>>, SandboxError> {
     Ok(programs.iter().map(|program| bytes(program)).collect())
 }
 
-/// Calls that are refused whatever their arguments.
+/// Calls that are refused with any arguments.
 const DENIED: &[i64] = &[
     // Other processes' memory and descriptors.
     libc::SYS_ptrace,
@@ -40,7 +41,7 @@ const DENIED: &[i64] = &[
     libc::SYS_process_madvise,
     libc::SYS_kcmp,
     libc::SYS_pidfd_getfd,
-    // Calls behind this filter's back, programs in the kernel, and its richest sources of bugs.
+    // Calls that bypass this filter, programs in the kernel, and its richest sources of bugs.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -98,7 +99,7 @@ const DENIED: &[i64] = &[
     libc::SYS_migrate_pages,
 ];
 
-/// Calls that only this processor has.
+/// Calls that exist only on this processor.
 #[cfg(target_arch = "x86_64")]
 const DENIED_HERE: &[i64] = &[
     libc::SYS_iopl,
@@ -112,7 +113,7 @@ const DENIED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[i64] = &[];
 
-/// Terminal requests that type into the terminal, or paste from it.
+/// Terminal requests that inject input into the terminal, or paste from it.
 const DENIED_REQUESTS: [u64; 2] = [libc::TIOCSTI, 0x541C /* TIOCLINUX */];
 
 const NAMESPACE_FLAGS: [libc::c_int; 8] = [
@@ -141,8 +142,8 @@ fn denied_rules() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Matches sockets of any family but the local one and the two of the Internet, whose namespace is empty. Vsock, for
-/// one, knows no namespaces and would reach the hypervisor.
+/// Matches sockets of any family but the local one and the two of the Internet, whose namespace is
+/// empty. Vsock, for one, has no namespaces and would reach the hypervisor.
 fn foreign_address_family() -> Result<SeccompRule, BackendError> {
     let other_than = |family: libc::c_int| {
         SeccompCondition::new(
@@ -184,8 +185,8 @@ fn program(
     SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture)?.try_into()
 }
 
-/// A program that kills whoever makes an x32 call: the same calls under other numbers, which the other programs do not
-/// know.
+/// A program that kills a process for an x32 call: these are the same calls under other numbers,
+/// which the other programs do not cover.
 fn without_x32() -> BpfProgram {
     const LOAD_CALL_NUMBER: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS, offset 0 of seccomp_data
     const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
@@ -217,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_program_is_a_whole_number_of_instructions_that_the_kernel_accepts() {
+    fn each_program_has_a_length_that_the_kernel_accepts() {
         let programs = compile().unwrap();
         assert_eq!(programs.len(), if cfg!(target_arch = "x86_64") { 3 } else { 2 });
         for program in programs {

@@ -1,6 +1,7 @@
 //! The events of `go test -json`, reduced to counts.
 //!
-//! The form is that of `go doc test2json`: one event a line. Messages of the go command stand between them.
+//! The form is that of `go doc test2json`: one event a line. Messages of the go command may come
+//! between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,7 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
     let text = std::str::from_utf8(report).ok()?;
     let mut counts = TestCounts::default();
     let mut open = BTreeSet::new();
-    // Packages that ended, and whether one of their tests failed.
+    // Finished packages, and whether one of their tests failed.
     let mut failed_tests: BTreeMap<String, bool> = BTreeMap::new();
     for line in text.lines().filter(|it| it.starts_with('{')) {
         let Event { action, package, test } = serde_json::from_str(line).ok()?;
@@ -47,7 +48,7 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
             ("pass" | "skip", None) => {
                 open.remove(&key);
             }
-            // A package that does not build or that panics fails without a test that does.
+            // A package that does not build or that panics fails without a failed test.
             ("fail", None) => {
                 open.remove(&key);
                 if !failed_tests.contains_key(&package) {

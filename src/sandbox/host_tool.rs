@@ -1,4 +1,4 @@
-//! Programs of the host that environments are made with.
+//! Programs of the host for building environments.
 
 use std::{process::Stdio, time::Duration};
 
@@ -9,16 +9,16 @@ use super::{
     python_error::{PythonError, io_error},
 };
 
-/// Longest time for one step of a build, a download included.
+/// The longest duration of one step of a build, with its download.
 const STEP_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// Runs a program of the operator's to its end and returns its standard output.
+/// Runs a program of the operator to its end and returns its standard output.
 pub(super) async fn run_tool(
     attempt: &'static str,
     mut command: Command,
 ) -> Result<String, PythonError> {
-    // The environment is inherited on purpose: it says where pip finds packages. Not so the process group, which a
-    // terminal sends Ctrl-C to: a tool that ends then would be taken for one that does not work.
+    // The environment is inherited on purpose, because it configures pip. The process group is not:
+    // a terminal sends it Ctrl-C, and a tool ended by that would look like one that does not work.
     let running = command.process_group(0).stdin(Stdio::null()).kill_on_drop(true).output();
     let output = tokio::time::timeout(STEP_TIME_MAX, running)
         .await

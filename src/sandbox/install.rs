@@ -17,10 +17,10 @@ use super::{
     python_error::{PythonError, io_error},
 };
 
-/// Where an environment appears inside.
+/// The path of an environment inside.
 pub(super) const INSIDE: &str = "/env";
-/// Makes the project importable, whether its packages lie at the top or in `src`. At the end of the search path, so a
-/// project's `json.py` hides nothing.
+/// Makes the project importable, with its packages at the top or in `src`. These paths are at the end of the search
+/// path, so a project's `json.py` hides nothing.
 const PROJECT_PATHS: &str = "/box\n/box/src\n";
 
 /// Builds an environment in a new folder.
@@ -29,7 +29,7 @@ pub(super) async fn build(
     requirements: &[String],
     folder: &Path,
 ) -> Result<(), PythonError> {
-    // Without pip: the standard library can do that everywhere, and distributions often leave out the rest.
+    // Without pip: the standard library can do this everywhere, and distributions often leave out the rest.
     let mut command = Command::new(&interpreter.executable);
     command.args(["-I", "-m", "venv", "--without-pip", "--symlinks"]).arg(folder);
     run_tool("make a virtual environment", command).await?;
@@ -46,8 +46,8 @@ pub(super) async fn build(
     fs::write(site_packages.join("graphrun-project.pth"), PROJECT_PATHS)
         .map_err(io_error("write the search path"))?;
 
-    // Inside nothing can be written, so what is not compiled now is compiled anew by every run. The compiled files are not
-    // compared with their sources, and name them as they are called inside.
+    // The sandbox cannot write here, so each run would compile again any file that is not compiled now. The compiled
+    // files are not compared with their sources, and contain the path inside the sandbox.
     let mut compile = Command::new(folder.join("bin/python3"));
     compile.args([
         "-I",
@@ -60,13 +60,13 @@ pub(super) async fn build(
         "-s",
     ]);
     compile.arg(folder).args(["-p", INSIDE]).arg(&site_packages);
-    // Packages may carry files for other versions of Python, which do not compile and are never loaded.
+    // Packages may contain files for other versions of Python, which do not compile and are never loaded.
     let _ = run_tool("compile the packages", compile).await;
     make_readable(folder).map_err(io_error("make the environment readable"))
 }
 
-/// A pip that installs into the environment, complete but for the names of the packages. Which one there is depends on
-/// the distribution: the interpreter's own, one that the standard library can unpack, or another interpreter's.
+/// Returns a pip that installs into the environment, complete except for the names of the packages. The available pip
+/// depends on the distribution: the interpreter's own, one from the standard library, or another interpreter's.
 async fn installer(
     interpreter: &Interpreter,
     folder: &Path,
@@ -108,7 +108,7 @@ async fn installer(
     Err(PythonError::NoPip { python: interpreter.executable.clone() })
 }
 
-/// Lets everybody read the environment: a strict umask would keep out `nobody`, whom root's sandboxes run as.
+/// Makes the environment readable for all users: a strict umask would exclude `nobody`, the user of root's sandboxes.
 fn make_readable(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(folder)? {

@@ -1,7 +1,7 @@
-//! The Python of this host that generated code is run with.
+//! The Python of this host that runs generated code.
 //!
-//! Not every Python will do: the sandbox shows `/usr` and what is mounted, and a sandbox of root runs as `nobody`, who
-//! cannot enter root's home, where version managers put theirs.
+//! Not every Python will do. The sandbox shows only `/usr` and its mounts, and a sandbox of root
+//! runs as `nobody`, who cannot enter root's home, where version managers put theirs.
 
 use std::{
     fs,
@@ -15,20 +15,21 @@ use tokio::process::Command;
 
 use super::{host_tool::run_tool, job::Mount, python_error::PythonError};
 
-/// Where to look, in order: distributions' own first, which need no mount, then the operator's `PATH`.
+/// The candidates in order: distributions' interpreters first, which need no mount, then the
+/// operator's `PATH`.
 const CANDIDATES: [&str; 4] = ["/usr/bin/python3", "/usr/local/bin/python3", "python3", "python"];
 
-/// Oldest version with everything that is used here.
+/// The oldest version with all required features.
 const OLDEST: (u32, u32) = (3, 9);
 
-/// Asks an interpreter about itself.
+/// The program that prints the properties of an interpreter.
 const QUESTION: &str = "import json, platform, sys
 print(json.dumps({
     'executable': sys.executable, 'prefix': sys.base_prefix, 'version': platform.python_version(),
     'major': sys.version_info[0], 'minor': sys.version_info[1], 'cache_tag': sys.implementation.cache_tag,
 }))";
 
-/// A Python that can be used inside the sandbox.
+/// A Python that works inside the sandbox.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Interpreter {
     /// The program.
@@ -44,7 +45,7 @@ pub(super) struct Interpreter {
 }
 
 impl Interpreter {
-    /// Finds the first Python that will do.
+    /// Finds the first suitable Python.
     pub(super) async fn find() -> Result<Self, PythonError> {
         let mut rejected = Vec::new();
         for candidate in CANDIDATES {
@@ -71,12 +72,12 @@ impl Interpreter {
         })
     }
 
-    /// Where packages go, below an environment's folder.
+    /// The folder of packages, below an environment's folder.
     pub(super) fn site_packages(&self) -> PathBuf {
         format!("lib/python{}.{}/site-packages", self.major, self.minor).into()
     }
 
-    /// The mount without which the interpreter would not exist inside.
+    /// The mount that makes the interpreter exist inside.
     pub(super) fn mount(&self) -> Option<Mount> {
         let is_visible = self.prefix.starts_with("/usr");
         (!is_visible).then(|| Mount { host: self.prefix.clone(), inside: self.prefix.clone() })
@@ -91,7 +92,8 @@ impl Interpreter {
     }
 }
 
-/// Whether the user that the sandbox runs as can read a folder of the host: this user, or `nobody` instead of root.
+/// Whether the user inside the sandbox can read a folder of the host: this user, or `nobody`
+/// instead of root.
 pub(super) fn is_readable_inside(folder: &Path) -> bool {
     if !geteuid().is_root() {
         return fs::read_dir(folder).is_ok();

@@ -1,4 +1,4 @@
-//! The report of `jest --json`, which `vitest --reporter=json` writes too, reduced to counts.
+//! The report of `jest --json` and of `vitest --reporter=json`, reduced to counts.
 
 use serde::Deserialize;
 
@@ -24,8 +24,9 @@ struct Test {
     status: String,
 }
 
-/// Counts the tests of all files; a file that failed without a test that did counts as one failure. `None` if the report has
-/// another number of tests than it states, or says that it is a success with a failure or the other way round.
+/// Counts the tests of all files. A file that failed without a failed test counts as one failure.
+/// Returns `None` if the number of tests differs from the stated one, or if the stated success
+/// contradicts the tests.
 pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
     let report: Report = serde_json::from_slice(report).ok()?;
     let mut counts = TestCounts::default();
@@ -53,7 +54,7 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
 mod tests {
     use super::*;
 
-    /// Of jest 30, without the texts of the failures.
+    /// From jest 30, without the texts of the failures.
     const JEST: &str = r#"{"numFailedTestSuites":2,"numFailedTests":1,"numPassedTestSuites":0,"numPassedTests":1,
         "numPendingTestSuites":0,"numPendingTests":1,"numRuntimeErrorTestSuites":1,"numTodoTests":1,"numTotalTestSuites":2,
         "numTotalTests":4,"openHandles":[],"startTime":1795400605578,"success":false,"testResults":[{"assertionResults":[
@@ -65,7 +66,7 @@ mod tests {
         {"assertionResults":[],"coverage":{},"endTime":0,"message":"x","name":"/box/b.test.js","status":"failed","summary":""}],
         "wasInterrupted":false}"#;
 
-    /// Of vitest 4, without the texts of the failures.
+    /// From vitest 4, without the texts of the failures.
     const VITEST: &str = r#"{"numTotalTestSuites":1,"numPassedTestSuites":1,"numFailedTestSuites":0,"numTotalTests":2,
         "numPassedTests":1,"numFailedTests":0,"numPendingTests":1,"numTodoTests":0,"snapshot":{"added":0},
         "startTime":1795400606892,"success":true,"testResults":[{"assertionResults":[

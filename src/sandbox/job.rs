@@ -1,4 +1,4 @@
-//! What is run in a sandbox, under which limits, and what came of it.
+//! A job for a sandbox: the program, its limits, and its result.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -15,17 +15,17 @@ pub struct Job {
     pub argv: Vec<String>,
     /// The files of the work folder `/box`, where the program starts.
     pub files: Vec<SourceFile>,
-    /// Variables on top of the fixed ones. Those that change how programs are found or loaded are refused.
+    /// Variables in addition to the fixed ones. Variables that change how programs are found or loaded are refused.
     pub env: BTreeMap<String, String>,
     /// Folders of the host that appear inside, read-only.
     pub read_only: Vec<Mount>,
-    /// What the program may use.
+    /// The limits of the program.
     pub limits: Limits,
-    /// Files of the work folder that are brought out afterwards, if they are regular files.
+    /// Files of the work folder that are returned afterwards, if they are regular files.
     pub collect: Vec<String>,
     /// Files that appear below `/graphrun`, read-only: nothing inside can change, replace or hide them.
     pub fixed: Vec<FixedFile>,
-    /// Further programs without which the job does not start.
+    /// Further programs that the job needs to start.
     pub required: Vec<String>,
     /// A channel from the program to the host. The program reads this secret from its standard input, to the end, and
     /// writes records to descriptor 3. Other processes inside can also write there, so records need a proof of the secret.
@@ -35,7 +35,7 @@ pub struct Job {
 /// A file that nothing inside the sandbox can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedFile {
-    /// Path below `/graphrun`; the rules of [`check_path`](super::check_path) hold.
+    /// Path below `/graphrun`, under the rules of [`check_path`](super::check_path).
     pub path: String,
     /// The content.
     pub content: Vec<u8>,
@@ -44,16 +44,16 @@ pub struct FixedFile {
 /// A folder of the host that appears, read-only, inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// The folder on the host. Whoever runs the program inside must be able to read it: as root, that is `nobody`.
+    /// The folder on the host. The user inside must be able to read it: if graphrun runs as root, that is `nobody`.
     pub host: PathBuf,
-    /// Where it appears inside.
+    /// The mount point inside.
     pub inside: PathBuf,
 }
 
-/// What a program in the sandbox may use. Whoever passes a limit is stopped.
+/// The resources of a program in the sandbox. A program that exceeds a limit is stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Time from the start of the program to its end, files brought out included. Default: 60 s.
+    /// Time from the start of the program to its end, including the transfer of the files. Default: 60 s.
     pub wall: Duration,
     /// Memory of one process, and of all of them together. Default: 1 GiB.
     pub memory_bytes: u64,
@@ -63,7 +63,7 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Room in the work folder, and again in `/tmp` and in `/dev/shm`. Default: 128 MiB each.
     pub work_bytes: u64,
-    /// What may be written to standard output and error together. Default: 16 MiB; 128 KiB of it are kept.
+    /// Bytes of standard output and error together. Default: 16 MiB; 128 KiB of it are kept.
     pub output_bytes: u64,
 }
 
@@ -87,9 +87,9 @@ pub enum Outcome {
     Passed,
     /// It exited with another code.
     Failed(i32),
-    /// A signal ended it, or it exited with 128 and more, which a shell cannot tell apart.
+    /// A signal ended it, or it exited with 128 and more, which a shell cannot distinguish.
     Signaled(i32),
-    /// It was stopped at the end of its time.
+    /// It was stopped at its time limit.
     TimedOut,
     /// It was stopped because all its processes together used too much memory, or made too many files.
     OutOfMemory,
@@ -97,15 +97,15 @@ pub enum Outcome {
     OutputLimit,
 }
 
-/// What came of a program that ran.
+/// The result of a program that ran.
 #[derive(Debug, Clone)]
 pub struct Finished {
     /// How it ended.
     pub outcome: Outcome,
     /// Standard output and error in the order they were written: the first and the last 64 KiB, in valid UTF-8, without
-    /// control characters and escape sequences, no line above 4 KiB. Still the words of untrusted code.
+    /// control characters and escape sequences, no line above 4 KiB. The text is still untrusted.
     pub output: String,
-    /// The declared files that exist and are regular, by path. Above 8 MiB in total none is kept.
+    /// The declared files that exist and are regular, by path. Above 8 MiB in total, all are dropped.
     pub collected: BTreeMap<String, Vec<u8>>,
     /// The bytes on the channel, if the job has one. Empty if there were more than 8 MiB.
     pub records: Vec<u8>,
@@ -176,7 +176,7 @@ impl Mount {
     }
 }
 
-/// Folders that the sandbox makes itself; a job's mount may not lie in, on or above them.
+/// Folders that the sandbox makes itself; a job's mount may not be in, on or above them.
 const SYSTEM_FOLDERS: [&str; 13] = [
     "bin", "box", "dev", "etc", "graphrun", "lib", "lib32", "lib64", "libx32", "proc", "sbin",
     "tmp", "usr",
@@ -186,7 +186,7 @@ const SYSTEM_FOLDERS: [&str; 13] = [
 const DANGEROUS_PREFIXES: [&str; 10] =
     ["LD_", "PYTHON", "PYTEST_", "BASH", "SHELL", "NODE_", "RUBY", "PERL", "GCONV_", "JAVA_"];
 
-/// Names of the same kind, and those the sandbox sets itself.
+/// Names of the same kind, and the variables that the sandbox sets itself.
 const DANGEROUS_NAMES: [&str; 12] = [
     "ENV",
     "IFS",

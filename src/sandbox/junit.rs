@@ -1,16 +1,16 @@
 //! The `JUnit` report of a test run, reduced to counts.
 //!
-//! The report lies where generated code can write, so it is read with suspicion and believed only together with the
-//! exit code.
+//! Generated code can write the report, so the reader trusts nothing in it, and the result counts
+//! only together with the exit code.
 
 use roxmltree::{Document, ParsingOptions};
 
 use super::command_tests::TestCounts;
 
-/// Most elements, attributes and texts that are read.
+/// The most elements, attributes and texts that are read.
 const NODES_MAX: u32 = 200_000;
 
-/// Counts the test cases of a report; `None` if it is none.
+/// Counts the test cases of a report; `None` if it is invalid.
 pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
     let text = std::str::from_utf8(report).ok()?;
     let options =

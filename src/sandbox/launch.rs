@@ -20,10 +20,10 @@ use super::{
     mounts::{SYNTHETIC_ETC, SystemMounts},
 };
 
-/// Script that unpacks the files, runs the program and packs the declared files, inside.
+/// The script inside: it unpacks the files, runs the program and packs the declared files.
 const INSIDE: &str = include_str!("inside.sh");
 
-/// Descriptors the script inside knows by number.
+/// The numbers of the descriptors of the script inside.
 const REPORT: i32 = 3;
 const FILES: i32 = 4;
 const COLLECTED: i32 = 5;
@@ -32,21 +32,21 @@ const RECORDS: i32 = 7;
 /// Descriptors for bubblewrap itself start here.
 const FIRST_FREE: i32 = 10;
 
-/// Size of the address space. Loose: runtimes reserve far more than they use, and `RLIMIT_DATA` counts what they use.
+/// Size of the address space. Loose: runtimes reserve far more than they use, and `RLIMIT_DATA` counts actual use.
 const ADDRESS_SPACE_BYTES: u64 = 64 << 30;
 
-/// What every start has in common, found by the probe.
+/// The common parts of every start, found by the probe.
 #[derive(Debug)]
 pub(super) struct Launcher {
     pub(super) bwrap: PathBuf,
     pub(super) mounts: SystemMounts,
     /// The compiled filter programs.
     pub(super) filters: Vec<Vec<u8>>,
-    /// The user and group to become before anything else, where this process is root's.
+    /// The user and group to switch to first, if this process is root's.
     pub(super) become_user: Option<u32>,
 }
 
-/// A job, ready to be started by the thread that will watch over it.
+/// A job, ready for its supervisor thread.
 #[derive(Debug)]
 pub(super) struct Launch {
     launcher: Arc<Launcher>,
@@ -54,18 +54,18 @@ pub(super) struct Launch {
     pub(super) archive: Vec<u8>,
 }
 
-/// A sandbox that is coming up, with the host's ends of its pipes.
+/// A starting sandbox, with the host's ends of its pipes.
 #[derive(Debug)]
 pub(super) struct Launched {
     /// Bubblewrap's monitor.
     pub(super) child: Child,
     /// Standard output and error of everything inside.
     pub(super) output: PipeReader,
-    /// Words of the script inside.
+    /// The reports of the script inside.
     pub(super) report: PipeReader,
-    /// Where the files go.
+    /// The pipe for the files.
     pub(super) files: PipeWriter,
-    /// Where the word to go goes. The script reads it only after all files.
+    /// The pipe for `go`. The script reads it only after all files.
     pub(super) go: PipeWriter,
     /// The declared files. Only the script inside can write to it, so its end is the end of the script.
     pub(super) collected: PipeReader,
@@ -103,18 +103,18 @@ impl Launch {
             .args(self.arguments(&mut descriptors)?)
             .env_clear()
             .current_dir("/")
-            // A terminal sends Ctrl-C to everybody in the group, and whether a run of tests ends then is not its choice.
+            // A terminal sends Ctrl-C to its whole process group, which must not end a run of tests.
             .process_group(0)
             .stdin(Stdio::from(go_inside))
             .stdout(Stdio::from(output_inside.try_clone()?))
             .stderr(Stdio::from(output_inside));
         if let Some(user) = self.launcher.become_user {
-            // The standard library also gives up all supplementary groups here, before the user.
+            // The standard library also drops all supplementary groups here, before the user.
             command.uid(user).gid(user);
         }
         command.fd_mappings(descriptors.mappings).map_err(io::Error::other)?;
         let child = command.spawn()?;
-        // `command`, dropped here, held the inside's ends of the pipes.
+        // `command`, dropped here, held the sandbox's ends of the pipes.
         Ok(Launched { child, output, report, files, go, collected, records })
     }
 
@@ -122,7 +122,7 @@ impl Launch {
         let limits = &self.job.limits;
         let room = limits.work_bytes.to_string();
         let mut arguments = Arguments::default();
-        // All namespaces, the network's too; no way to make new ones; nothing kept.
+        // All namespaces, with the network's; no way to make new ones; no inherited environment.
         arguments.add(&[
             "--unshare-all",
             "--unshare-user",
@@ -167,8 +167,8 @@ impl Launch {
             arguments.add(&["--perms", "0700", "--size", &room, "--tmpfs", folder]);
         }
         arguments.add(&["--perms", "0700", "--dir", "/box/.home"]);
-        // Bubblewrap's own tmpfs mounts have no size; nothing may be written there. Nor to `/proc`: what the host says of
-        // these processes there, as that they are ended first where memory runs out, is not theirs to change.
+        // Bubblewrap's own tmpfs mounts have no size, so they are read-only. So is `/proc`: these processes must not
+        // change their settings there, such as being killed first when memory runs out.
         arguments.add(&["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]);
         arguments.add(&["--chdir", "/box"]);
         for filter in &self.launcher.filters {
@@ -187,8 +187,8 @@ impl Launch {
     }
 }
 
-/// The whole environment of every program. Fixed seeds and no colours, so that the same code prints the same; no
-/// buffering, so that what a stopped program had to say is not lost.
+/// The whole environment of every program. Fixed seeds and no colours, so that the same code prints the same output; no
+/// buffering, so that the output of a stopped program is not lost.
 const FIXED_ENVIRONMENT: [(&str, &str); 10] = [
     ("PATH", "/usr/local/bin:/usr/bin:/bin"),
     ("HOME", "/box/.home"),
@@ -202,9 +202,9 @@ const FIXED_ENVIRONMENT: [(&str, &str); 10] = [
     ("PYTHONNOUSERSITE", "1"),
 ];
 
-/// Limits of each process, hard ones: nobody inside can raise them.
+/// Limits of each process. They are hard limits: no process inside can raise them.
 fn resource_limits(limits: &Limits) -> [String; 9] {
-    // Twice the wall time, as a net below the host's clock.
+    // Twice the wall time, as a fallback for the host's clock.
     let cpu_seconds = limits.wall.as_secs().saturating_add(1).saturating_mul(2);
     [
         "--core=0".to_owned(),
@@ -219,7 +219,7 @@ fn resource_limits(limits: &Limits) -> [String; 9] {
     ]
 }
 
-/// A command line in the making.
+/// A command line under construction.
 #[derive(Debug, Default)]
 struct Arguments(Vec<OsString>);
 
@@ -229,7 +229,7 @@ impl Arguments {
     }
 }
 
-/// The descriptors to pass on, each with the number it gets.
+/// The inherited descriptors, each with its number inside.
 #[derive(Debug, Default)]
 struct Descriptors {
     mappings: Vec<FdMapping>,

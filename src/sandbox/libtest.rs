@@ -1,9 +1,9 @@
-//! What `cargo test` prints, reduced to counts.
+//! The output of `cargo test`, reduced to counts.
 
 use super::command_tests::TestCounts;
 
-/// Sums the results of all test programs. `None` if there is none, or if a program that started has no result or another
-/// number of tests than it announced.
+/// Sums the results of all test programs. `None` if there is none, or if a started program has no
+/// result or another number of tests than it announced.
 pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
     let text = std::str::from_utf8(report).ok()?;
     let mut total = TestCounts::default();
@@ -25,7 +25,7 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
             total = total.plus(counts)?;
         }
     }
-    // Cargo names each program before it starts, and with `--quiet` none.
+    // Cargo prints the name of each program before it starts, but not with `--quiet`.
     (announced.is_none() && results > 0 && targets <= results).then_some(total)
 }
 

@@ -1,9 +1,10 @@
 //! Runs generated code where it can do no harm.
 //!
-//! Generated code is untrusted. It runs in namespaces of its own (made by bubblewrap), without network, capabilities or the
-//! host's files, under limits, behind a system call filter, and leaves no process and no file behind. There is one
-//! level: where it cannot be had, [`Sandbox::probe`] refuses and says what is missing. Start with [`Sandbox`] and
-//! [`Job`]; [`PythonEnvironment`] and [`run_pytest`] are what a software team needs on top.
+//! Generated code is untrusted. It runs in separate namespaces (made by bubblewrap), without
+//! network, capabilities or the host's files, under limits, behind a system call filter, and leaves
+//! no process and no file behind. There is no weaker level: without a working sandbox,
+//! [`Sandbox::probe`] fails and names the missing part. Start with [`Sandbox`] and [`Job`];
+//! [`PythonEnvironment`] and [`run_pytest`] add the parts that a software team needs.
 
 mod archive;
 mod command_tests;

@@ -1,4 +1,5 @@
-//! What of the host is visible inside: its programs and libraries, read-only, and nothing else.
+//! The parts of the host that are visible inside: its programs and libraries, read-only, and
+//! nothing else.
 
 use std::{
     ffi::OsString,
@@ -12,7 +13,7 @@ pub(super) struct SystemMounts {
     arguments: Vec<OsString>,
 }
 
-/// Folders beside `/usr`. Merged systems have links there, others have folders of their own.
+/// Folders beside `/usr`. Merged systems have links there, others have real folders.
 const BESIDE_USR: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Files of `/etc` that programs and libraries need to be found, and that say nothing about the host.
@@ -27,7 +28,7 @@ pub(super) const SYNTHETIC_ETC: [(&str, &str); 4] = [
 ];
 
 impl SystemMounts {
-    /// Looks at how this host lays out its system folders.
+    /// Finds the layout of this host's system folders.
     pub(super) fn of_this_host() -> Self {
         let mut arguments: Vec<OsString> = ["--ro-bind", "/usr", "/usr"].map(OsString::from).into();
         for folder in BESIDE_USR {
@@ -49,8 +50,8 @@ impl SystemMounts {
     }
 }
 
-/// Finds a program where distributions install it. The `PATH` is not asked: whoever can set it could put another
-/// program in the place of the one that guards everything.
+/// Finds a program where distributions install it. `PATH` is ignored: an attacker who can set it
+/// could replace the program that guards everything.
 pub(super) fn find_tool(name: &str) -> Option<PathBuf> {
     ["/usr/bin", "/bin", "/usr/local/bin"]
         .iter()

@@ -1,15 +1,16 @@
-//! What a program wrote, made small and harmless before anybody stores, shows or sends it.
+//! Truncates and cleans the output of a program before it is stored, shown or sent.
 
 use std::{collections::VecDeque, fmt::Write as _};
 
 use crate::redact::{Cut, redact_part};
 
-/// Kept from the beginning of the output, and again from its end. Failures are reported last, their cause often first.
+/// The bytes kept from the beginning of the output, and again from its end. Failures are reported last, their cause
+/// often first.
 const KEPT_BYTES: usize = 64 << 10;
-/// A line is cut beyond this; what prints longer ones is data, not a message.
+/// The longest line; longer lines are data, not messages.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// Collects output in bounded memory: its head, its tail, and a count of what lies between.
+/// Collects output in bounded memory: its head, its tail, and the number of bytes between them.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     head: Vec<u8>,
@@ -18,7 +19,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Takes what was read.
+    /// Adds bytes that were read.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(KEPT_BYTES - self.head.len()));
@@ -28,16 +29,16 @@ impl Output {
         self.tail.drain(..self.tail.len().saturating_sub(KEPT_BYTES));
     }
 
-    /// How much was written, kept or not.
+    /// The number of all bytes, kept or not.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The text to show. Keys are removed before anything is cut, as a part of one would not be found later.
+    /// The text to show. Keys are removed before truncation, because a part of a key would not be recognised later.
     pub(super) fn into_text(mut self) -> String {
         let omitted = self.total - (self.head.len() + self.tail.len()) as u64;
         if omitted == 0 {
-            // Cleaned as one piece, so that nothing is cut in the middle of a character or sequence.
+            // Head and tail are cleaned together, so that no character or sequence is split.
             self.head.extend(self.tail);
             return clean_part(&self.head, Cut { start: false, end: false });
         }
@@ -50,7 +51,8 @@ impl Output {
     }
 }
 
-/// As what a job prints, with lines of any length: they may be data. `is_cut` is whether more followed.
+/// Cleans text like the output of a job, but with lines of any length: they may be data. `is_cut` says whether more
+/// text followed.
 pub fn clean_output(bytes: &[u8], is_cut: bool) -> String {
     let text = String::from_utf8_lossy(bytes);
     clean_lines(&redact_part(&text, Cut { start: false, end: is_cut }), usize::MAX)
@@ -87,7 +89,7 @@ fn clean_lines(text: &str, line_max: usize) -> String {
     cleaned
 }
 
-/// Adds a character unless the line is full, and says once that it is. Returns the new length of the line.
+/// Adds a character unless the line is full, and marks that once. Returns the new length of the line.
 fn push_capped(text: &mut String, character: char, line_bytes: usize, line_max: usize) -> usize {
     if line_bytes > line_max {
         return line_bytes;
@@ -100,7 +102,7 @@ fn push_capped(text: &mut String, character: char, line_bytes: usize, line_max: 
     line_bytes + character.len_utf8()
 }
 
-/// Skips the rest of an escape sequence (ECMA-48); the escape character is gone already.
+/// Skips the rest of an escape sequence (ECMA-48); the escape character is already consumed.
 fn skip_escape(characters: &mut std::str::Chars<'_>) {
     let mut ahead = characters.clone();
     match ahead.next() {

@@ -1,7 +1,7 @@
-//! Names of generated files: which are acceptable, one by one and together.
+//! Checks the names of generated files, one by one and together.
 //!
-//! Models invent paths, and may be talked into inventing evil ones. A path that passes here means the same file on
-//! every file system, inside the folder it is meant for, and is not a name that some tool obeys.
+//! Models invent paths, and may be talked into evil ones. An accepted path means the same file on
+//! every file system, inside its folder, and no tool gives the name a special meaning.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,18 +9,19 @@ use thiserror::Error;
 
 use super::source_file::SourceFile;
 
-/// Longest path, in bytes.
+/// The longest path, in bytes.
 const PATH_BYTES_MAX: usize = 200;
-/// Deepest path: folders and the file.
+/// The most components of a path: folders and the file.
 const COMPONENTS_MAX: usize = 8;
-/// Most files of one set.
+/// The most files of one set.
 const FILES_MAX: usize = 200;
 /// Largest file.
 const FILE_BYTES_MAX: usize = 1 << 20;
 /// Largest set, in bytes.
 const SET_BYTES_MAX: usize = 8 << 20;
 
-/// What is wrong with the name or the size of a generated file. The text is meant for the model that wrote it, too.
+/// The problem with the name or the size of a generated file. The text is also for the model that
+/// wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -42,16 +43,16 @@ pub enum PathError {
     /// A character other than ASCII letters, digits and a few signs.
     #[error("the character {0:?} is not allowed in a path")]
     Character(char),
-    /// A component that starts or ends so that shells or file systems read it in another way.
+    /// A component whose first or last character has a special meaning for shells or file systems.
     #[error("`{0}` may not start with `-`, `~` or a space, nor end with a dot or a space")]
     Edge(String),
     /// A device of Windows.
     #[error("`{0}` is the name of a device on Windows")]
     Device(String),
-    /// A name that tools obey.
+    /// A name with a special meaning for tools.
     #[error("`{0}` is reserved: tools would obey it")]
     Reserved(String),
-    /// Two names that a file system which ignores case would take for one.
+    /// Two names that are equal on a file system that ignores case.
     #[error("the path is the same as `{0}`, upper and lower case apart")]
     Duplicate(String),
     /// The name of a file that is also a folder of another file.
@@ -67,7 +68,7 @@ pub enum PathError {
 pub struct FileProblem {
     /// The path as generated.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem with the path.
     pub error: PathError,
 }
 
@@ -80,7 +81,7 @@ pub enum FilesRefused {
     /// More than 8 MiB.
     #[error("the files have {0} bytes together, more than {SET_BYTES_MAX}")]
     TooLarge(usize),
-    /// Names or sizes that are wrong: all of them, in the order of the files.
+    /// All invalid names and sizes, in the order of the files.
     #[error("{}", Listed(.0))]
     Files(Vec<FileProblem>),
 }
@@ -126,10 +127,10 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
     }
 }
 
-/// Checks all files of a set: every path and size, and that they can stand side by side.
+/// Checks all files of a set: every path and size, and that they do not conflict.
 ///
 /// # Errors
-/// Says everything that is wrong, not only the first thing.
+/// Returns all problems, not only the first one.
 pub fn check_files(files: &[SourceFile]) -> Result<(), FilesRefused> {
     if files.len() > FILES_MAX {
         return Err(FilesRefused::TooMany(files.len()));
@@ -151,7 +152,7 @@ pub fn check_files(files: &[SourceFile]) -> Result<(), FilesRefused> {
     if problems.is_empty() { Ok(()) } else { Err(FilesRefused::Files(problems)) }
 }
 
-/// Names that are in use, without case, with the path that uses them.
+/// The used names, without case, with the path that uses them.
 #[derive(Debug, Default)]
 struct Taken<'a> {
     files: BTreeMap<String, &'a str>,
@@ -180,14 +181,14 @@ impl<'a> Taken<'a> {
 }
 
 fn check_component(component: &str) -> Result<(), PathError> {
-    // Names of dots alone are legal on Unix and something else elsewhere.
+    // Names of dots alone are legal on Unix and have another meaning elsewhere.
     if component.bytes().all(|byte| byte == b'.') {
         return Err(PathError::Traversal);
     }
     if component.starts_with(['-', '~', ' ']) || component.ends_with(['.', ' ']) {
         return Err(PathError::Edge(component.to_owned()));
     }
-    // Windows ignores what follows the first dot: `aux.py` is the device too.
+    // Windows ignores everything after the first dot: `aux.py` is the device too.
     let stem = component.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
     let numbered = |prefix| {
         stem.strip_prefix(prefix)
@@ -200,9 +201,9 @@ fn check_component(component: &str) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Names that a tool obeys without being asked: hooks, code that an interpreter loads at its start, registries and
-/// credentials of package tools, and those the sandbox uses itself. A `conftest.py` is not among them: it is loaded as
-/// every test module is, and can do no more.
+/// Names that tools load or obey automatically: hooks, code that an interpreter loads at its start,
+/// registries and credentials of package tools, and the sandbox's own names. `conftest.py` is
+/// allowed: it is loaded like every test module, and can do no more.
 fn reserved(components: &[&str]) -> Option<String> {
     let folded: Vec<String> =
         components.iter().map(|component| component.to_ascii_lowercase()).collect();
@@ -230,7 +231,8 @@ impl fmt::Display for Listed<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, FileProblem { path, error }) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            // Debug escapes what the path may contain, and is cut, as the path may be long.
+            // Debug escapes the path, which may contain anything. It is truncated, because it may
+            // be long.
             let shown: String = path.chars().take(80).collect();
             write!(formatter, "{separator}{shown:?}: {error}")?;
         }

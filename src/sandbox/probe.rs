@@ -1,4 +1,4 @@
-//! The sandbox itself: whether this machine can have one, and running jobs in it.
+//! The sandbox: checks that this machine supports one, and runs jobs in it.
 
 use std::{io, sync::Arc, thread};
 
@@ -16,15 +16,15 @@ use super::{
     supervisor::supervise,
 };
 
-/// The user and group a sandbox of root becomes before anything else: `nobody`. Namespaces made by root would leave the
-/// program the owner of `/proc/sys` in the eyes of the kernel.
+/// The user and group of a sandbox that root starts: `nobody`. In namespaces made by root, the kernel would treat the
+/// program as the owner of `/proc/sys`.
 const UNPRIVILEGED_USER: u32 = 65534;
 
-/// Programs the sandbox is built from, with Debian's packages.
+/// The programs that the sandbox needs, with Debian's packages.
 const TOOLS: [(&str, &str); 4] =
     [("bwrap", "bubblewrap"), ("prlimit", "util-linux"), ("bash", "bash"), ("tar", "tar")];
 
-/// What `/proc/self/status` must say of a program inside: no capabilities, no way to get any, a filter.
+/// The required lines of `/proc/self/status` of a program inside: no capabilities, no way to get any, a filter.
 const REQUIRED_STATUS: [(&str, &str); 7] = [
     ("CapInh:", "0000000000000000"),
     ("CapPrm:", "0000000000000000"),
@@ -35,21 +35,22 @@ const REQUIRED_STATUS: [(&str, &str); 7] = [
     ("Seccomp:", "2"),
 ];
 
-/// A place where generated code runs and can do no harm. Cheap to clone.
+/// A sandbox in which generated code can do no harm. Cheap to clone.
 ///
 /// Inside there is an empty file system with the host's `/usr` (read-only), the job's mounts (read-only) and three
-/// writable folders of limited size in memory: the work folder `/box`, `/tmp` and `/dev/shm`. There is no network but the
-/// sandbox's own loopback, no process but its own, and no capability. Every run gets a new one, of which nothing is left.
+/// writable folders of limited size in memory: the work folder `/box`, `/tmp` and `/dev/shm`. The only network is the
+/// sandbox's loopback, the only processes are its own, and there are no capabilities. Every run gets a new sandbox, and
+/// nothing of it remains.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     launcher: Arc<Launcher>,
 }
 
 impl Sandbox {
-    /// Finds out whether this machine can have a sandbox, by running a program in one. Blocks for some ten milliseconds.
+    /// Checks whether this machine supports a sandbox, by running a program in one. Blocks for some ten milliseconds.
     ///
     /// # Errors
-    /// Says what is missing; [`SandboxError::hint`] says what to do. There is no weaker sandbox to fall back to.
+    /// Fails with the missing part; [`SandboxError::hint`] says what to do. There is no weaker sandbox to fall back to.
     pub fn probe() -> Result<Self, SandboxError> {
         for (tool, package) in TOOLS {
             find_tool(tool).ok_or(SandboxError::MissingTool { tool, package })?;
@@ -72,11 +73,11 @@ impl Sandbox {
     /// Runs a job to its end, and returns when no process of it is left.
     ///
     /// # Errors
-    /// Everything that is not the program's doing; nothing the program does is an error.
+    /// Fails only for reasons outside the program; nothing the program does is an error.
     ///
     /// # Cancel safety
     /// When `cancel` fires, every process is killed before this returns [`SandboxError::Cancelled`]. When the future is
-    /// dropped, or this process dies, they are killed at once, but nobody waits for it.
+    /// dropped, or this process dies, they are killed at once, but without waiting for their end.
     pub async fn run(
         &self,
         job: &Job,
@@ -88,7 +89,7 @@ impl Sandbox {
         thread::Builder::new()
             .name("sandbox".to_owned())
             .spawn(move || {
-                // Where the future was dropped, nobody wants the result.
+                // Sending fails if the future was dropped; then the result is not needed.
                 let _ = sender.send(supervise(&launch, &stop));
             })
             .map_err(SandboxError::io("start a thread"))?;
@@ -103,7 +104,7 @@ impl Sandbox {
         }
     }
 
-    /// Runs a program inside that tells what rights it has, and checks that it has none.
+    /// Runs a program inside that prints its rights, and checks that it has none.
     fn examine(&self) -> Result<(), SandboxError> {
         let job = Job {
             argv: vec!["/usr/bin/cat".to_owned(), "/proc/self/status".to_owned()],
@@ -126,7 +127,7 @@ impl Sandbox {
     }
 }
 
-/// Tells a kernel that denies namespaces from other failures, by what bubblewrap says.
+/// Distinguishes a kernel that denies namespaces from other failures, by the message of bubblewrap.
 fn diagnose(error: SandboxError) -> SandboxError {
     const DENIALS: [&str; 4] = [
         "No permissions to create",

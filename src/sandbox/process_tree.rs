@@ -1,7 +1,7 @@
-//! The processes of one sandbox, seen from the host: what they use, and how they end.
+//! The processes of one sandbox, seen from the host: their resource usage and their end.
 //!
-//! They hang below bubblewrap's monitor, whose one child is process 1 of the sandbox. Whoever loses its parent inside
-//! becomes a child of that process, so nobody leaves the tree.
+//! They are descendants of bubblewrap's monitor, whose one child is process 1 of the sandbox. A process inside that
+//! loses its parent becomes a child of process 1, so no process leaves the tree.
 
 use std::{fmt::Write as _, fs};
 
@@ -14,11 +14,11 @@ use nix::{
     unistd::Pid,
 };
 
-/// Files a program may make in one of its folders. An empty file takes about a kilobyte of the kernel's memory, which
-/// belongs to no process.
+/// The most files that a program may make in one of its folders. An empty file takes about a kilobyte of the kernel's
+/// memory, which belongs to no process.
 const FILES_MAX: u64 = 50_000;
 
-/// How much sooner than this process those of a sandbox are ended where memory runs out, and the most there is.
+/// The addition to this process's OOM score for the processes of a sandbox, and the highest score.
 const OOM_SCORE_MORE: i32 = 500;
 const OOM_SCORE_MAX: i32 = 1000;
 
@@ -34,7 +34,7 @@ pub(super) struct ProcessTree {
 }
 
 impl ProcessTree {
-    /// The tree below bubblewrap's monitor, which must be a child of this process that nobody has waited for: then its
+    /// The tree below bubblewrap's monitor. The monitor must be a child of this process and not yet reaped: then its
     /// number cannot mean another process.
     pub(super) fn below(monitor: u32) -> Self {
         Self { monitor, init: None }
@@ -45,8 +45,9 @@ impl ProcessTree {
         self.init = self.init.or_else(|| children(self.monitor).first().copied());
     }
 
-    /// Has the kernel end these processes rather than this one where memory runs out. What they start inherits it, and
-    /// they cannot take it back, for their `/proc` is read-only. A kernel that refuses leaves it to their size.
+    /// Makes the kernel end these processes rather than this one when memory runs out. Their children inherit the
+    /// setting, and they cannot undo it, for their `/proc` is read-only. A kernel that refuses the setting chooses by
+    /// size.
     pub(super) fn offer_first(&self) {
         let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
         let own: i32 = own.trim().parse().unwrap_or_default();
@@ -64,7 +65,7 @@ impl ProcessTree {
         }
     }
 
-    /// Kills the monitor too, where killing process 1 has not helped.
+    /// Kills the monitor too, if killing process 1 was not enough.
     pub(super) fn kill_monitor(&mut self) {
         self.kill();
         send_kill(self.monitor);
@@ -74,20 +75,20 @@ impl ProcessTree {
     /// vanishes, only after the kernel has ended every other process of its namespace.
     pub(super) fn is_empty(&self) -> bool {
         let Some(init) = self.init.and_then(|init| i32::try_from(init).ok()) else { return true };
-        // Where this process adopts orphans (as process 1 of a container does), the zombie is ours to take away.
+        // If this process adopts orphans (as process 1 of a container does), it has to reap the zombie.
         let _ = waitpid(Pid::from_raw(init), Some(WaitPidFlag::WNOHANG));
         match fs::read_to_string(format!("/proc/{init}/stat")) {
-            // The name before the state is in brackets and may contain anything, brackets too.
+            // The name before the state is in brackets and may contain anything, even brackets.
             Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])),
             Err(_) => true,
         }
     }
 
-    /// Whether all processes together use more memory than they may, or have made more files than they may.
+    /// Whether all processes together exceed the memory limit, or have made too many files.
     pub(super) fn is_beyond(&self, memory_bytes: u64) -> bool {
         let processes = self.processes();
-        // Resident pages that several processes share count once for each. That is cheap and errs to one side, so only
-        // a sum that is too large is worth the exact and slow figure.
+        // Resident pages shared by several processes count once for each. That is cheap and never too low, so only a
+        // sum above the limit needs the exact and slow figure.
         let resident: u64 = processes.iter().map(|process| resident_bytes(*process)).sum();
         if resident > memory_bytes {
             let exact: u64 = processes.iter().map(|process| proportional_bytes(*process)).sum();
@@ -110,12 +111,12 @@ impl ProcessTree {
     }
 }
 
-/// Whether this kernel lists children, without which there is no tree.
+/// Whether this kernel lists children, which the tree needs.
 pub(super) fn is_supported() -> bool {
     fs::exists("/proc/thread-self/children").unwrap_or(false)
 }
 
-/// Children of all threads of a process. A process that is gone has none.
+/// The children of all threads of a process; none if it is gone.
 fn children(process: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     threads
@@ -127,14 +128,14 @@ fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Memory that the process has touched and no file of the disk backs.
+/// The touched memory of a process that no file on disk backs.
 fn resident_bytes(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     sum_of_fields(&status, &["RssAnon:", "RssShmem:"])
 }
 
-/// The same with shared pages divided among those who share them. A kernel without this figure, or that hides it, leaves
-/// the coarse one.
+/// The same, with shared pages divided among their users. If the kernel lacks or hides this figure, the coarse one is
+/// used.
 fn proportional_bytes(process: u32) -> u64 {
     match fs::read_to_string(format!("/proc/{process}/smaps_rollup")) {
         Ok(rollup) if rollup.contains("Pss_Anon:") => {
@@ -153,8 +154,8 @@ fn sum_of_fields(text: &str, names: &[&str]) -> u64 {
         * 1024
 }
 
-/// Asks the mounts of the sandbox how many files they hold. The names are the sandbox's own mount points below a
-/// read-only root, so the program cannot put anything else in their place.
+/// Checks the number of files on the mounts of the sandbox. The paths are the sandbox's own mount points below a
+/// read-only root, so the program cannot replace them.
 fn made_too_many_files(process: u32) -> bool {
     let mut path = String::new();
     WRITABLE.iter().any(|folder| {
@@ -167,7 +168,7 @@ fn made_too_many_files(process: u32) -> bool {
 
 fn send_kill(process: u32) {
     if let Ok(process) = i32::try_from(process) {
-        // It may have ended by itself; then there is nothing to do.
+        // The process may have ended already; then there is nothing to do.
         let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
     }
 }

@@ -1,7 +1,7 @@
-//! Python packages for generated code: environments that are built once, outside the sandbox, from what the operator
-//! trusts, and that no run can change.
+//! Python packages for generated code: environments that are built once, outside the sandbox, from programs and
+//! packages that the operator trusts. No run can change them.
 //!
-//! Generated code never takes part: packages come as wheels, which run nothing when they are installed.
+//! Generated code never takes part: packages come as wheels, whose installation runs no code.
 
 use std::{
     fs::{self, File},
@@ -18,8 +18,7 @@ use super::{
     python_error::{PythonError, io_error},
 };
 
-/// Version of how environments are built; a part of their key. Raise it when anything of that
-/// changes.
+/// The version of the build procedure; a part of the key of an environment. Raise it when the procedure changes.
 const FORMAT: &str = "graphrun-python-1";
 
 /// A Python with packages, for use in the sandbox.
@@ -44,15 +43,15 @@ pub struct PythonEnvironment {
     mounts: Vec<Mount>,
 }
 
-/// The folder for environments where the operator names none: the user's cache, or root's, which `nobody` can read.
-/// `None` where a user has neither.
+/// The default folder for environments: the user's cache, or root's, which `nobody` can read. `None` if a user has
+/// neither.
 ///
 /// Takes the values of `HOME` and `XDG_CACHE_HOME`, because a library does not read the environment.
 pub fn default_cache_dir(home: Option<&Path>, xdg_cache_home: Option<&Path>) -> Option<PathBuf> {
     if geteuid().is_root() {
         return Some("/var/cache/graphrun".into());
     }
-    // The specification has relative values ignored.
+    // The specification says that relative values are ignored.
     let cache = xdg_cache_home.filter(|path| path.is_absolute()).map(Path::to_owned);
     Some(cache.or_else(|| Some(home?.join(".cache")))?.join("graphrun"))
 }
@@ -61,14 +60,14 @@ impl PythonEnvironment {
     /// Finds the environment with these packages in the cache, or builds it. Processes that want the same one at the
     /// same time build it once.
     ///
-    /// Requirements are pip's, such as `pytest==8.3.4`; they are the operator's to choose, never the generated code's. What is
-    /// in the cache is used as it is: without a version, that is the newest one of the day it was built.
+    /// Requirements are pip's, such as `pytest==8.3.4`; the operator chooses them, never the generated code. A cached
+    /// environment is used as it is: a requirement without a version means the newest one of the day it was built.
     ///
     /// # Errors
-    /// Says what is missing; [`PythonError::hint`] says what to do.
+    /// Fails with the missing part; [`PythonError::hint`] says what to do.
     ///
     /// # Cancel safety
-    /// A dropped build is thrown away by the next one.
+    /// The next build removes the rest of a dropped one.
     pub async fn prepare(requirements: &[String], cache: &Path) -> Result<Self, PythonError> {
         if let Some(bad) = requirements
             .iter()
@@ -105,12 +104,12 @@ impl PythonEnvironment {
         "/env/bin/python3"
     }
 
-    /// What a job that uses the interpreter must mount.
+    /// The mounts that a job with the interpreter needs.
     pub fn mounts(&self) -> &[Mount] {
         &self.mounts
     }
 
-    /// The folder of the host that the environment is kept in.
+    /// The folder of the environment on the host.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -122,20 +121,20 @@ impl PythonEnvironment {
     }
 }
 
-/// Everything that makes two environments different.
+/// The key of an environment: everything in which two environments differ.
 fn key(interpreter: &Interpreter, requirements: &[String]) -> String {
     let mut hasher = blake3::Hasher::new();
     let executable = interpreter.executable.to_string_lossy();
     let about =
         [FORMAT, std::env::consts::ARCH, &executable, &interpreter.version, &interpreter.cache_tag];
     for part in about.into_iter().chain(requirements.iter().map(String::as_str)) {
-        // With its length, so that no two lists run together into the same bytes.
+        // The length is included, so that no two lists give the same bytes.
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
     }
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// Waits for the lock of an environment. It is held until the file is dropped, by whatever end.
+/// Waits for the lock of an environment. Dropping the file releases it, also when the process dies.
 async fn lock(path: PathBuf) -> Result<File, PythonError> {
     let wait = move || {
         let file = File::create(path)?;
@@ -149,7 +148,7 @@ async fn lock(path: PathBuf) -> Result<File, PythonError> {
         .map_err(io_error("lock the environment"))
 }
 
-/// Removes what builds left that did not come to their end. The lock is held, so nobody is at work on them.
+/// Removes the rests of unfinished builds. The lock is held, so no build is running.
 fn remove_leftovers(cache: &Path, key: &str) -> Result<(), PythonError> {
     let remove = || {
         for entry in fs::read_dir(cache)? {
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn builds_at_the_same_time_make_one_environment_and_leave_nothing_else() {
+    async fn concurrent_builds_make_one_environment_and_no_leftovers() {
         let cache = tempfile::tempdir().unwrap();
         fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
         let (one, two) = tokio::join!(
@@ -225,7 +224,7 @@ mod tests {
     async fn a_failed_build_leaves_no_environment() {
         let cache = tempfile::tempdir().unwrap();
         fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
-        // Refused by pip itself, before it asks any index.
+        // pip itself refuses it, before it uses any index.
         let requirement = "not a requirement".to_owned();
         let error = PythonEnvironment::prepare(&[requirement], cache.path()).await.unwrap_err();
         let is_explained = matches!(&error, PythonError::Install { detail } if detail.contains("not a requirement"));

@@ -1,35 +1,35 @@
-//! Why there is no Python environment, and what to do about it.
+//! The reasons why there is no Python environment, and advice.
 
 use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-/// Why there is no Python environment.
+/// The reason why there is no Python environment.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PythonError {
-    /// No Python will do.
+    /// No Python is suitable.
     #[error("no usable Python 3 ({rejected})")]
     NoInterpreter {
-        /// Those that were looked at, and what is wrong with each.
+        /// The rejected interpreters, each with the reason.
         rejected: String,
     },
-    /// There is nothing to install packages with.
+    /// There is no pip to install packages with.
     #[error("there is no pip for {}", python.display())]
     NoPip {
         /// The interpreter.
         python: PathBuf,
     },
-    /// A requirement that would be read as an option.
+    /// A requirement that pip would read as an option.
     #[error("`{0}` is not the name of a package")]
     Requirement(String),
-    /// Packages could not be had.
+    /// Packages could not be installed.
     #[error("the packages cannot be installed: {detail}")]
     Install {
-        /// What pip said.
+        /// The message of pip.
         detail: String,
     },
-    /// The sandbox could not read what is in the cache.
+    /// The sandbox could not read the cache.
     #[error("the cache `{}` cannot be read from inside the sandbox", cache.display())]
     Cache {
         /// The folder.
@@ -38,7 +38,7 @@ pub enum PythonError {
     /// A step failed.
     #[error("failed to {attempt}: {detail}")]
     Tool {
-        /// What was tried.
+        /// The attempted action.
         attempt: &'static str,
         /// What the program said.
         detail: String,
@@ -46,7 +46,7 @@ pub enum PythonError {
     /// The host could not do its part.
     #[error("failed to {attempt}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         attempt: &'static str,
         /// What the system said.
         source: io::Error,

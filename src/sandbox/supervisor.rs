@@ -1,8 +1,8 @@
 //! Watches over one sandbox from its start to the end of its last process.
 //!
 //! One thread a run, blocking, because bubblewrap dies with the thread that started it: a pool's thread may end at any
-//! time. The thread reads everything the sandbox writes, so nothing inside can make it wait, and looks at the clock and
-//! the memory in between. Whoever asked for the run holds a pipe; when its other end is closed, the run is stopped.
+//! time. The thread reads everything the sandbox writes, so nothing inside can block it, and checks the clock and the
+//! memory in between. The caller holds a pipe; when its other end is closed, the run is stopped.
 
 use std::{
     collections::BTreeMap,
@@ -31,18 +31,18 @@ use super::{
     process_tree::ProcessTree,
 };
 
-/// Time for the namespaces to come up and the files to arrive; tens of milliseconds where nothing is wrong.
+/// The time for the namespaces to start and the files to arrive; normally tens of milliseconds.
 const SETUP_TIME_MAX: Duration = Duration::from_secs(20);
-/// How often the memory is looked at. A program fills some hundred megabytes in this time.
+/// The interval of memory checks. A program fills some hundred megabytes in this time.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the end is looked for once it must be near.
+/// The interval of checks for the end once it must be near.
 const END_INTERVAL: Duration = Duration::from_millis(1);
-/// Most bytes of records that are kept.
+/// The most bytes of records that are kept.
 const RECORDS_BYTES_MAX: usize = 8 << 20;
-/// Time the kernel has to end a killed sandbox before the monitor is killed as well.
+/// The time for the kernel to end a killed sandbox before the monitor is killed as well.
 const DEATH_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Runs one job to its end. Blocks; the calling thread must not be one that could end before.
+/// Runs one job to its end. Blocks. The calling thread must live until then.
 pub(super) fn supervise(launch: &Launch, stop: &PipeReader) -> Result<Finished, SandboxError> {
     let Launched { child, output, report, files, go, collected, records } = launch.start()?;
     let fixed = [output.as_fd(), report.as_fd(), files.as_fd(), collected.as_fd()];
@@ -64,7 +64,7 @@ pub(super) fn supervise(launch: &Launch, stop: &PipeReader) -> Result<Finished, 
     supervisor.watch(go, &launch.job)
 }
 
-/// One sandbox under watch.
+/// The supervisor of one sandbox.
 #[derive(Debug)]
 struct Supervisor<'a> {
     child: std::process::Child,
@@ -81,8 +81,8 @@ struct Supervisor<'a> {
 impl Supervisor<'_> {
     /// Sends the files in and waits until the script inside has unpacked them.
     ///
-    /// To give up it is enough to close the pipes: without files and the word to go, the script ends by itself. That
-    /// holds when this process is killed, too, whatever bubblewrap had done by then.
+    /// Closing the pipes is enough to give up: without the files and the final `go`, the script ends by itself. That
+    /// also holds when this process is killed, at any stage of bubblewrap's setup.
     fn set_up(
         &mut self,
         report: PipeReader,
@@ -123,7 +123,7 @@ impl Supervisor<'_> {
         Err(self.give_up(failure))
     }
 
-    /// Ends a sandbox whose program has not run, and adds to the failure what the tools said.
+    /// Ends a sandbox whose program has not run, and adds the messages of the tools to the failure.
     fn give_up(&mut self, failure: SandboxError) -> SandboxError {
         if let Err(error) = self.kill() {
             return error;
@@ -142,10 +142,10 @@ impl Supervisor<'_> {
     fn watch(mut self, mut go: PipeWriter, job: &Job) -> Result<Finished, SandboxError> {
         self.tree.find_init();
         self.tree.offer_first();
-        // What the tools said before, if anything, is not the program's output.
+        // Earlier messages of the tools are not the program's output.
         self.shown = Output::default();
         let started = Instant::now();
-        // If nobody reads it, the end of the sandbox will be noticed below.
+        // If the script has ended, the loop below notices it.
         let _ = go.write_all(b"go\n");
         drop(go);
         let mut next_look = started + WATCH_INTERVAL;
@@ -187,7 +187,7 @@ impl Supervisor<'_> {
             }
         };
         let wall = started.elapsed();
-        // Everybody who could write is gone: what is in the pipes is all there is.
+        // All writers have ended, so the pipes contain everything that is left.
         while self.read() {}
         let collected = match mem::take(&mut self.collected_bytes) {
             bytes if bytes.len() > COLLECT_BYTES_MAX => BTreeMap::new(),
@@ -201,7 +201,7 @@ impl Supervisor<'_> {
         Ok(Finished { outcome, output, collected, records, wall })
     }
 
-    /// Reads what is there, at most a buffer of each. Says whether there was anything.
+    /// Reads the available bytes, at most a buffer of each stream. Returns whether there were any.
     fn read(&mut self) -> bool {
         let read_output = self.output.read(|bytes| self.shown.push(bytes));
         let read_collected = self.collected.read(|bytes| {
@@ -213,11 +213,11 @@ impl Supervisor<'_> {
         read_output || read_collected || read_records
     }
 
-    /// Ends the sandbox and returns when nothing of it is left.
+    /// Ends the sandbox and returns when it is gone completely.
     fn kill(&mut self) -> Result<(), SandboxError> {
         let deadline = Instant::now() + DEATH_TIME_MAX;
         while self.try_wait()?.is_none() {
-            // Again and again: process 1 may only now have come to life.
+            // The kill is repeated, because process 1 may only have started now.
             if Instant::now() < deadline {
                 self.tree.kill();
             } else {
@@ -228,12 +228,13 @@ impl Supervisor<'_> {
         self.wait_until_empty()
     }
 
-    /// Waits for the last processes; the monitor is gone, and they are dying.
+    /// Waits for the last processes. The monitor has ended, and they are dying.
     fn wait_until_empty(&self) -> Result<(), SandboxError> {
         let deadline = Instant::now() + DEATH_TIME_MAX;
         while !self.tree.is_empty() {
             if Instant::now() >= deadline {
-                // Killed, but the kernel holds on to it: nothing more can be done from here.
+                // The processes are killed, but the kernel does not end them: nothing more can be
+                // done here.
                 let source = io::Error::from(io::ErrorKind::TimedOut);
                 return Err(SandboxError::Io { attempt: "end every process", source });
             }
@@ -248,7 +249,7 @@ impl Supervisor<'_> {
 }
 
 impl Drop for Supervisor<'_> {
-    /// Where an error of the host ends the watch early, the sandbox ends too.
+    /// If an error of the host ends the watch early, the sandbox ends too.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.tree.kill_monitor();
@@ -257,13 +258,13 @@ impl Drop for Supervisor<'_> {
     }
 }
 
-/// Adds bytes up to a limit, and one more, which shows that there were too many.
+/// Adds bytes up to one more than the limit; that one shows that there were too many.
 fn keep(kept: &mut Vec<u8>, bytes: &[u8], bytes_max: usize) {
     let room = (bytes_max + 1).saturating_sub(kept.len());
     kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
-/// The name of the program that the script inside did not find.
+/// The missing program, as reported by the script inside.
 fn missing(word: &[u8]) -> String {
     let text = String::from_utf8_lossy(word);
     text.trim_end().trim_start_matches("missing ").to_owned()
@@ -282,7 +283,7 @@ impl Stream {
         Self { pipe: Some(pipe), buffer: vec![0; 64 << 10].into() }
     }
 
-    /// The descriptor to wait for, unless everything was read.
+    /// The descriptor to wait for, unless the stream has ended.
     fn open(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
@@ -291,7 +292,7 @@ impl Stream {
         self.pipe.is_none()
     }
 
-    /// Reads at most one buffer, without waiting. Says whether there was anything.
+    /// Reads at most one buffer, without waiting. Returns whether there was anything.
     fn read(&mut self, mut take: impl FnMut(&[u8])) -> bool {
         let Some(pipe) = &mut self.pipe else { return false };
         match pipe.read(&mut self.buffer) {
@@ -307,7 +308,7 @@ impl Stream {
     }
 }
 
-/// Writes what fits and returns the rest. Where nobody reads any more there is no rest to send.
+/// Writes as much as fits and returns the rest. If the reader is gone, the rest is empty.
 fn send<'a>(pipe: &mut PipeWriter, bytes: &'a [u8]) -> &'a [u8] {
     match pipe.write(bytes) {
         Ok(sent) => &bytes[sent..],
@@ -316,8 +317,8 @@ fn send<'a>(pipe: &mut PipeWriter, bytes: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// Waits until something can be read or written, or the time is over. Says whether the first of `readable`, the stop
-/// pipe, is what ended it.
+/// Waits until a descriptor is ready, or the time is over. Returns whether the first of `readable`,
+/// the stop pipe, ended the wait.
 fn wait(
     readable: &[Option<BorrowedFd<'_>>],
     writable: Option<BorrowedFd<'_>>,
@@ -347,7 +348,7 @@ fn is_not_now(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// The exit code, as a shell would give it.
+/// The exit code, as a shell would report it.
 fn code_of(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }

@@ -1,8 +1,8 @@
 //! Delivers generated files to a folder of the host.
 //!
-//! The folder may hold an earlier delivery, or anything else that grew there since. Every step is taken relative to an
-//! open [`Folder`] and follows no symbolic link, so nothing that lies in the folder can lead a write out of it. Nothing in
-//! it is changed before everything is known to be possible.
+//! The folder may contain an earlier delivery, or any other files. Every step is relative to an open [`Folder`] and
+//! follows no symbolic link, so nothing in the folder can redirect a write out of it. A delivery changes nothing before
+//! it has checked that every file can be written.
 
 use std::{
     io,
@@ -18,22 +18,22 @@ use super::{
 };
 use crate::beneath::{BeneathError, Folder, Kind};
 
-/// The largest file that a delivery may have left; a larger one is somebody else's.
+/// The largest file that a delivery can have written; a larger one has another origin.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
-/// How many files in the way are named.
+/// The most files in the way that an error names.
 const NAMED_MAX: usize = 10;
 
 /// Which files a delivery may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replace {
-    /// Those of earlier deliveries that nobody has changed since.
+    /// The unchanged files of earlier deliveries.
     #[default]
     Delivered,
     /// Any regular file.
     Anything,
 }
 
-/// Why files were not delivered.
+/// The reason why files were not delivered.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -53,18 +53,18 @@ pub enum WriteError {
     Root {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// In the way lies a symbolic link, a folder in the place of a file, or something stranger; it was left alone.
+    /// A symbolic link, a folder in place of a file, or another special file is in the way; it was left unchanged.
     #[error("`{}` is in the way: it is no regular {expected}", path.display())]
     InTheWay {
-        /// What is in the way.
+        /// The path in the way.
         path: PathBuf,
-        /// What should be there: a file or a folder.
+        /// The expected kind: a file or a folder.
         expected: &'static str,
     },
-    /// Files of the same names are there, and no earlier delivery left them as they are; nothing was written.
+    /// Files of the same names exist, and they are not unchanged files of an earlier delivery; nothing was written.
     #[error("{} not of an earlier delivery, or changed since: {}; nothing was written", are(paths.len()), listed(paths))]
     Foreign {
         /// The files.
@@ -75,23 +75,23 @@ pub enum WriteError {
     Write {
         /// The file, or a folder on the way to it.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Writes generated files to the folder `below` a root, and returns their paths in order. Both folders are made if they do
-/// not exist; an empty `below` is the root itself.
+/// Writes generated files to the folder `below` a root, and returns their paths in order. Both folders are made if they
+/// do not exist; an empty `below` is the root itself.
 ///
-/// A regular file of the same name is replaced as a whole if it has the new content already, an earlier delivery left it
-/// as it is, or `replace` says so; to deliver twice is harmless, also when the first time was cut short by the end of the
-/// process. Files without a new version stay. The root is a path that a person chose. Everything below it is checked
-/// by the same rules ([`check_path`]), and symbolic links there are neither followed nor replaced. Deliveries to one
-/// folder wait for each other.
+/// A regular file of the same name is replaced as a whole if it already has the new content, if it is an unchanged file
+/// of an earlier delivery, or if `replace` allows it. Delivering twice is harmless, also after the process died in the
+/// first delivery. Files without a new version stay. A person chose the path of the root. Everything below it is
+/// checked by the same rules ([`check_path`]), and symbolic links there are neither followed nor replaced. Deliveries
+/// to one folder wait for each other.
 ///
 /// # Errors
-/// Everything is checked, and every file is written under another name, before the first one gets its own: what is
-/// refused, and a disk that is full, deliver nothing.
+/// Everything is checked, and every file is written under a temporary name, before the first file gets its own name. So
+/// refused files and a full disk deliver nothing.
 pub fn write_files(
     root: &Path,
     below: &str,
@@ -106,7 +106,7 @@ pub fn write_files(
     let outer = Folder::create(root)
         .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
     let (root, folder) = descend(root, &outer, below)?;
-    // Where the file system knows no locks, whoever delivers must see to it that nobody else does.
+    // On a file system without locks, the caller must prevent concurrent deliveries.
     let _ = folder.lock();
     let mut list = Delivered::parse(&known(&folder).unwrap_or_default());
     let mut places = Vec::new();
@@ -140,7 +140,7 @@ pub fn write_files(
     Ok(places.into_iter().map(|it| it.path).collect())
 }
 
-/// Opens the folder at a path below another one, and makes every folder on the way.
+/// Opens the folder at a path below another one, and makes missing folders.
 fn descend(root: &Path, outer: &Folder, below: &str) -> Result<(PathBuf, Folder), WriteError> {
     let mut path = root.to_owned();
     let mut folder = outer.again().map_err(|it| write_error(root, it))?;
@@ -156,7 +156,7 @@ fn descend(root: &Path, outer: &Folder, below: &str) -> Result<(PathBuf, Folder)
     Ok((path, folder))
 }
 
-/// Writes all files under other names, or none.
+/// Writes all files under temporary names, or none.
 fn stage(places: &[Place], files: &[SourceFile]) -> Result<(), WriteError> {
     for (place, file) in places.iter().zip(files) {
         let staged = write_temporary(&place.parent, &place.name, file.content.as_bytes());
@@ -168,7 +168,7 @@ fn stage(places: &[Place], files: &[SourceFile]) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Where a file goes.
+/// The destination of a file.
 struct Place {
     path: PathBuf,
     parent: Folder,
@@ -176,25 +176,25 @@ struct Place {
 }
 
 impl Place {
-    /// Finds it, and makes the folders on the way.
+    /// Finds the destination, and makes missing folders.
     fn find(root: &Path, folder: &Folder, file: &SourceFile) -> Result<Self, WriteError> {
         let (parents, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
         let (_, parent) = descend(root, folder, parents)?;
         let path = root.join(&file.path);
-        // Asked first for the sake of the message: a rename would replace a link, and never follow it.
+        // Checked first for a better message: a rename would replace a link, and never follow it.
         match parent.kind(name).map_err(|it| write_error(&path, it))? {
             Some(Kind::File) | None => Ok(Self { path, parent, name: name.to_owned() }),
             Some(_) => Err(WriteError::InTheWay { path, expected: "file" }),
         }
     }
 
-    /// What is there already.
+    /// The content of the existing file.
     fn content(&self) -> Result<Option<Vec<u8>>, WriteError> {
         let content = self.parent.read_own(&self.name, CONTENT_BYTES_MAX);
         content.map_err(|it| write_error(&self.path, it))
     }
 
-    /// Gives the file that was written under another name its own.
+    /// Renames the temporary file to its own name.
     fn take_name(&self) -> Result<(), WriteError> {
         let renamed = self.parent.rename(&temporary_name(&self.name), &self.name);
         renamed.map_err(|it| write_error(&self.path, it))
@@ -210,19 +210,19 @@ fn known(folder: &Folder) -> Option<Vec<u8>> {
     folder.read_own(delivered::LIST, delivered::BYTES_MAX).ok().flatten()
 }
 
-/// Puts a file with this content in the place of whatever has the name: a reader sees the old file or the new one.
+/// Puts a file with this content in the place of an existing one: a reader sees the old file or the new one.
 fn put(parent: &Folder, name: &str, content: &[u8]) -> Result<(), BeneathError> {
     write_temporary(parent, name, content)?;
     parent.rename(&temporary_name(name), name)
 }
 
-/// Writes a file under the name that it has until it is whole. Generated files may not have this name, and it is always
-/// the same: what a killed process left is found, and no other delivery uses it, since the folder is locked.
+/// Writes a file under its temporary name. Generated files cannot have this name, and it is always the same: the
+/// remains of a killed process are found, and no other delivery uses it, because the folder is locked.
 fn write_temporary(parent: &Folder, name: &str, content: &[u8]) -> Result<(), BeneathError> {
     parent.write_new(&temporary_name(name), content)
 }
 
-/// What a file is called until it is whole.
+/// The temporary name of a file.
 fn temporary_name(name: &str) -> String {
     format!(".graphrun-{name}.tmp")
 }

@@ -11,7 +11,7 @@ use crate::beneath::{BeneathError, Folder};
 /// The longest part of a path that is shown, in characters.
 const PATH_CHARACTERS_MAX: usize = 200;
 
-/// A folder that the tools read nothing outside of.
+/// The folder to which the tools are restricted.
 #[derive(Debug)]
 pub(super) struct ToolFolder(Folder);
 
@@ -32,7 +32,7 @@ impl ToolFolder {
         self.0.entries(Path::new(path)).map_err(|error| refusal(path, &error))
     }
 
-    /// The first bytes of a regular file, at most so many, and how many there are.
+    /// Reads at most this many bytes of a regular file. Also returns the size of the file.
     pub(super) fn read(&self, path: &str, bytes_max: u64) -> Result<(Vec<u8>, u64), ToolError> {
         self.0.read_start(Path::new(path), bytes_max).map_err(|error| refusal(path, &error))
     }

@@ -16,17 +16,17 @@ use crate::redact::{Cut, redact_part};
 /// The names of the built-in tools.
 pub const BUILT_IN: [&str; 3] = ["fs.read", "fs.list", "fs.grep"];
 
-/// What is read of one file, in bytes; a search reads as much.
+/// The most bytes read of one file; a search reads as many.
 const READ_BYTES_MAX: u64 = 256 << 10;
-/// How many entries a list has.
+/// The most entries of a list.
 const ENTRIES_MAX: usize = 1_000;
-/// How many matches a search gives.
+/// The most matches of a search.
 const MATCHES_MAX: usize = 200;
-/// How many files and folders a search looks at.
+/// The most files and folders that a search visits.
 const VISITED_MAX: usize = 20_000;
-/// How many bytes a search reads in all.
+/// The most bytes that a search reads.
 const SEARCHED_BYTES_MAX: u64 = 64 << 20;
-/// What is shown of a line, in characters.
+/// The most characters shown of a line.
 const LINE_CHARACTERS_MAX: usize = 400;
 /// The size of a compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
@@ -148,7 +148,7 @@ pub fn built_in(name: &str, root: PathBuf) -> Option<Arc<dyn Tool>> {
     })
 }
 
-/// Works in a thread that may block.
+/// Runs the work in a thread that may block.
 async fn blocking<O: Send + 'static>(
     root: Arc<Path>,
     work: impl FnOnce(&ToolFolder) -> Result<O, ToolError> + Send + 'static,
@@ -173,9 +173,10 @@ impl ToolFolder {
         }
         let cut = size > READ_BYTES_MAX;
         let text = String::from_utf8_lossy(&bytes);
-        // The last character of what was cut may be half of one.
+        // The truncated text may end in half a character.
         let text = if cut { text.trim_end_matches('\u{fffd}') } else { &text };
-        // Before lines are chosen, as a part of a key would not be found later.
+        // Keys are removed before lines are chosen, because a part of a key would not be recognised
+        // later.
         let text = redact_part(text, Cut { start: false, end: cut });
         let skipped = text.split_inclusive('\n').skip(input.from.saturating_sub(1));
         let mut rest = skipped.peekable();
@@ -191,14 +192,14 @@ impl ToolFolder {
         Ok(Listing { entries, truncated })
     }
 
-    /// What is in a folder, by name, one more than a list has at most.
+    /// Returns the entries of a folder by name: at most one more than a list may have.
     fn sorted(&self, folder: &str) -> Result<Vec<Entry>, ToolError> {
         let mut entries = Vec::new();
         for entry in self.entries(folder)?.take(VISITED_MAX) {
             let entry =
                 entry.map_err(|error| ToolError::permanent(format!("`{folder}`: {error}")))?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // Of a link itself, not of what it points to.
+            // The metadata of a link itself, not of its target.
             let Ok(metadata) = entry.metadata() else { continue };
             let kind = match metadata.file_type() {
                 it if it.is_file() => EntryKind::File,
@@ -230,7 +231,7 @@ impl ToolFolder {
         let mut open = VecDeque::from([input.path.clone()]);
         let mut visited = 0;
         while let Some(folder) = open.pop_front() {
-            // What went away or cannot be read is no reason to find nothing elsewhere.
+            // A folder that disappeared or cannot be read does not stop the search elsewhere.
             for entry in self.sorted(&folder).unwrap_or_default() {
                 visited += 1;
                 if visited > VISITED_MAX || search.is_full() {
@@ -249,10 +250,10 @@ impl ToolFolder {
     }
 }
 
-/// A search on its way.
+/// The state of a search.
 struct Search {
     pattern: Regex,
-    /// One more than is given at most, to know whether there are more.
+    /// The matches, at most one more than the result may have, to detect further ones.
     matches: Vec<Match>,
     bytes_left: u64,
     /// Whether a file has more than was read of it.
@@ -271,7 +272,8 @@ impl Search {
         if bytes.contains(&0) {
             return Ok(());
         }
-        // Before lines are matched and cut, as a part of a key would not be found later.
+        // Keys are removed before lines are matched and truncated, because a part of a key would
+        // not be recognised later.
         let text = String::from_utf8_lossy(&bytes);
         let cut = Cut { start: false, end: size > bytes.len() as u64 };
         for (at, line) in redact_part(&text, cut).lines().enumerate() {

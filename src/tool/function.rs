@@ -1,4 +1,4 @@
-//! A tool out of an async function.
+//! A tool made from an async function.
 
 use std::{fmt, marker::PhantomData};
 

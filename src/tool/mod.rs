@@ -1,6 +1,6 @@
-//! Tools: things that a workflow can do, by a name, with a typed input and a typed output.
+//! Tools: named operations with a typed input and a typed output, for workflows and models.
 //!
-//! Start with [`Tool`]; [`tool_fn`] makes one of an async function. The built-in ones read files
+//! Start with [`Tool`]; [`tool_fn`] makes one from an async function. The built-in ones read files
 //! below a folder: [`built_in`].
 
 mod folder;
@@ -19,60 +19,60 @@ pub use self::{
     function::{ToolFn, tool_fn},
 };
 
-/// Something that can be done, by a name.
+/// A named operation.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// The name that workflows call it by, such as `fs.read`.
+    /// The name in workflows, such as `fs.read`.
     fn name(&self) -> &str;
 
-    /// What it does, for whoever chooses among several.
+    /// The purpose of the tool, for a model or a person to choose by.
     fn description(&self) -> &str;
 
-    /// The JSON Schema of its input, an object. What a workflow passes is checked against it when
+    /// The JSON Schema of its input, an object. The input in a workflow is checked against it when
     /// the workflow is loaded, and again before each call.
     fn input_schema(&self) -> &Value;
 
     /// The JSON Schema of its output, which is checked after each call.
     fn output_schema(&self) -> &Value;
 
-    /// Does it. The input fits the schema.
+    /// Calls the tool. The input fits the schema.
     ///
     /// # Errors
     ///
-    /// Says why it could not be done, for whoever reads the run.
+    /// Fails with a reason that is shown to the reader of the run.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped when the node runs out of time or the run is stopped at once.
+    /// The future is dropped when the node runs out of time or the run is aborted.
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<Value, ToolError>;
 }
 
-/// What a tool is told besides its input.
+/// The context of a call besides its input.
 #[derive(Clone, Debug, Default)]
 pub struct ToolContext {
-    /// The same whenever this call is made again, for services that take an idempotency key.
+    /// An idempotency key: the same whenever this call is repeated.
     pub key: String,
-    /// Cancelled when the run should stop at once.
+    /// Cancelled when the run is aborted.
     pub cancel: CancellationToken,
 }
 
-/// A tool could not do its work.
+/// The error of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ToolError {
-    /// Why.
+    /// The reason.
     pub message: String,
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub transient: bool,
 }
 
 impl ToolError {
-    /// An error that trying again would repeat.
+    /// An error that a retry would repeat.
     pub fn permanent(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), transient: false }
     }
 
-    /// An error that trying again may mend.
+    /// An error that a retry may resolve.
     pub fn transient(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), transient: true }
     }

@@ -1,4 +1,4 @@
-//! `cache`: the result of a node is kept, and used again where it follows from the same.
+//! `cache`: the result of a node is stored and reused for identical inputs.
 
 use super::{
     Caching,
@@ -11,7 +11,7 @@ use crate::{diagnostic::Diagnostic, id::NodeName, tool::BUILT_IN};
 /// The keys of `cache`.
 pub(super) const CACHE_KEYS: &[&str] = &["for", "key"];
 
-/// The kinds whose results never mean the same a second time, with what is to be done instead.
+/// The kinds that cannot be cached, because their results differ each time, with the alternative.
 const NEVER_KEPT: &[(&str, &str)] = &[
     ("ask", "leave it out: a person is asked every time"),
     ("set", "leave it out: to compute the fields takes less time than to look for them"),
@@ -21,7 +21,7 @@ const NEVER_KEPT: &[(&str, &str)] = &[
 ];
 
 impl Lowering<'_> {
-    /// How the results of the node are kept that is being read.
+    /// Reads how the current node is cached.
     pub(super) fn read_cache(&mut self, name: &NodeName, section: &Section<'_>) -> Option<Caching> {
         let yaml = section.get("cache")?;
         let caching = match &yaml.data {

@@ -1,4 +1,4 @@
-//! What is wrong with a list of cases as a whole: cases that are never reached, states without one.
+//! Checks a list of cases as a whole: cases that are never reached, states that no case covers.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use crate::{diagnostic::Diagnostic, id::NodeName};
 /// The conditions of a list of cases, in order.
 #[derive(Debug, Default)]
 pub(super) struct Conditions<'a> {
-    /// Where each stands, and whether something was said about it already.
+    /// The place of each, and whether it has been reported as constant.
     pub(super) list: Vec<(&'a Yaml, Expression, bool)>,
-    /// Whether there is one that is not understood.
+    /// Whether some condition is invalid.
     pub(super) unknown: bool,
 }
 
 impl Lowering<'_> {
-    /// Whether each case may be taken, and whether there is one for each state.
+    /// Checks that each case is reachable and that the cases cover every state.
     pub(super) fn check_cases(
         &mut self,
         from: &NodeName,
@@ -32,7 +32,7 @@ impl Lowering<'_> {
         let mut cases = CaseList::of(&expressions);
         let uncovered = cases.uncovered();
         let constant = (conditions.list.iter().enumerate()).filter(|(_, it)| it.2);
-        // What they take, or never take, is said where they stand.
+        // The check of each constant condition reports it at its own place.
         let passed: Vec<usize> = constant.map(|(at, _)| at).collect();
         let mut all_reached = passed.is_empty();
         for (at, (when, ..)) in conditions.list.iter().enumerate() {

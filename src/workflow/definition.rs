@@ -1,4 +1,4 @@
-//! A checked workflow, as data: what each node does, and what follows what.
+//! A checked workflow, as data: its nodes and edges.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,81 +23,81 @@ use crate::{
 pub struct Workflow {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// The description of the workflow.
     pub about: Option<String>,
     /// The fields of its state.
     pub schema: Schema,
-    /// The fields that a run is given.
+    /// The fields of the input.
     pub input: Vec<ChannelName>,
     /// The fields that are the result of a run.
     pub output: Vec<ChannelName>,
-    /// The fields to which people may say something while it runs, the usual one first.
+    /// The fields that receive people's messages, the default one first.
     pub inbox: Vec<ChannelName>,
     /// The limits of a run.
     pub limits: Limits,
-    /// What the nodes have in common; it is in their policies already.
+    /// The defaults of the nodes, which are already part of their policies.
     pub defaults: Defaults,
     /// The nodes by name.
     pub nodes: BTreeMap<NodeName, NodeDefinition>,
-    /// What follows what.
+    /// The edges.
     pub edges: Vec<Edge>,
     /// The nodes of the first step.
     pub entry: Vec<NodeName>,
-    /// Each `parallel` and its branches, for drawings; it is no node of a run.
+    /// Each `parallel` and its branches, for drawings; a run has no node for it.
     pub groups: BTreeMap<NodeName, Vec<NodeName>>,
     /// The file it was read from.
     pub file: Arc<SourceFile>,
-    /// The folder that its paths start at.
+    /// The folder that its relative paths start from.
     pub folder: PathBuf,
-    /// Of a workflow that is used, the fields that are written whenever it is done.
+    /// The fields that are assigned whenever a run is done; only set for a used workflow.
     pub(super) settled: BTreeSet<ChannelName>,
 }
 
-/// What holds for every node that does not say otherwise.
+/// The settings of nodes without their own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Defaults {
-    /// How transient failures are tried again.
+    /// The retry policy for transient failures.
     pub retry: Backoff,
-    /// How long one attempt may take. A person is not hurried: it does not hold for `ask`.
+    /// The longest duration of one attempt. It does not apply to `ask`.
     pub timeout: Option<Duration>,
-    /// How long one attempt may go on without a word, people excepted as well.
+    /// The longest time without progress in one attempt. It does not apply to `ask` either.
     pub idle_timeout: Option<Duration>,
-    /// Where failures lead.
+    /// The targets of failures.
     pub catch: Vec<Catch>,
-    /// How often an agent may mend an answer that cannot be read.
+    /// How often an agent may repair an invalid answer.
     pub repairs_max: u32,
 }
 
 /// One node.
 #[derive(Clone, Debug)]
 pub struct NodeDefinition {
-    /// What it does.
+    /// The kind of the node and its settings.
     pub kind: NodeKind,
-    /// Under which conditions.
+    /// The policies: retries, bounds, limits, routes for failures.
     pub policies: Policies,
-    /// Whether it runs when the run comes to it.
+    /// The condition under which it runs; otherwise it is skipped.
     pub when: Option<Expression>,
-    /// How its results are kept for other runs, if they are.
+    /// The cache settings, if its results are cached.
     pub cache: Option<Caching>,
     /// Where it is written.
     pub place: Place,
-    /// What it is for.
+    /// The description of the node.
     pub about: Option<String>,
     /// The used workflows that it belongs to, the innermost first.
     pub scopes: Vec<Scope>,
 }
 
-/// How the results of a node are kept for other runs.
+/// The cache settings of a node.
 #[derive(Clone, Debug, Default)]
 #[doc(alias = "CachePolicy")]
 pub struct Caching {
-    /// How old a result may be that is used; `None` is no bound.
+    /// The greatest age of a reused result; `None` is no bound.
     pub age_max: Option<Duration>,
-    /// What tells the results of the node apart, if that is not what it is given.
+    /// The cache key of the node, if it differs from the node's input.
     pub key: Option<Expression>,
 }
 
-/// What a node does.
+/// The kind of a node and its settings.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
     /// Asks a model.
@@ -112,7 +112,7 @@ pub enum NodeKind {
     Ask(AskNode),
     /// Computes fields of the state.
     Set(SetNode),
-    /// Has a node done for each item of a list.
+    /// Runs a node for each item of a list.
     Map(MapNode),
     /// Begins a used workflow.
     Enter(EnterNode),
@@ -131,23 +131,23 @@ pub struct AgentNode {
     pub agent: String,
     /// The models as `provider/model`, in order of fallback; at least one.
     pub models: Vec<String>,
-    /// Who the agent is.
+    /// The system prompt.
     pub system: Option<Prompt>,
-    /// What it is to do.
+    /// The prompt.
     pub prompt: Prompt,
-    /// What it is to do on a second and later visit, if that is something else.
+    /// The prompt of the second and later visits, if it differs.
     pub prompt_again: Option<Prompt>,
-    /// How freely it answers, from 0 to 2.
+    /// The temperature, from 0 to 2.
     pub temperature: Option<f64>,
     /// The tools it may call before it answers, by name.
     pub tools: Vec<String>,
-    /// The folder that the built-in tools see.
+    /// The folder that the built-in tools can read.
     pub tools_root: PathBuf,
-    /// How often it may call tools before each answer of a model must be the last.
+    /// How many rounds of tool calls it may make; then each answer must be final.
     pub tool_rounds_max: u32,
     /// The fields its answer is written to; at least one.
     pub writes: Vec<ChannelName>,
-    /// How often it may mend an answer that cannot be read.
+    /// How often it may repair an invalid answer.
     pub repairs_max: u32,
 }
 
@@ -156,20 +156,20 @@ pub struct AgentNode {
 pub struct RunTestsNode {
     /// The files to test.
     pub artifact: Expression,
-    /// What runs them.
+    /// The test runner.
     pub runner: TestRunner,
     /// The number of the attempt, for the report.
     pub attempt: Option<Expression>,
-    /// Where they run.
+    /// The limits of the sandbox.
     pub sandbox: SandboxSettings,
-    /// Which output goes to which field.
+    /// The fields with the output that each receives.
     pub writes: Vec<(ChannelName, TestOutput)>,
 }
 
-/// What a run of tests gives.
+/// An output of a run of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestOutput {
-    /// What the runner reported.
+    /// The report of the runner.
     TestResult,
     /// The artifact, with the result and the number of the attempt filled in.
     CodeArtifact,
@@ -186,39 +186,39 @@ pub struct SandboxSettings {
     pub memory_bytes: u64,
     /// Time of one run.
     pub time: Duration,
-    /// The Python packages that are there, as pip names them.
+    /// The installed Python packages, as pip names them.
     pub requirements: Vec<String>,
 }
 
 /// A node that runs a command in a sandbox.
 #[derive(Clone, Debug)]
 pub struct RunNode {
-    /// The program and its arguments, as they are written; nothing of the state is among them.
+    /// The program and its constant arguments; no value of the state is among them.
     pub argv: Vec<String>,
-    /// Where it runs.
+    /// The limits of the sandbox.
     pub sandbox: SandboxSettings,
-    /// Its variables.
+    /// The environment variables.
     pub env: Vec<(String, Expression)>,
-    /// Its standard input: a text, or anything else as JSON.
+    /// The standard input: a text, or other values as JSON.
     pub stdin: Option<Expression>,
-    /// Its files, each with its path and content.
+    /// The files, each with its path and content.
     pub files: Option<Expression>,
-    /// Which output goes to which field.
+    /// The fields with the output that each receives.
     pub writes: Vec<(ChannelName, RunOutput)>,
 }
 
-/// What a command gives.
+/// An output of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutput {
-    /// What it printed.
+    /// The standard output.
     Stdout,
-    /// What it printed as errors.
+    /// The standard error.
     Stderr,
-    /// The code it ended with. If it is written, no code is a failure.
+    /// The exit code. If a field receives it, no exit code is a failure.
     ExitCode,
-    /// Whether that code is zero. If it is written, no code is a failure.
+    /// Whether the exit code is zero. If a field receives it, no exit code is a failure.
     Ok,
-    /// What it printed, as the JSON that it is.
+    /// The standard output, parsed as JSON.
     Json,
 }
 
@@ -227,11 +227,12 @@ pub enum RunOutput {
 pub struct ToolNode {
     /// The name of the tool.
     pub tool: String,
-    /// The folder that the built-in tools see.
+    /// The folder that the built-in tools can read.
     pub root: PathBuf,
     /// The arguments by name.
     pub args: Vec<(String, Expression)>,
-    /// Which part of the output goes to which field, as a path; an empty one is all of it.
+    /// The fields with the path of the output that each receives. An empty path is the whole
+    /// output.
     pub writes: Vec<(ChannelName, Vec<String>)>,
 }
 
@@ -242,7 +243,7 @@ pub struct AskNode {
     pub prompt: Prompt,
     /// The fields the person sees.
     pub show: Vec<ChannelName>,
-    /// The answers to choose from; if empty, whatever fits the written field.
+    /// The answers to choose from. If empty, every value that fits the written field is accepted.
     pub choices: Vec<String>,
     /// The field the answer is written to.
     pub writes: Option<ChannelName>,
@@ -253,36 +254,36 @@ pub struct AskNode {
 /// A node that computes fields of the state.
 #[derive(Clone, Debug)]
 pub struct SetNode {
-    /// Each field and its value; all see the state as it was before.
+    /// Each field and its value; all expressions read the state before the node.
     pub sets: Vec<(ChannelName, Expression)>,
 }
 
-/// A node that has another one done for each item of a list.
+/// A node that runs another one for each item of a list.
 #[derive(Clone, Debug)]
 pub struct MapNode {
     /// The list.
     pub over: Expression,
     /// The node.
     pub node: NodeName,
-    /// What that node calls its item.
+    /// The name of the item in that node.
     pub item: String,
-    /// How many items are worked on at the same time.
+    /// How many items run at the same time.
     pub width_max: Option<usize>,
 }
 
 /// A node that begins a used workflow.
 #[derive(Clone, Debug)]
 pub struct EnterNode {
-    /// The name that the used workflow gives itself.
+    /// The name of the used workflow.
     pub workflow: String,
-    /// The fields of the used workflow that are given.
+    /// The input fields of the used workflow with their values.
     pub sets: Vec<(ChannelName, Expression)>,
 }
 
-/// A node that is reached when nothing is left to do in a used workflow.
+/// A node that runs when a used workflow has no tasks left.
 #[derive(Clone, Debug)]
 pub struct LeaveNode {
-    /// Each field that is filled, with the one of the used workflow that it is taken from.
+    /// Each field that receives a result, with the field of the used workflow it comes from.
     pub takes: Vec<(ChannelName, ChannelName)>,
 }
 
@@ -293,9 +294,9 @@ pub struct WriteFilesNode {
     pub to: Expression,
     /// The files, each with its path and content.
     pub files: Option<Expression>,
-    /// Names of files, and what is written to them as JSON.
+    /// The names of files with the values that are written to them as JSON.
     pub documents: Vec<(String, Expression)>,
-    /// What is rendered to `report.md`.
+    /// The template that is rendered to `report.md`.
     pub report: Option<Prompt>,
 }
 
@@ -305,7 +306,7 @@ pub trait NodeFactory {
     ///
     /// # Errors
     ///
-    /// Says what is missing here to run such a node.
+    /// Fails with a description of the missing part if this machine cannot run such a node.
     fn make(
         &self,
         name: &NodeName,
@@ -314,9 +315,9 @@ pub trait NodeFactory {
 }
 
 impl Workflow {
-    /// Makes the graph, with everything that its nodes miss.
+    /// Makes the graph. The findings include everything that its nodes lack on this machine.
     ///
-    /// With errors the graph lacks the nodes that they are about.
+    /// If there are errors, the affected nodes are missing in the graph.
     pub fn into_graph(self, factory: &dyn NodeFactory) -> (Graph, Diagnostics) {
         let mut findings = Diagnostics::default();
         let mut nodes = BTreeMap::new();
@@ -352,7 +353,7 @@ impl TestOutput {
     /// Every output.
     pub const ALL: [Self; 4] = [Self::TestResult, Self::CodeArtifact, Self::Status, Self::Attempts];
 
-    /// The word a workflow uses for it.
+    /// The word for it in a workflow file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TestResult => "test_result",
@@ -367,7 +368,7 @@ impl RunOutput {
     /// Every output.
     pub const ALL: [Self; 5] = [Self::Stdout, Self::Stderr, Self::ExitCode, Self::Ok, Self::Json];
 
-    /// The word a workflow uses for it.
+    /// The word for it in a workflow file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -378,7 +379,7 @@ impl RunOutput {
         }
     }
 
-    /// What a field that takes it must be.
+    /// The type that a field must have to receive it.
     pub fn ty(self) -> Type {
         match self {
             Self::Stdout | Self::Stderr => Type::String,
@@ -390,13 +391,13 @@ impl RunOutput {
 }
 
 impl SandboxSettings {
-    /// What tells the results of jobs in it apart.
+    /// The part of the cache key of jobs in this sandbox.
     pub(crate) fn identity(&self) -> Value {
         let Self { memory_bytes, time, requirements } = self;
         json!({"memory": memory_bytes, "time_ms": time.as_millis(), "requirements": requirements})
     }
 
-    /// What a job in it may use.
+    /// The limits of a job in this sandbox.
     pub fn limits(&self) -> sandbox::Limits {
         sandbox::Limits {
             wall: self.time,

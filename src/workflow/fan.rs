@@ -1,11 +1,11 @@
-//! Fan-out and fan-in: what follows the branches of a `parallel`, the tasks of a `map`, and the
-//! nodes that a `join` waits for.
+//! Fan-out and fan-in: the edges behind the branches of a `parallel` and the tasks of a `map`, and
+//! the joins.
 
 use std::sync::Arc;
 
 use super::{
     Expression, MapNode, Workflow,
-    heads::Follows,
+    declarations::Follows,
     lower::Lowering,
     nodes::Reading,
     reader::{Entry, Yaml},
@@ -23,26 +23,26 @@ use crate::{
 /// The keys of a `map`.
 pub(super) const MAP_KEYS: &[&str] = &["over", "as", "do", "width"];
 
-/// What a task that is one of many calls the item it works on, if nothing is said of it.
+/// The default name of the item of a dispatched task.
 pub(super) const ITEM: &str = "item";
 
-/// The item of a list that a node is done for.
+/// The item of a node that runs for each item of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) name: String,
     pub(super) ty: Type,
     pub(super) width_max: Option<usize>,
-    /// Whether it may be called something else: what calls it so is reported.
+    /// Whether it may have another name because of a reported mistake.
     pub(super) is_vague: bool,
 }
 
-/// What follows a name.
+/// The continuation behind a name.
 enum Following<'y> {
-    /// What is written there.
+    /// The targets that its `then` gives.
     Written(&'y Yaml),
     /// The next name of its branch.
     Next(NodeName, Option<Place>),
-    /// Something that its `parallel` or `map` sees to.
+    /// The `parallel` or `map` around it makes the edges.
     Owned,
 }
 
@@ -55,7 +55,7 @@ impl Lowering<'_> {
         workflow: &mut Workflow,
     ) {
         let Some(following) = self.following(name, section) else { return };
-        let is_group = self.heads.groups.contains_key(name);
+        let is_group = self.declarations.groups.contains_key(name);
         let is_map = section.get("map").is_some();
         match following {
             Following::Owned if is_map => {
@@ -73,7 +73,7 @@ impl Lowering<'_> {
             }
             Following::Written(then) => self.read_then(name, then, workflow),
             Following::Next(next, place) => {
-                let starts = self.heads.starts(&next);
+                let starts = self.declarations.starts(&next);
                 let targets: Vec<Target> = starts.into_iter().map(Target::Node).collect();
                 if is_group || is_map {
                     self.gather(name, &targets, place.as_ref(), workflow);
@@ -86,8 +86,10 @@ impl Lowering<'_> {
 
     fn following<'y>(&mut self, name: &NodeName, section: &Section<'y>) -> Option<Following<'y>> {
         let then = section.get("then");
-        let owner = match self.heads.follows(name) {
-            Follows::Then if then.is_none() && self.heads.may_be_a_part(name) => return None,
+        let owner = match self.declarations.follows(name) {
+            Follows::Then if then.is_none() && self.declarations.may_be_a_part(name) => {
+                return None;
+            }
             Follows::Then => {
                 let help = "say what follows, be it `then: end`";
                 return section.require(&mut self.report, "then", help).map(Following::Written);
@@ -107,7 +109,8 @@ impl Lowering<'_> {
         Some(Following::Owned)
     }
 
-    /// The targets of what follows several tasks, none of which can decide for all.
+    /// Reads plain targets behind several tasks. No single task can decide for all, so routes are
+    /// refused.
     fn plain_targets(&mut self, then: &Yaml, is_map: bool) -> Option<Vec<Target>> {
         if !is_conditional(then) {
             return Some(self.read_targets(then, "`then`"));
@@ -120,7 +123,7 @@ impl Lowering<'_> {
         None
     }
 
-    /// Makes plain edges. Where the target waits for the node, its join is the edge.
+    /// Makes plain edges. If the target is a join that awaits the node, the join is the edge.
     pub(super) fn lead(
         &mut self,
         from: &NodeName,
@@ -139,11 +142,12 @@ impl Lowering<'_> {
     }
 
     fn is_awaited(&self, from: &NodeName, to: &Target) -> bool {
-        let awaited = to.node().and_then(|it| self.heads.joins.get(it));
+        let awaited = to.node().and_then(|it| self.declarations.joins.get(it));
         awaited.is_some_and(|it| it.contains(from))
     }
 
-    /// What follows a `parallel` waits for all of its branches; the tasks of a `map` are one step.
+    /// Makes the edges behind a `parallel`, which waits for all branches, or a `map`, whose tasks
+    /// are one step.
     fn gather(
         &mut self,
         name: &NodeName,
@@ -151,11 +155,11 @@ impl Lowering<'_> {
         place: Option<&Place>,
         workflow: &mut Workflow,
     ) {
-        let ends = self.heads.ends(name);
+        let ends = self.declarations.ends(name);
         let awaited = |it: &Self, to: &Target| {
             !ends.is_empty() && ends.iter().all(|end| it.is_awaited(end, to))
         };
-        if let Some(node) = self.heads.maps.get(name).cloned() {
+        if let Some(node) = self.declarations.maps.get(name).cloned() {
             if let Some(over) = self.overs.get(name).cloned() {
                 let route = Arc::new(Each::new(over, node, targets.to_vec()));
                 let (from, place) = (name.clone(), place.cloned());
@@ -176,7 +180,7 @@ impl Lowering<'_> {
                     let arrive = |it: &NodeName| (it.clone(), to.clone());
                     self.arrivals.extend(ends.iter().map(arrive));
                 }
-                // The run ends when nothing is left to do, whichever branch is the last.
+                // The run ends when no task is left, independent of the order of the branches.
                 Target::End | Target::Fail => {
                     for end in &ends {
                         self.lead(end, vec![target.clone()], place, workflow);
@@ -186,11 +190,11 @@ impl Lowering<'_> {
         }
     }
 
-    /// Reads the lists that maps go over, whose items the nodes they do will see.
+    /// Reads the lists of all maps; their nodes read the items.
     pub(super) fn read_items(&mut self, nodes: &Yaml) {
         for Entry { key, value } in nodes.entries() {
             let (Some(map), Some(name)) =
-                (value.get("map"), self.heads.nodes.get(key.text.as_str()).cloned())
+                (value.get("map"), self.declarations.nodes.get(key.text.as_str()).cloned())
             else {
                 continue;
             };
@@ -199,7 +203,7 @@ impl Lowering<'_> {
             let ty = over.as_ref().map_or(Type::Any, |(yaml, over)| self.item_type(yaml, over));
             let width = map.get("width").and_then(|it| self.report.count(it, "`width`", 1));
             let (item, is_vague) = self.item_name(map);
-            if let Some(node) = self.heads.maps.get(&name) {
+            if let Some(node) = self.declarations.maps.get(&name) {
                 let item = Item { name: item, ty, width_max: width, is_vague };
                 self.items.insert(node.clone(), item);
             }
@@ -220,7 +224,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What the item is called, and whether another name may have been meant.
+    /// Returns the name of the item, and whether another name may have been meant.
     fn item_name(&mut self, map: &Yaml) -> (String, bool) {
         let Some(yaml) = map.get("as") else {
             let is_unknown = |it: &Entry| !MAP_KEYS.contains(&it.key.text.as_str());
@@ -248,7 +252,7 @@ impl Lowering<'_> {
         let parts = Section::read(&mut self.report, map, "`map`", MAP_KEYS)?;
         parts.require(&mut self.report, "over", "name the list: `over: plan.tasks`");
         parts.require(&mut self.report, "do", "name the node that is done for each item");
-        let node = self.heads.maps.get(reading.name)?.clone();
+        let node = self.declarations.maps.get(reading.name)?.clone();
         let item = self.items.get(&node)?;
         let (name, width_max) = (item.name.clone(), item.width_max);
         let over = self.overs.get(reading.name)?.clone();
@@ -262,7 +266,8 @@ impl Lowering<'_> {
         section: &Section<'_>,
         workflow: &mut Workflow,
     ) {
-        let (Some(yaml), Some(from)) = (section.get("join"), self.heads.joins.get(name).cloned())
+        let (Some(yaml), Some(from)) =
+            (section.get("join"), self.declarations.joins.get(name).cloned())
         else {
             return;
         };
@@ -275,13 +280,13 @@ impl Lowering<'_> {
         workflow.edges.push(Edge::Join { from, to: name.clone(), place });
     }
 
-    /// What a node waits for must lead to it, or it would wait for what was never sent.
+    /// Each awaited node must lead to its join; otherwise the join would wait for ever.
     pub(super) fn check_arrivals(&mut self, workflow: &Workflow) {
         if self.report.has_errors() {
-            // A misspelt way may be the one that is missed here.
+            // The missing edge may be a misspelt one.
             return;
         }
-        for (name, awaited) in &self.heads.joins {
+        for (name, awaited) in &self.declarations.joins {
             let leads = |from: &&NodeName| {
                 self.arrivals.contains(&((*from).clone(), name.clone()))
                     || workflow.edges.iter().any(|edge| match edge {

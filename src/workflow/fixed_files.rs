@@ -8,13 +8,14 @@ use crate::{
     sandbox::{FixedFile, check_path},
 };
 
-/// Most files of one path. Each takes a descriptor when the sandbox starts.
+/// The most files of one path. Each takes a descriptor when the sandbox starts.
 const FILES_MAX: usize = 200;
 
-/// Reads a file, or all files of a folder and the folders in it. Hidden ones and `__pycache__` are left out.
+/// Reads a file, or all files of a folder and its subfolders. Hidden files and `__pycache__` are
+/// left out.
 ///
 /// # Errors
-/// Says why a file cannot be read or is not accepted, as a part of a sentence.
+/// Fails with the reason, as a part of a sentence, if a file cannot be read or is not accepted.
 pub(super) fn read_fixed(root: &Folder, path: &str) -> Result<Vec<FixedFile>, String> {
     let mut files = Vec::new();
     let mut total = 0;
@@ -43,7 +44,7 @@ pub(super) fn read_fixed(root: &Folder, path: &str) -> Result<Vec<FixedFile>, St
     Ok(files)
 }
 
-/// The paths of what lies in a folder.
+/// The paths of the entries of a folder.
 fn entries(root: &Folder, path: &str) -> Result<Vec<String>, BeneathError> {
     let mut paths = Vec::new();
     for entry in root.entries(Path::new(path))? {

@@ -1,7 +1,7 @@
-//! Which fields are written by the time a node runs: on some way to it, and on every way.
+//! Data flow: the fields that may be assigned, and those that must be assigned, when a node runs.
 //!
-//! It looks at the file before anything is lowered, because expressions and prompts are checked
-//! against it. What it cannot make sense of it passes over; the lowering reports that.
+//! It reads the file before the lowering, because the checks of expressions and prompts need it. It
+//! skips invalid parts; the lowering reports those.
 
 mod paths;
 
@@ -13,11 +13,11 @@ use std::{
 pub(super) use self::paths::Paths;
 use super::{
     Workflow,
+    declarations::{Declarations, Follows},
     expression::known_after,
-    heads::{Follows, Heads},
     reader::{Data, Entry, Yaml},
     registry::Registry,
-    written::Written,
+    written::AssignedFields,
 };
 use crate::{
     graph::{
@@ -31,30 +31,30 @@ use crate::{
     state::Schema,
 };
 
-/// What is written before and after each node.
+/// The assigned fields before and after each node.
 #[derive(Debug)]
 pub(super) struct Flow {
     nodes: BTreeMap<NodeName, usize>,
     paths: Arc<Paths>,
 }
 
-/// What the flow is read from.
+/// The inputs of the data flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sources<'a> {
     pub(super) root: &'a Yaml,
-    pub(super) heads: &'a Heads,
+    pub(super) declarations: &'a Declarations,
     pub(super) schema: &'a Schema,
     pub(super) input: &'a [ChannelName],
     pub(super) registry: &'a Registry,
-    /// The workflows that nodes use, by the node.
+    /// The used workflows, by the node that uses them.
     pub(super) loaded: &'a BTreeMap<NodeName, Workflow>,
 }
 
 impl Flow {
-    /// Nobody is told that a `vague` field is unwritten.
+    /// Computes the flow. The checks never report a `vague` field as unassigned.
     pub(super) fn of(sources: Sources<'_>, vague: &BTreeSet<ChannelName>) -> Self {
-        let Sources { root, heads, .. } = sources;
-        let names: Vec<NodeName> = heads.nodes.iter().cloned().collect();
+        let Sources { root, declarations, .. } = sources;
+        let names: Vec<NodeName> = declarations.nodes.iter().cloned().collect();
         let nodes: BTreeMap<NodeName, usize> =
             names.iter().enumerate().map(|(at, it)| (it.clone(), at)).collect();
         let range = |it: Option<&Yaml>| it.map_or(0..0, |it| it.range.clone());
@@ -67,56 +67,58 @@ impl Flow {
             }
         }
         let fields = field_numbers(sources.schema);
-        let weaving = Weaving { sources, nodes: &nodes, fields: &fields, net: Net::default() };
-        let net = weaving.weave(vague);
+        let builder =
+            FlowModelBuilder { sources, nodes: &nodes, fields: &fields, net: Net::default() };
+        let net = builder.build(vague);
         let assigned = Assigned::of(&net);
         let paths = Paths { net, assigned, fields, names, places, start, limit };
         Self { nodes, paths: Arc::new(paths) }
     }
 
-    /// What is written whenever a run is done.
+    /// The fields that are assigned whenever a run is done.
     pub(super) fn at_end(&self) -> BTreeSet<ChannelName> {
         let written = self.paths.net.written_at_end();
         let fields = self.paths.fields.iter().filter(|(_, at)| written.contains(**at));
         fields.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What is written when a node starts.
-    pub(super) fn before(&self, node: &NodeName) -> Written {
+    /// The fields that are assigned when a node starts.
+    pub(super) fn before(&self, node: &NodeName) -> AssignedFields {
         match self.nodes.get(node) {
-            Some(node) => Written::before(&self.paths, *node),
-            None => Written::at_start(&self.paths),
+            Some(node) => AssignedFields::before(&self.paths, *node),
+            None => AssignedFields::at_start(&self.paths),
         }
     }
 
-    /// What is written when a node starts that has run before since its count was last reset.
-    pub(super) fn before_again(&self, node: &NodeName) -> Written {
+    /// The fields that are assigned when a node starts that has run before since its count was last
+    /// reset.
+    pub(super) fn before_again(&self, node: &NodeName) -> AssignedFields {
         match self.nodes.get(node) {
-            Some(node) => Written::before_again(&self.paths, *node),
-            None => Written::at_start(&self.paths),
+            Some(node) => AssignedFields::before_again(&self.paths, *node),
+            None => AssignedFields::at_start(&self.paths),
         }
     }
 
-    /// What is written when a node has finished.
-    pub(super) fn after(&self, node: &NodeName) -> Written {
+    /// The fields that are assigned when a node has finished.
+    pub(super) fn after(&self, node: &NodeName) -> AssignedFields {
         match self.nodes.get(node) {
-            Some(node) => Written::after(&self.paths, *node),
-            None => Written::at_start(&self.paths),
+            Some(node) => AssignedFields::after(&self.paths, *node),
+            None => AssignedFields::at_start(&self.paths),
         }
     }
 }
 
-/// Makes a net of a file.
-struct Weaving<'a> {
+/// Makes the flow model of a file.
+struct FlowModelBuilder<'a> {
     sources: Sources<'a>,
     nodes: &'a BTreeMap<NodeName, usize>,
     fields: &'a BTreeMap<ChannelName, usize>,
     net: Net,
 }
 
-impl Weaving<'_> {
-    fn weave(mut self, vague: &BTreeSet<ChannelName>) -> Net {
-        let Sources { root, heads, schema, input, .. } = self.sources;
+impl FlowModelBuilder<'_> {
+    fn build(mut self, vague: &BTreeSet<ChannelName>) -> Net {
+        let Sources { root, declarations, schema, input, .. } = self.sources;
         self.net.begin(schema, input);
         self.doubt_the_start(vague);
         self.net.nodes = vec![NetNode::new(self.net.fields); self.nodes.len()];
@@ -124,7 +126,7 @@ impl Weaving<'_> {
         let limit = root.get("limits").and_then(|it| it.get("exhausted"));
         self.net.after_limit = limit.and_then(|it| self.named(it).first().copied());
         let entries = root.get("nodes").map(Yaml::entries).unwrap_or_default();
-        for (node, awaited) in &heads.joins {
+        for (node, awaited) in &declarations.joins {
             let awaited: Vec<usize> = awaited.iter().map(|it| self.nodes[it]).collect();
             self.join(self.nodes[node], &awaited);
         }
@@ -141,7 +143,7 @@ impl Weaving<'_> {
         self.net
     }
 
-    /// What may have been meant to be written before the first step is taken to be so.
+    /// Fields that were probably meant as assigned before the first step count as assigned.
     fn doubt_the_start(&mut self, vague: &BTreeSet<ChannelName>) {
         let input = self.sources.root.get("input").map(words).unwrap_or_default();
         let mut doubted = Bits::none(self.net.fields);
@@ -155,23 +157,23 @@ impl Weaving<'_> {
         self.net.surely_at_start.add(&doubted);
     }
 
-    /// Adds what follows a node, a `map` or a `parallel`.
+    /// Adds the decisions behind a node, a `map` or a `parallel`.
     fn follow(&mut self, Entry { key, value }: &Entry, then: &mut [Vec<Decision>]) {
-        let heads = self.sources.heads;
-        let head = heads.nodes.get(key.text.as_str());
-        let group = heads.groups.get_key_value(key.text.as_str()).map(|(name, _)| name);
+        let declarations = self.sources.declarations;
+        let head = declarations.nodes.get(key.text.as_str());
+        let group = declarations.groups.get_key_value(key.text.as_str()).map(|(name, _)| name);
         let Some(name) = head.or(group) else { return };
-        let decision = match (heads.follows(name), value.get("then")) {
+        let decision = match (declarations.follows(name), value.get("then")) {
             (Follows::Then | Follows::Next(_), Some(written)) => self.decision(written),
             (Follows::Next(next), None) => {
-                let next = heads.starts(&next).into_iter();
+                let next = declarations.starts(&next).into_iter();
                 let arrow = |it: NodeName| Arrow::Node(self.nodes[&it]);
                 Decision::always(next.map(arrow).collect())
             }
             _ => return,
         };
-        let ends: Vec<usize> = heads.ends(name).iter().map(|it| self.nodes[it]).collect();
-        if let (Some(map), Some(_)) = (self.nodes.get(name), heads.maps.get(name)) {
+        let ends: Vec<usize> = declarations.ends(name).iter().map(|it| self.nodes[it]).collect();
+        if let (Some(map), Some(_)) = (self.nodes.get(name), declarations.maps.get(name)) {
             let mut alternatives = self.leading(*map, decision.clone()).alternatives;
             alternatives.extend(ends.iter().map(|it| Alternative::to(vec![Arrow::Tasks(*it)])));
             then[*map].push(Decision::one_of(alternatives));
@@ -179,8 +181,8 @@ impl Weaving<'_> {
         let decision = match group {
             Some(_) => {
                 let mut decision = self.gathering(&ends, decision);
-                if heads.vague.contains(name) {
-                    // A branch that is not there may have written anything.
+                if declarations.vague.contains(name) {
+                    // A branch that does not exist may have assigned every field.
                     let all = decision.alternatives.iter_mut();
                     all.for_each(|it| it.known.extend(0..self.net.fields));
                 }
@@ -193,19 +195,19 @@ impl Weaving<'_> {
         }
     }
 
-    /// Whether a node has a `join` with something that is not there.
+    /// Whether a node has a `join` with an unknown node.
     fn waits_for_unknown(&self, node: usize) -> bool {
-        let Heads { vague, joins, .. } = self.sources.heads;
+        let Declarations { vague, joins, .. } = self.sources.declarations;
         let waits = |it: &&NodeName| self.nodes.get(*it) == Some(&node) && joins.contains_key(*it);
         vague.iter().any(|it| waits(&it))
     }
 
-    /// What waits for a node is not led to by it: it arrives there.
+    /// An edge to a join that awaits this node becomes an arrival.
     fn leading(&self, from: usize, mut decision: Decision) -> Decision {
         for Alternative { arrows, known } in &mut decision.alternatives {
             let waits = |it: &Arrow| matches!(*it, Arrow::Node(to) if self.waits_for_unknown(to));
             if arrows.iter().any(waits) {
-                // What else it waits for may have written anything.
+                // The other awaited nodes may have assigned every field.
                 known.extend(0..self.net.fields);
             }
             for arrow in arrows {
@@ -219,7 +221,7 @@ impl Weaving<'_> {
         decision
     }
 
-    /// What follows a `parallel` waits for all of its branches.
+    /// The decision behind a `parallel`, which waits for all of its branches.
     fn gathering(&mut self, ends: &[usize], mut decision: Decision) -> Decision {
         let arrows = decision.alternatives.iter_mut().flat_map(|it| &mut it.arrows);
         for arrow in arrows {
@@ -253,16 +255,17 @@ impl Weaving<'_> {
             resets: yaml.get("resets").map(|it| self.named(it)).unwrap_or_default(),
             maybe,
             surely,
-            // What is cleared beside what cannot be told where a part is not known.
+            // If a part of the workflow is unknown, clears count as nothing: the order of
+            // assignments and clears is then unknown too.
             clears: clears
-                .filter(|_| self.sources.heads.vague.is_empty())
+                .filter(|_| self.sources.declarations.vague.is_empty())
                 .unwrap_or_else(|| Bits::none(fields)),
             defers: (yaml.get("defer").and_then(Yaml::text) == Some("true"))
                 .then(|| Deferral { first: Bits::all(self.nodes.len()), rank: (0, true) }),
         }
     }
 
-    /// A node that waits twice is taken to wait for all together.
+    /// A node with two joins counts as one join over all awaited nodes.
     fn join(&mut self, node: usize, awaited: &[usize]) -> usize {
         let joins = &mut self.net.joins;
         let at = joins.iter().position(|it| it.node == node).unwrap_or(joins.len());
@@ -293,7 +296,8 @@ impl Weaving<'_> {
         Decision::one_of(alternatives)
     }
 
-    /// Cases are tried in order: what one knows is that its condition holds, and none before it.
+    /// Cases are tried in order: a case is taken if its condition is true and all earlier ones are
+    /// false.
     fn cases(&self, items: &[Yaml]) -> Vec<Alternative> {
         let mut known: Vec<usize> = Vec::new();
         let mut cases = Vec::new();
@@ -314,7 +318,7 @@ impl Weaving<'_> {
         cases
     }
 
-    /// Where failures lead: its own `catch` first, then what `defaults` say of other kinds.
+    /// The targets of failures: the node's own `catch` first, then `defaults` for other kinds.
     fn caught(&self, at: usize, yaml: &Yaml) -> Vec<Arrow> {
         let own = yaml.get("catch").map(Yaml::entries).unwrap_or_default();
         let defaults = self.sources.root.get("defaults").and_then(|it| it.get("catch"));
@@ -330,7 +334,7 @@ impl Weaving<'_> {
         caught
     }
 
-    /// The fields that a node may write, and those that it writes whenever it finishes.
+    /// The may-assign and must-assign sets of a node that finishes.
     fn writes(&self, name: &NodeName, yaml: &Yaml) -> (Bits, Bits) {
         if let Some(custom) = yaml.get("node").and_then(Yaml::text) {
             let node = self.sources.registry.custom(custom);
@@ -339,8 +343,8 @@ impl Weaving<'_> {
         if let Some(used) = yaml.get("use") {
             return self.writes_of_use(name, used);
         }
-        let heads = self.sources.heads;
-        let is_vague = heads.vague.contains(name) && !heads.joins.contains_key(name);
+        let declarations = self.sources.declarations;
+        let is_vague = declarations.vague.contains(name) && !declarations.joins.contains_key(name);
         if is_vague || lacks_writes(yaml) {
             return self.known(None, None);
         }
@@ -351,7 +355,7 @@ impl Weaving<'_> {
         self.known(self.fields(&written), self.fields(&written))
     }
 
-    /// What is taken from a used workflow; what that writes whenever it is done is there for certain.
+    /// The fields taken from a used workflow. Fields that it assigns on every way are certain.
     fn writes_of_use(&self, name: &NodeName, used: &Yaml) -> (Bits, Bits) {
         let Some(out) = used.get("out") else {
             return (Bits::none(self.net.fields), Bits::none(self.net.fields));
@@ -361,7 +365,7 @@ impl Weaving<'_> {
             let settled = |workflow: &Workflow| {
                 it.value.text().is_some_and(|field| workflow.settled.contains(field))
             };
-            // Nobody is blamed for what could not be loaded.
+            // A workflow that failed to load causes no further findings.
             loaded.is_none_or(settled)
         };
         let surely = out.entries().iter().filter(is_sure).map(|it| it.key.text.as_str());
@@ -377,14 +381,14 @@ impl Weaving<'_> {
         self.known(fields(maybe), fields(surely))
     }
 
-    /// Of a node that does not say what it writes, or not rightly, nothing is known: nobody is
-    /// blamed for reading it.
+    /// A node without a valid `writes` counts as assigning every field, so that no reader of its
+    /// fields is reported.
     fn known(&self, maybe: Option<Bits>, surely: Option<Bits>) -> (Bits, Bits) {
         let all = || Bits::all(self.net.fields);
         maybe.zip(surely).unwrap_or_else(|| (all(), all()))
     }
 
-    /// The fields of these names, if all of them are some.
+    /// The set of these fields, or `None` if one is unknown.
     fn fields(&self, names: &[&str]) -> Option<Bits> {
         let mut found = Bits::none(self.net.fields);
         for name in names {
@@ -403,7 +407,8 @@ impl Weaving<'_> {
     }
 
     fn arrows(&self, yaml: &Yaml) -> Vec<Arrow> {
-        let targets = words(yaml).into_iter().filter_map(|it| self.sources.heads.targets(it));
+        let targets =
+            words(yaml).into_iter().filter_map(|it| self.sources.declarations.targets(it));
         let arrow = |it: Target| match it {
             Target::Node(name) => self.nodes.get(&name).map(|it| Arrow::Node(*it)),
             Target::End => Some(Arrow::End),
@@ -413,7 +418,7 @@ impl Weaving<'_> {
     }
 }
 
-/// Whether a node says nothing of what it must write.
+/// Whether a node lacks the `writes` that its kind needs.
 fn lacks_writes(yaml: &Yaml) -> bool {
     let must = ["agent", "run_tests"].iter().any(|it| yaml.get(it).is_some());
     must && yaml.get("writes").is_none()

@@ -1,5 +1,5 @@
-//! Lowers the tree of a file to a [`Workflow`]: the sections first, which nodes point to, then
-//! the nodes. No mistake hides the next; what cannot be lowered is left out.
+//! Lowers the tree of a file to a [`Workflow`]: first the sections that nodes refer to, then the
+//! nodes. All mistakes are reported together; invalid parts are left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,18 +9,18 @@ use std::{
 
 use super::{
     Defaults, Expression, Prompt, Registry, SandboxSettings, Workflow,
+    declarations::Declarations,
     expression::ExpressionScope,
     fan::Item,
     flow::{Flow, Sources},
-    heads::Heads,
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
-    reader::{Data, Word, Yaml},
+    reader::{Data, SpannedText, Yaml},
     report::{FINDINGS_MAX, Report},
     sections::Agent,
     shape::Section,
     types::{read_state, refuse_private},
     used::{Chain, Takes, load_used},
-    written::Written,
+    written::AssignedFields,
 };
 use crate::{
     diagnostic::Diagnostic,
@@ -52,42 +52,42 @@ pub(super) const KEYS: &[&str] = &[
     "nodes",
 ];
 
-/// A workflow on its way from a tree to a definition.
+/// The state of lowering a file to a workflow.
 #[derive(Debug)]
 pub(super) struct Lowering<'a> {
     pub(super) report: Report,
     pub(super) registry: &'a Registry,
     pub(super) prompts: PromptFiles,
     pub(super) schema: Schema,
-    pub(super) heads: Heads,
+    pub(super) declarations: Declarations,
     pub(super) flow: Flow,
     pub(super) models: BTreeMap<String, Vec<String>>,
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) sandboxes: BTreeMap<String, SandboxSettings>,
-    /// The folder that the built-in tools see.
+    /// The folder that the built-in tools can read.
     pub(super) tools_root: PathBuf,
     pub(super) defaults: Defaults,
-    /// The lists that a `map` goes over, by the `map`.
+    /// The list of each `map`.
     pub(super) overs: BTreeMap<NodeName, Expression>,
-    /// What each node that is done for every item of a list calls the item.
+    /// The item of each node that runs for every item of a list.
     pub(super) items: BTreeMap<NodeName, Item>,
-    /// The item of the node that is being read.
+    /// The item of the current node.
     pub(super) item: Option<Item>,
-    /// Whether that node may have an item whose name is not known.
+    /// Whether the current node may have an item with an unknown name.
     pub(super) any_item: bool,
-    /// The paths that are there because the `when` of that node asks for them.
+    /// The paths that the `when` of the current node has proved present.
     pub(super) given: Vec<String>,
-    /// The nodes that lead to one that waits for them, each with that one.
+    /// The arrivals: each node that leads to a join that awaits it, with the join.
     pub(super) arrivals: BTreeSet<(NodeName, NodeName)>,
-    /// The workflows that nodes use, until the node is read.
+    /// The used workflows, until their node is read.
     pub(super) loaded: BTreeMap<NodeName, Workflow>,
-    /// The workflows that nodes use, with what is taken from them.
+    /// The workflows that nodes use, with the values that the nodes take from them.
     pub(super) uses: BTreeMap<NodeName, (Workflow, Takes)>,
-    /// The agents, models and sandboxes that something has named.
+    /// The used agents, models and sandboxes.
     pub(super) used: BTreeSet<(&'static str, String)>,
 }
 
-/// Lowers the tree; gives the workflow as far as it could be made, and every finding.
+/// Lowers the tree. Returns the workflow as far as it is valid, and all findings.
 pub(super) fn lower(
     mut report: Report,
     root: &Yaml,
@@ -106,27 +106,33 @@ pub(super) fn lower(
     let count = nodes.map_or(0, |it| it.entries().len());
     if let (Some(nodes), Err(reached)) = (nodes, chain.add_nodes(count)) {
         let what = "the number of nodes, with those of the workflows it uses,";
-        // All nodes would be thousands of lines.
+        // The span of all nodes would be thousands of lines.
         let last = nodes.entries().last().map_or(&nodes.range, |it| &it.key.range);
         report.push_limit(what, &reached, last);
         return (None, report);
     }
     let Some(schema) = state.schema else {
-        // Without a state every field would be unknown; one finding says it better than many.
+        // Without a state every field would be unknown; one finding is better than many.
         return (None, report);
     };
     let input = channels(&mut report, &top, "input", &schema);
     let output = channels(&mut report, &top, "output", &schema);
     let inbox = inbox(&mut report, &top, &schema);
-    let heads = nodes.map(|it| Heads::read(&mut report, it)).unwrap_or_default();
+    let declarations = nodes.map(|it| Declarations::read(&mut report, it)).unwrap_or_default();
     let loaded = nodes.map(|it| load_used(&mut report, it, prompts.folder(), registry, chain));
     let loaded = loaded.unwrap_or_default();
     if chain.is_too_large() {
-        // What uses too much is not put together, which would take the time that the limit saves.
+        // A workflow over a limit is not assembled: that would take the time that the limit saves.
         return (None, report);
     }
-    let sources =
-        Sources { root, heads: &heads, schema: &schema, input: &input, registry, loaded: &loaded };
+    let sources = Sources {
+        root,
+        declarations: &declarations,
+        schema: &schema,
+        input: &input,
+        registry,
+        loaded: &loaded,
+    };
     let flow = Flow::of(sources, &state.vague);
     let tools_root = prompts.folder().path().to_owned();
     let mut lowering = Lowering {
@@ -134,7 +140,7 @@ pub(super) fn lower(
         report,
         registry,
         schema,
-        heads,
+        declarations,
         flow,
         models: BTreeMap::new(),
         agents: BTreeMap::new(),
@@ -196,7 +202,7 @@ fn channels(
     yaml.map(|it| report.channels(it, &what, schema)).unwrap_or_default()
 }
 
-/// The fields to which people may say something: lists that grow.
+/// Reads `inbox`: lists that grow, for the messages of people.
 fn inbox(report: &mut Report, top: &Section<'_>, schema: &Schema) -> Vec<ChannelName> {
     let Some(yaml) = top.get("inbox") else { return Vec::new() };
     for word in yaml.items().iter().chain([yaml]).filter_map(Yaml::word) {
@@ -214,7 +220,12 @@ fn inbox(report: &mut Report, top: &Section<'_>, schema: &Schema) -> Vec<Channel
 }
 
 impl Lowering<'_> {
-    fn workflow(&self, name: Option<Word>, limits: Limits, entry: Vec<NodeName>) -> Workflow {
+    fn workflow(
+        &self,
+        name: Option<SpannedText>,
+        limits: Limits,
+        entry: Vec<NodeName>,
+    ) -> Workflow {
         Workflow {
             name: name.map(|it| it.text).unwrap_or_default(),
             about: None,
@@ -227,7 +238,7 @@ impl Lowering<'_> {
             nodes: BTreeMap::new(),
             edges: Vec::new(),
             entry,
-            groups: self.heads.members(),
+            groups: self.declarations.members(),
             file: Arc::clone(&self.report.file),
             folder: PathBuf::new(),
             settled: BTreeSet::new(),
@@ -239,7 +250,7 @@ impl Lowering<'_> {
         let Some(start) = top.require(&mut self.report, "start", help) else { return Vec::new() };
         let mut entry = Vec::new();
         for word in self.report.words(start, "`start`") {
-            for target in self.heads.resolve(&mut self.report, &word) {
+            for target in self.declarations.resolve(&mut self.report, &word) {
                 match target {
                     Target::Node(node) => entry.push(node),
                     Target::End | Target::Fail => {
@@ -259,25 +270,30 @@ impl Lowering<'_> {
         };
         for entry in entries {
             let key = entry.key.text.as_str();
-            if let Some((name, _)) = self.heads.groups.get_key_value(key) {
+            if let Some((name, _)) = self.declarations.groups.get_key_value(key) {
                 let name = name.clone();
                 self.read_parallel(entry, &name, workflow);
-            } else if let Some(name) = self.heads.nodes.get(entry.key.text.as_str()).cloned() {
+            } else if let Some(name) = self.declarations.nodes.get(entry.key.text.as_str()).cloned()
+            {
                 self.read_node(entry, &name, workflow);
             }
         }
     }
 
-    /// Compiles an expression that is written at a place of the file.
-    pub(super) fn expression(&mut self, yaml: &Yaml, written: &Written) -> Option<Expression> {
+    /// Compiles an expression at a place of the file.
+    pub(super) fn expression(
+        &mut self,
+        yaml: &Yaml,
+        written: &AssignedFields,
+    ) -> Option<Expression> {
         self.expression_with(yaml, written, false)
     }
 
-    /// As [`Self::expression`], where `output.dir` may be used as well.
+    /// Like [`Self::expression`], and also allows `output.dir`.
     pub(super) fn expression_with_output(
         &mut self,
         yaml: &Yaml,
-        written: &Written,
+        written: &AssignedFields,
     ) -> Option<Expression> {
         self.expression_with(yaml, written, true)
     }
@@ -285,7 +301,7 @@ impl Lowering<'_> {
     fn expression_with(
         &mut self,
         yaml: &Yaml,
-        written: &Written,
+        written: &AssignedFields,
         output: bool,
     ) -> Option<Expression> {
         let Some(text) = yaml.text() else {
@@ -295,7 +311,7 @@ impl Lowering<'_> {
         let scope = ExpressionScope {
             schema: &self.schema,
             written,
-            nodes: &self.heads.nodes,
+            nodes: &self.declarations.nodes,
             item: self.item.as_ref().map(|it| (it.name.as_str(), &it.ty)),
             any_item: self.any_item,
             given: &self.given,
@@ -316,7 +332,7 @@ impl Lowering<'_> {
         expression
     }
 
-    /// Checks a prompt against what a node will see.
+    /// Checks a prompt against the values that a node gets.
     pub(super) fn check_prompt(&mut self, loaded: &LoadedPrompt, node: &NodeName, bounded: bool) {
         let written = self.flow.before(node);
         self.check_prompt_where(loaded, (node, &written), bounded);
@@ -336,31 +352,32 @@ impl Lowering<'_> {
     fn check_prompt_where(
         &mut self,
         loaded: &LoadedPrompt,
-        (node, written): (&NodeName, &Written),
+        (node, written): (&NodeName, &AssignedFields),
         bounded: bool,
     ) {
         let item = self.item.as_ref().map(|it| (it.name.as_str(), &it.ty));
         let (schema, given) = (&self.schema, self.given.as_slice());
         let any_item = self.any_item;
         let scope = PromptScope { schema, written, node, bounded, item, any_item, given };
-        // To find the place of one takes as long as the text is; more are not reported anyway.
+        // Finding one place takes time proportional to the text, and more findings are not reported
+        // anyway.
         for problem in loaded.prompt.check(scope).into_iter().take(FINDINGS_MAX) {
             let place = loaded.place(&self.report, &problem);
             self.report.push_problem(problem, place);
         }
     }
 
-    /// The prompt for the node that is being read.
+    /// The prompt for the current node.
     pub(super) fn prompt_of(&self, loaded: LoadedPrompt) -> Prompt {
         loaded.prompt.calling_item(self.item.as_ref().map(|it| it.name.as_str()))
     }
 
-    /// Notes that something declared is used.
+    /// Records the use of a declaration.
     pub(super) fn uses(&mut self, section: &'static str, name: &str) {
         self.used.insert((section, name.to_owned()));
     }
 
-    /// Says what is declared in vain, unless an error may be the reason.
+    /// Reports unused declarations, unless there are errors that may be the reason.
     fn report_unused(&mut self, top: &Section<'_>) {
         if self.report.has_errors() {
             return;

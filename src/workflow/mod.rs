@@ -1,19 +1,19 @@
-//! The YAML format of workflows: read with places, lowered by hand, and checked against the types
+//! The YAML format of workflows: read with spans, lowered by hand, and checked against the types
 //! before anything runs.
 //!
-//! Start with [`load`]. The way of a file: `reader` → `lower` (with `heads` and `flow`, which say
-//! what may be pointed to and what may be written) → [`Workflow`] → a [`Graph`](crate::graph::Graph).
+//! Start with [`load`]. A file passes through `reader` → `lower` (with `declarations` for the names
+//! and `flow` for the data flow) → [`Workflow`] → a [`Graph`](crate::graph::Graph).
 
 mod cache;
 pub mod case_file;
 mod cases;
+mod declarations;
 mod definition;
 mod expression;
 mod fan;
 mod fixed_files;
 mod flow;
 mod format;
-mod heads;
 mod lower;
 mod nodes;
 #[cfg(feature = "cli")]
@@ -82,18 +82,19 @@ pub enum LoadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The file is read, and something in it is wrong.
+    /// The file has errors.
     #[error("the workflow is not valid")]
     Invalid(Diagnostics),
 }
 
-/// Reads and checks a workflow and its prompts; the findings are warnings.
+/// Reads and checks a workflow and its prompts; the findings of a success are warnings.
 ///
-/// Paths in it start at its folder, or at the one above, and lead to regular files beneath its project: the nearest folder
-/// from there upwards with a `graphrun.toml` or a `.git`, or else its own ([`Project`](crate::beneath::Project)).
+/// Paths in it start at its folder, or at the one above, and lead to regular files beneath its
+/// project: the nearest folder from there upwards with a `graphrun.toml` or a `.git`, or else its
+/// own ([`Project`](crate::beneath::Project)).
 ///
 /// # Errors
 ///
@@ -106,7 +107,7 @@ pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics),
     parse(file, folder, registry).map_err(LoadError::Invalid)
 }
 
-/// Checks a workflow that is read already; the findings are warnings.
+/// Checks the text of a workflow; the findings of a success are warnings.
 ///
 /// # Errors
 ///
@@ -122,9 +123,10 @@ pub fn parse(
     }
 }
 
-/// As [`parse`], but gives the workflow as far as it could be made, errors or not: for an editor.
+/// Like [`parse`], but returns the workflow as far as it is valid, with errors or not: for an
+/// editor.
 ///
-/// The texts of open buffers stand for the files on the disk.
+/// The texts of open buffers replace the files on the disk.
 pub fn survey(
     file: Arc<SourceFile>,
     folder: &Path,
@@ -136,7 +138,7 @@ pub fn survey(
     survey_within(file, folder, registry, &Chain::new(Path::new(&name), &size))
 }
 
-/// As [`survey`], of a workflow that may be used by another one.
+/// Like [`survey`], for a workflow that may be used by another one.
 fn survey_within(
     file: Arc<SourceFile>,
     folder: SourceFolder,

@@ -1,4 +1,4 @@
-//! The conditions of a node: retries, bounds, what it resets and clears, where failures lead.
+//! The policies of a node: retries, bounds, resets, clears and routes for failures.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     id::NodeName,
 };
 
-/// More tries than this are a mistake.
+/// More tries than this count as a mistake.
 pub(super) const ATTEMPTS_MAX: u32 = 20;
 
 /// The keys of `retry`.
@@ -45,7 +45,7 @@ pub(super) const COMMON: &[&str] = &[
     "join",
 ];
 
-/// How long an attempt may take.
+/// The longest duration of an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timeouts {
     pub(super) total: Option<Duration>,
@@ -82,7 +82,7 @@ impl Lowering<'_> {
         let catch = section.get("catch").map(|it| self.read_catch(it)).unwrap_or_default();
         Policies {
             retry: retry.unwrap_or_else(|| self.defaults.retry.clone()),
-            // What nodes may take by default is no time for a person.
+            // The default timeout of nodes does not apply to people.
             timeout: timeout.total.or(self.defaults.timeout.filter(|_| !asks)),
             idle_timeout: timeout.idle.or(self.defaults.idle_timeout).filter(|_| !asks),
             max_visits,
@@ -97,7 +97,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The condition under which a node runs.
+    /// Reads the condition under which a node runs.
     pub(super) fn read_when(&mut self, name: &NodeName, yaml: &Yaml) -> Option<Expression> {
         let written = self.flow.before(name);
         let condition = self.expression(yaml, &written)?;
@@ -114,7 +114,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// A span of time, or one in all and one without a word.
+    /// Reads a duration, or one in all and one without progress.
     pub(super) fn read_timeout(&mut self, yaml: &Yaml) -> Option<Timeouts> {
         if !matches!(yaml.data, Data::Map(_)) {
             let total = self.report.duration(yaml, "`timeout`")?;
@@ -133,10 +133,10 @@ impl Lowering<'_> {
         Some(Timeouts { total, idle })
     }
 
-    /// The one node or end at which a key points.
+    /// Reads the single target of a key.
     pub(super) fn read_target(&mut self, yaml: &Yaml, what: &str) -> Option<Target> {
         let word = self.report.word(yaml, what)?;
-        self.heads.resolve_one(&mut self.report, &word)
+        self.declarations.resolve_one(&mut self.report, &word)
     }
 
     pub(super) fn read_retry(&mut self, yaml: &Yaml) -> Option<Backoff> {
@@ -181,14 +181,15 @@ impl Lowering<'_> {
                 catch.push(Catch { kind: found, to });
             }
         }
-        // `any` is for the others, wherever it is written.
+        // `any` applies to the remaining kinds, wherever it is written.
         catch.sort_by_key(|it| it.kind.is_none());
         catch
     }
 
-    /// Adds the defaults for what the node does not catch itself.
+    /// Adds the defaults for kinds that the node does not catch itself.
     ///
-    /// A node is not caught by itself: where the default leads, its own failure is the run's.
+    /// A node is not caught by itself: at the target of a default, its own failure is the failure
+    /// of the run.
     fn with_default_catch(&self, name: &NodeName, mut catch: Vec<Catch>) -> Vec<Catch> {
         for default in &self.defaults.catch {
             let covered = catch.iter().any(|it| it.kind == default.kind || it.kind.is_none());
@@ -202,7 +203,7 @@ impl Lowering<'_> {
     fn read_resets(&mut self, yaml: &Yaml) -> Vec<NodeName> {
         let mut resets = Vec::new();
         for word in self.report.words(yaml, "`resets`") {
-            for target in self.heads.named(&mut self.report, &word) {
+            for target in self.declarations.named(&mut self.report, &word) {
                 match target {
                     Target::Node(node) => resets.push(node),
                     Target::End | Target::Fail => {

@@ -1,7 +1,7 @@
-//! Reads YAML into a tree in which every key and value knows its place.
+//! Reads YAML into a tree in which every key and value has its span.
 //!
-//! Scalars stay text: what a plain `off` or `5_000` means is decided by whoever knows what is
-//! wanted there, so nothing is changed on the way. Aliases are followed; tags are refused.
+//! Scalars stay text: the meaning of a plain `off` or `5_000` depends on the key, so the reader
+//! changes nothing. Aliases are followed; tags are refused.
 
 mod cut;
 
@@ -12,14 +12,14 @@ use std::{
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
-use self::cut::{Cut, Found};
+use self::cut::{Cut, NextEntry};
 use super::report::Report;
 use crate::{data_limit::DataLimit, diagnostic::Diagnostic};
 
-/// How deep lists and mappings may stand in each other.
+/// The deepest nesting of lists and mappings.
 const DEPTH_MAX: usize = 32;
 
-/// A value and the bytes it stands at.
+/// A value and its bytes in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Yaml {
     pub(super) range: Range<usize>,
@@ -31,7 +31,7 @@ pub(super) enum Data {
     Null,
     Scalar {
         text: String,
-        /// Neither quoted nor a block.
+        /// Whether it is neither quoted nor a block.
         plain: bool,
     },
     List(Vec<Yaml>),
@@ -40,18 +40,18 @@ pub(super) enum Data {
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) key: Word,
+    pub(super) key: SpannedText,
     pub(super) value: Yaml,
 }
 
-/// A text and the bytes it stands at.
+/// A text and its bytes in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct SpannedText {
     pub(super) text: String,
     pub(super) range: Range<usize>,
 }
 
-/// Reads the file of the report; `None` once it is hopeless, which the report then says.
+/// Reads the file of the report; `None` if it cannot be parsed, which is reported.
 pub(super) fn read(report: &mut Report) -> Option<Yaml> {
     let file = std::sync::Arc::clone(&report.file);
     if let Err(reached) = DataLimit::FileBytes.check(file.text.len() as u64) {
@@ -75,11 +75,11 @@ impl Yaml {
         }
     }
 
-    pub(super) fn word(&self) -> Option<Word> {
-        self.text().map(|text| Word { text: text.to_owned(), range: self.range.clone() })
+    pub(super) fn word(&self) -> Option<SpannedText> {
+        self.text().map(|text| SpannedText { text: text.to_owned(), range: self.range.clone() })
     }
 
-    /// The value of a key, if this is a mapping that has it.
+    /// The value of a key, if this is a mapping with that key.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         self.entries().iter().find(|it| it.key.text == key).map(|it| &it.value)
     }
@@ -98,9 +98,10 @@ impl Yaml {
         }
     }
 
-    /// The bytes of the file that hold some bytes of this scalar's text.
+    /// The bytes of the file for some bytes of this scalar's text.
     ///
-    /// A text with escapes or folded lines stands otherwise in the file; then it is all of it.
+    /// A text with escapes or folded lines differs from its form in the file; then the result is
+    /// the whole scalar.
     pub(super) fn within(&self, file: &str, inner: &Range<usize>) -> Range<usize> {
         let Some(text) = self.text() else { return self.range.clone() };
         for quotes in [0, 1] {
@@ -112,7 +113,7 @@ impl Yaml {
         self.within_block(file, text, inner).unwrap_or_else(|| self.range.clone())
     }
 
-    /// As [`Self::within`], for a `|` block, whose lines stand in the file behind an indent.
+    /// Like [`Self::within`], for a `|` block, whose lines are indented in the file.
     fn within_block(&self, file: &str, text: &str, inner: &Range<usize>) -> Option<Range<usize>> {
         let start = self.range.start;
         let indent = start - file.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
@@ -152,7 +153,7 @@ impl Yaml {
     }
 }
 
-/// How much a file holds after its aliases are expanded.
+/// The size of a file after its aliases are expanded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     nodes: u64,
@@ -168,12 +169,12 @@ impl Add for Size {
     }
 }
 
-/// The file cannot be read on; the report says why.
+/// The file cannot be parsed further; the report has the reason.
 struct Hopeless;
 
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
-    /// The byte of each character, as the parser counts characters.
+    /// The byte offset of each character, because the parser counts characters.
     offsets: Vec<usize>,
     anchors: BTreeMap<usize, Yaml>,
     size: Size,
@@ -213,7 +214,7 @@ impl<'a> Reader<'a> {
                 if let Some(tag) = tag.map(|it| it.to_string()) {
                     self.refuse_tag(&range, &tag);
                     if text.is_empty() && tag.starts_with('!') && !tag.starts_with("!!") {
-                        // With nothing behind it, it was meant as the value.
+                        // Without a value behind it, the tag itself was meant as the value.
                         text = tag.into();
                     }
                 }
@@ -288,34 +289,34 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if value.range.is_empty() {
-                // An absent value has no place of its own.
+                // An absent value takes the place of its key.
                 value.range = key.range.clone();
             }
-            let entry = Entry { key: Word { text, range: key.range }, value };
+            let entry = Entry { key: SpannedText { text, range: key.range }, value };
             if !in_braces {
                 self.add(entry, &mut entries, &mut keys);
                 continue;
             }
             match cut.next(entry, &file.text) {
-                Found::Entries(found) => {
+                NextEntry::Entries(found) => {
                     for entry in found {
                         self.add(entry, &mut entries, &mut keys);
                     }
                 }
-                Found::Nothing => (),
-                Found::End(range) => self.mend(&range, &mut entries),
+                NextEntry::Nothing => (),
+                NextEntry::End(range) => self.mend(&range, &mut entries),
             }
         }
     }
 
-    /// Adds an entry to a mapping that has no such key yet.
+    /// Adds an entry to a mapping without that key.
     fn add(
         &mut self,
         entry: Entry,
         entries: &mut Vec<Entry>,
         keys: &mut BTreeMap<String, Range<usize>>,
     ) {
-        let Word { text, range } = &entry.key;
+        let SpannedText { text, range } = &entry.key;
         if let Some(first) = keys.get(text) {
             self.refuse_twice(text, range, &first.clone());
         } else {
@@ -324,7 +325,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Puts a value together that YAML has cut at a comma, and says so.
+    /// Joins a value that YAML has split at a comma, and reports it.
     fn mend(&mut self, range: &Range<usize>, entries: &mut [Entry]) {
         let text = self.report.file.text[range.clone()].trim_end().to_owned();
         let cut = entries.iter_mut().find(|it| it.value.range.start == range.start);
@@ -363,7 +364,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Counts what the next value adds. Texts outside of aliases are no larger than the file.
+    /// Counts the size of the next value. Texts outside of aliases are no larger than the file.
     fn grow(&mut self, by: Size, range: &Range<usize>) -> Result<(), Hopeless> {
         self.size = self.size + by;
         let nodes = DataLimit::YamlNodes.check(self.size.nodes);

@@ -1,4 +1,4 @@
-//! What a workflow may name that is written in Rust.
+//! The Rust parts that a workflow may name.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -23,23 +23,23 @@ impl Registry {
         Self::default()
     }
 
-    /// Adds a state: what `state: NAME` means.
+    /// Adds a state, for `state: NAME`.
     #[must_use]
     pub fn state(mut self, name: &str, schema: Schema) -> Self {
         self.states.insert(name.to_owned(), schema);
         self
     }
 
-    /// Adds a node: what `node: NAME` means.
+    /// Adds a node, for `node: NAME`.
     #[must_use]
     pub fn node(mut self, name: &str, node: Arc<dyn Node>) -> Self {
         self.nodes.insert(name.to_owned(), node);
         self
     }
 
-    /// Adds a reducer: what `merge: NAME` means, by the name it has itself.
+    /// Adds a reducer, for `merge: NAME` with the reducer's own name.
     ///
-    /// The built-in ones keep their names.
+    /// A built-in name keeps its meaning.
     #[must_use]
     pub fn reducer(mut self, reducer: Arc<dyn Fold>) -> Self {
         self.reducers.retain(|it| it.name() != reducer.name());
@@ -47,7 +47,7 @@ impl Registry {
         self
     }
 
-    /// Adds a tool: what `tool: NAME` means, by the name it has itself.
+    /// Adds a tool, for `tool: NAME` with the tool's own name.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.insert(tool.name().to_owned(), tool);

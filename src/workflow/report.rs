@@ -1,4 +1,4 @@
-//! Where the findings of one load are collected.
+//! Collects the findings of one load.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean},
 };
 
-/// A file with more mistakes than this is not a workflow; the rest is not looked at.
+/// The most findings that are reported; a file with more mistakes is probably not a workflow.
 pub(super) const FINDINGS_MAX: usize = 500;
 
 /// The findings about one workflow file and its prompts.
@@ -16,22 +16,22 @@ pub(super) const FINDINGS_MAX: usize = 500;
 pub(crate) struct Report {
     pub(super) file: Arc<SourceFile>,
     findings: Diagnostics,
-    /// What was said of which place, so that a prompt shared by nodes is not blamed once for each.
+    /// The reported findings with their places, so that a prompt shared by nodes is reported once.
     said: BTreeSet<(&'static str, String, usize, String)>,
-    /// Where the keys begin that are given again.
+    /// The positions of repeated keys.
     pub(super) repeated: BTreeSet<usize>,
 }
 
-/// A mistake inside a text that does not know where it stands: an expression, a prompt.
+/// A mistake inside an expression or a prompt, placed relative to that text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) code: &'static str,
-    /// The bytes of the text.
+    /// The bytes within the text.
     pub(crate) range: Range<usize>,
     pub(crate) message: String,
     pub(crate) label: String,
     pub(crate) help: Option<String>,
-    /// The way that is to blame, where there is one.
+    /// The way that causes the problem, if there is one.
     pub(crate) without: Option<Box<Without>>,
 }
 
@@ -76,16 +76,16 @@ impl Report {
         self.push(Diagnostic { help, ..finding });
     }
 
-    /// Reports a word that names nothing, with the nearest one that does.
+    /// Reports an unknown name, with the nearest known one.
     pub(super) fn unknown<'n>(
         &mut self,
         code: &'static str,
         kind: &str,
-        word: &super::reader::Word,
+        word: &super::reader::SpannedText,
         known: impl IntoIterator<Item = &'n str>,
     ) {
         if self.is_full() {
-            // A suggestion for each would take time that nothing is shown for.
+            // A suggestion for each dropped finding would take time for nothing.
             return;
         }
         let help = suggestion(&word.text, known).unwrap_or_else(|| match kind {
@@ -103,7 +103,7 @@ impl Report {
         );
     }
 
-    /// Reports that something is larger than a limit allows; `what` is its subject.
+    /// Reports a value above a limit; `what` is the subject of the message.
     pub(super) fn push_limit(&mut self, what: &str, reached: &DataLimitReached, at: &Range<usize>) {
         let finding = Diagnostic::error("GR055", format!("{what} is {reached}"));
         self.push(finding.at(self.place(at), "the limit is reached here"));
@@ -147,7 +147,7 @@ impl Problem {
     }
 }
 
-/// "did you mean …?", or the list of what there is; `None` if there is nothing.
+/// "did you mean …?", or the list of known names; `None` if there are none.
 pub(crate) fn suggestion<'n>(
     word: &str,
     known: impl IntoIterator<Item = &'n str>,

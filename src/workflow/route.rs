@@ -1,4 +1,4 @@
-//! The routes of a workflow, as a run asks them.
+//! The routes of a workflow as values that the engine evaluates.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ pub(super) struct Cases {
 
 #[derive(Debug)]
 pub(super) struct Case {
-    /// `None` always holds.
+    /// The condition; `None` always holds.
     pub(super) when: Option<Expression>,
     pub(super) to: Vec<Target>,
 }
@@ -50,7 +50,7 @@ pub(super) struct Each {
 }
 
 impl Each {
-    /// Sends each item of `over` to `node`, or goes on to `after` if there is none.
+    /// Sends each item of `over` to `node`; without items the run continues at `after`.
     pub(super) fn new(over: Expression, node: NodeName, after: Vec<Target>) -> Self {
         let to = Target::Node(node.clone());
         let mut ways = vec![Way { to, label: Some(format!("each of {}", over.source())) }];
@@ -85,7 +85,8 @@ impl Cases {
                 return Ok(at);
             }
         }
-        // Loading makes sure of a case for every state; to end in silence would hide that it failed.
+        // Loading ensures a case for every state. Ending silently here would hide a failure of that
+        // check.
         let conditions = self.tried.iter().filter_map(|it| it.when.as_ref());
         let conditions: Vec<&str> = conditions.map(Expression::source).collect();
         let expression = conditions.join(", ");
@@ -94,7 +95,7 @@ impl Cases {
 }
 
 impl Match {
-    /// A match whose ways are in the order of the given values.
+    /// A match whose targets are in the order of the given values.
     pub(super) fn new(
         on: Expression,
         arms: BTreeMap<String, Vec<Target>>,
@@ -131,7 +132,7 @@ impl Route for Cases {
     }
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
-        // What one case knows is that its condition holds, and none before it.
+        // A case is taken if its condition is true and all earlier ones are false.
         let mut known = Vec::new();
         let choice = |case: &Case| {
             let (holds, fails) =
@@ -206,7 +207,7 @@ fn ways(to: &[Target], label: &str) -> Vec<Way> {
     to.iter().map(|to| Way { to: to.clone(), label: Some(label.to_owned()) }).collect()
 }
 
-/// One case or arm is taken, with all of its targets.
+/// The route takes one case or arm, with all of its targets.
 fn spread<'a>(mut choices: impl Iterator<Item = &'a Vec<Target>>) -> Spread {
     if choices.all(|it| it.len() < 2) { Spread::One } else { Spread::Several }
 }
@@ -258,7 +259,7 @@ impl Route for Each {
         match over.as_ref() {
             Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
             Value::Array(items) => {
-                // Before a task is made of each.
+                // The check comes before a task is made for each item.
                 DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
                     failed(&self.over, format!("its {} items are {reached}", items.len()))
                 })?;

@@ -1,4 +1,4 @@
-//! Secrets that were written where they do not belong: into a workflow or a prompt.
+//! Refuses secrets in a workflow or a prompt.
 //!
 //! A message never repeats a secret; `redact` has the forms of keys.
 
@@ -23,7 +23,7 @@ impl Report {
         }
     }
 
-    /// Reports the first secret that another file contains; `place` makes places in it.
+    /// Reports the first secret in another file; `place` makes places in it.
     pub(super) fn refuse_secret_in(
         &mut self,
         text: &str,
@@ -36,7 +36,7 @@ impl Report {
         }
     }
 
-    /// Reports a text in quotes that is given the name of a secret.
+    /// Reports a literal text under the name of a secret.
     pub(super) fn refuse_named_secret(
         &mut self,
         name: &str,

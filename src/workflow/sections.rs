@@ -6,19 +6,19 @@ use super::{
     SandboxSettings,
     lower::Lowering,
     prompt::LoadedPrompt,
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     shape::Section,
 };
 use crate::{diagnostic::Diagnostic, graph::Limits, tool::Tool};
 
-/// The memory of a sandbox that says nothing of it.
+/// The default memory of a sandbox.
 const MEMORY_BYTES: u64 = 2 << 30;
-/// The time of a sandbox that says nothing of it.
+/// The default time limit of a sandbox.
 const TIME: Duration = Duration::from_secs(60);
-/// How often an answer is mended if nothing is said of it.
+/// The default number of repairs of an answer.
 const REPAIRS: u32 = 2;
 
-/// How often an agent may call tools if nothing is said of it.
+/// The default number of rounds of tool calls.
 const TOOL_ROUNDS: u32 = 8;
 
 /// The keys of an agent.
@@ -51,7 +51,7 @@ pub(super) struct Agent {
 }
 
 impl Lowering<'_> {
-    /// Reads what nodes point to, in the order in which it points to itself.
+    /// Reads the sections that nodes refer to, each after those it refers to itself.
     pub(super) fn read_sections(&mut self, top: &Section<'_>) {
         for Entry { key, value } in self.entries(top, "models") {
             let models = self.read_model(value);
@@ -59,7 +59,8 @@ impl Lowering<'_> {
         }
         for Entry { key, value } in self.entries(top, "agents") {
             let agent = self.read_agent(key, value);
-            // A broken agent is there all the same, so that the nodes which name it are right.
+            // An invalid agent still counts as declared, so that the nodes that use it are not
+            // reported.
             self.agents.insert(key.text.clone(), agent.unwrap_or_default());
         }
         for Entry { key, value } in self.entries(top, "sandboxes") {
@@ -70,7 +71,7 @@ impl Lowering<'_> {
         self.read_defaults(top);
     }
 
-    /// Reads `tools`: what the built-in ones may see.
+    /// Reads `tools`: the folder of the built-in tools.
     fn read_tools(&mut self, top: &Section<'_>) {
         let tools = top.get("tools");
         let tools = tools.and_then(|it| Section::read(&mut self.report, it, "`tools`", TOOLS_KEYS));
@@ -117,7 +118,7 @@ impl Lowering<'_> {
         models
     }
 
-    fn read_agent(&mut self, key: &Word, yaml: &Yaml) -> Option<Agent> {
+    fn read_agent(&mut self, key: &SpannedText, yaml: &Yaml) -> Option<Agent> {
         let what = format!("the agent `{}`", key.text);
         let section = Section::read(&mut self.report, yaml, &what, AGENT_KEYS)?;
         if let Some(about) = section.get("about") {
@@ -143,7 +144,7 @@ impl Lowering<'_> {
         Some(Agent { models, system, temperature, tools, tool_rounds_max })
     }
 
-    /// The tools that an agent may call.
+    /// Reads the tools that an agent may call.
     fn read_agent_tools(&mut self, yaml: &Yaml) -> Vec<String> {
         let mut tools = Vec::new();
         for word in self.report.words(yaml, "`tools`") {
@@ -157,8 +158,8 @@ impl Lowering<'_> {
         tools
     }
 
-    /// A model passes arguments by name.
-    fn check_offered(&mut self, tool: &dyn Tool, word: &Word) {
+    /// Checks that a model can call the tool: it passes arguments by name.
+    fn check_offered(&mut self, tool: &dyn Tool, word: &SpannedText) {
         let schema = tool.input_schema();
         if schema["type"] != "object" && schema.get("properties").is_none() {
             let message = format!("`{}` takes no arguments by name", word.text);
@@ -168,7 +169,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A system prompt: a path, or the text itself.
+    /// Reads a system prompt: a path, or the text itself.
     fn read_system(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
         if !matches!(yaml.data, Data::Map(_)) {
             return self.read_prompt(yaml);
@@ -179,7 +180,7 @@ impl Lowering<'_> {
         LoadedPrompt::inline(&mut self.report, text, "`system`")
     }
 
-    /// One of `models`, or a model itself.
+    /// Resolves one of `models`, or a literal model name.
     fn find_model(&mut self, yaml: &Yaml) -> Vec<String> {
         let Some(word) = self.report.word(yaml, "`model`") else { return Vec::new() };
         self.uses("models", &word.text);
@@ -194,7 +195,7 @@ impl Lowering<'_> {
         Vec::new()
     }
 
-    fn read_sandbox(&mut self, key: &Word, yaml: &Yaml) -> SandboxSettings {
+    fn read_sandbox(&mut self, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
         let mut settings =
             SandboxSettings { memory_bytes: MEMORY_BYTES, time: TIME, requirements: Vec::new() };
         let what = format!("the sandbox `{}`", key.text);
@@ -225,8 +226,8 @@ impl Lowering<'_> {
         settings
     }
 
-    /// A requirement ends up on the command line of an installer.
-    fn check_requirement(&mut self, word: Word) -> Option<String> {
+    /// Checks a requirement, because it becomes an argument of an installer.
+    fn check_requirement(&mut self, word: SpannedText) -> Option<String> {
         if word.text.contains("{{") || word.text.contains("${") {
             let message = "text of the state must not become part of a command";
             let place = self.report.place(&word.range);

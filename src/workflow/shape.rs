@@ -1,9 +1,9 @@
-//! Reads the values of the format, by what is wanted at their place.
+//! Reads the values of the format by the type expected at their place.
 
 use std::{fmt::Display, str::FromStr, time::Duration};
 
 use super::{
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
 };
 use crate::{
@@ -13,13 +13,13 @@ use crate::{
     state::Schema,
 };
 
-/// The keys of the format that this version does not know what to do with.
+/// Keys of later versions of the format.
 const LATER: &[&str] = &["remember", "recall", "worktree"];
 
-/// How many keys are shown to whom none was written; a node has far more.
+/// The most keys that are listed for an unknown one; a node has far more.
 const KEYS_SHOWN_MAX: usize = 8;
 
-/// What people who know other formats write, and what it is called here.
+/// Keys and words of other formats, and their names in this one.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("depends_on", "join"),
     ("description", "about"),
@@ -47,12 +47,12 @@ pub(super) struct Section<'a> {
     what: String,
     yaml: &'a Yaml,
     entries: Vec<&'a Entry>,
-    /// The keys that are not known, each with the one that may be meant.
+    /// The unknown keys, each with the one that may be meant.
     misspelt: Vec<String>,
 }
 
 impl<'a> Section<'a> {
-    /// Takes a mapping, and reports every key that is not among the known ones.
+    /// Reads a mapping, and reports every unknown key.
     pub(super) fn read(
         report: &mut Report,
         yaml: &'a Yaml,
@@ -62,7 +62,7 @@ impl<'a> Section<'a> {
         Self::read_with(report, yaml, what, known, |_| None)
     }
 
-    /// As `read`, where more is known of what a key may have been meant for.
+    /// Like `read`, with additional suggestions for unknown keys.
     pub(super) fn read_with(
         report: &mut Report,
         yaml: &'a Yaml,
@@ -93,24 +93,24 @@ impl<'a> Section<'a> {
     }
 
     /// The place of a key.
-    pub(super) fn key(&self, key: &str) -> Option<&'a Word> {
+    pub(super) fn key(&self, key: &str) -> Option<&'a SpannedText> {
         self.entries.iter().find(|it| it.key.text == key).map(|it| &it.key)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &'a Word> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a SpannedText> {
         self.entries.iter().map(|it| &it.key)
     }
 
-    /// Whether a key is there, or another that may have been meant for it and was reported.
+    /// Whether the mapping has a key, or a reported one that may have been meant for it.
     pub(super) fn has_or_means(&self, key: &str) -> bool {
         self.get(key).is_some() || self.misspelt.iter().any(|it| it == key)
     }
 
-    /// The value of a key that must be there.
+    /// The value of a required key.
     pub(super) fn require(&self, report: &mut Report, key: &str, help: &str) -> Option<&'a Yaml> {
         let found = self.get(key);
         if !self.has_or_means(key) {
-            // The first key stands for the section, which may be as long as the file.
+            // The place is the first key: the section may be as long as the file.
             let place = self.entries.first().map_or(&self.yaml.range, |it| &it.key.range);
             report.push(
                 Diagnostic::error("GR006", format!("{} has no `{key}`", self.what))
@@ -123,7 +123,7 @@ impl<'a> Section<'a> {
 }
 
 impl Report {
-    fn unknown_key(&mut self, key: &Word, what: &str, known: &[&str], hint: Option<String>) {
+    fn unknown_key(&mut self, key: &SpannedText, what: &str, known: &[&str], hint: Option<String>) {
         if is_later(&key.text) {
             let message = format!("this version does not support `{}` yet", key.text);
             self.push(Diagnostic::error("GR004", message).at(self.place(&key.range), "not yet"));
@@ -146,7 +146,7 @@ impl Report {
         self.push(finding);
     }
 
-    /// The finding that a value is not what is wanted at its place.
+    /// The finding that a value does not have the expected kind.
     pub(super) fn of_wrong_kind(&self, yaml: &Yaml, what: &str, wanted: &str) -> Diagnostic {
         let found = match &yaml.data {
             Data::Null => "nothing".to_owned(),
@@ -169,12 +169,12 @@ impl Report {
         }
     }
 
-    pub(super) fn bad_value(&mut self, word: &Word, message: impl Into<String>, help: &str) {
+    pub(super) fn bad_value(&mut self, word: &SpannedText, message: impl Into<String>, help: &str) {
         let finding = Diagnostic::error("GR009", message).at(self.place(&word.range), "here");
         self.push(if help.is_empty() { finding } else { finding.help(help) });
     }
 
-    pub(super) fn word(&mut self, yaml: &Yaml, what: &str) -> Option<Word> {
+    pub(super) fn word(&mut self, yaml: &Yaml, what: &str) -> Option<SpannedText> {
         let word = yaml.word();
         if word.is_none() {
             self.wrong_kind(yaml, what, "a text");
@@ -182,8 +182,8 @@ impl Report {
         word
     }
 
-    /// One text, or a list of them.
-    pub(super) fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<Word> {
+    /// Reads one text, or a list of texts.
+    pub(super) fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<SpannedText> {
         match &yaml.data {
             Data::List(items) => {
                 let item = format!("each item of {what}");
@@ -197,7 +197,7 @@ impl Report {
         }
     }
 
-    /// A number within bounds.
+    /// Reads a number within bounds.
     pub(super) fn number<T>(
         &mut self,
         yaml: &Yaml,
@@ -219,7 +219,7 @@ impl Report {
         number
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(super) fn bool(&mut self, yaml: &Yaml, what: &str) -> Option<bool> {
         let value = match &yaml.data {
             Data::Scalar { text, plain: true } => text.parse().ok(),
@@ -231,7 +231,7 @@ impl Report {
         value
     }
 
-    /// A whole number from `min` on.
+    /// Reads a whole number that is at least `min`.
     pub(super) fn count<T>(&mut self, yaml: &Yaml, what: &str, min: T) -> Option<T>
     where
         T: Copy + FromStr + PartialOrd + Display,
@@ -240,7 +240,7 @@ impl Report {
         self.number(yaml, what, &wanted, |it| *it >= min)
     }
 
-    /// A span of time such as `90s`, `10m` or `1h30m`.
+    /// Reads a duration such as `90s`, `10m` or `1h30m`.
     pub(super) fn duration(&mut self, yaml: &Yaml, what: &str) -> Option<Duration> {
         let duration = duration_of(yaml);
         if duration.is_none() {
@@ -249,7 +249,7 @@ impl Report {
         duration
     }
 
-    /// A number of bytes such as `512M` or `2G`.
+    /// Reads a number of bytes such as `512M` or `2G`.
     pub(super) fn bytes(&mut self, yaml: &Yaml, what: &str) -> Option<u64> {
         let parse = |text: &str| {
             let units = [("K", 10), ("M", 20), ("G", 30)];
@@ -264,8 +264,8 @@ impl Report {
         bytes
     }
 
-    /// A field of the state.
-    pub(super) fn channel(&mut self, word: &Word, schema: &Schema) -> Option<ChannelName> {
+    /// Resolves a field of the state.
+    pub(super) fn channel(&mut self, word: &SpannedText, schema: &Schema) -> Option<ChannelName> {
         let found = schema.channel(&word.text).map(|it| it.name().clone());
         if found.is_none() {
             let known = schema.channels().iter().map(|it| it.name().as_str());
@@ -293,13 +293,13 @@ impl Report {
         channels
     }
 
-    /// Reports a name that a list has already.
-    pub(super) fn named_twice(&mut self, word: &Word, what: &str) {
+    /// Reports a repeated name of a list.
+    pub(super) fn named_twice(&mut self, word: &SpannedText, what: &str) {
         let finding = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
         self.push(finding.at(self.place(&word.range), "again"));
     }
 
-    pub(super) fn node_name(&mut self, word: &Word) -> Option<NodeName> {
+    pub(super) fn node_name(&mut self, word: &SpannedText) -> Option<NodeName> {
         match NodeName::parse(&word.text) {
             Ok(name) => Some(name),
             Err(error) => {
@@ -311,29 +311,29 @@ impl Report {
     }
 }
 
-/// Whether a key belongs to what this version does not know yet.
+/// Whether a key belongs to a later version of the format.
 pub(super) fn is_later(key: &str) -> bool {
     LATER.contains(&key)
 }
 
-/// The known key that may be meant by another one.
+/// The known key that may be meant by an unknown one.
 fn meant_by<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     elsewhere(key, known).or_else(|| did_you_mean(key, known.iter().copied()))
 }
 
-/// The known key that is called so in other formats.
+/// The known key for a key of another format.
 fn elsewhere<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     let (_, own) = ELSEWHERE.iter().find(|(other, _)| *other == key)?;
     known.iter().copied().find(|it| it == own)
 }
 
-/// The span of time that is written, if one is.
+/// The duration of a value, if it is one.
 pub(super) fn duration_of(yaml: &Yaml) -> Option<Duration> {
     let parsed = yaml.text().and_then(|it| it.parse::<jiff::SignedDuration>().ok());
     parsed.and_then(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero())
 }
 
-/// The target that is built in under a name.
+/// The built-in target of a name.
 pub(super) fn built_in(name: &str) -> Option<Target> {
     match name {
         "end" => Some(Target::End),

@@ -1,8 +1,8 @@
 //! The files that a workflow names: prompts, schemas, other workflows. All of them lie beneath its project.
 //!
-//! The root of the project is decided once, for the file that the user named ([`Project`] tells how), and holds for every
-//! workflow that this one uses. A path starts at the folder of the file that names it, or at the folder above if that is
-//! still in the project. Links that stay in the project are followed; only regular files are read.
+//! The root of the project is determined once, for the file that the user named ([`Project`] has the rule). It applies
+//! to every workflow that this one uses. A path starts at the folder of the file that names it, or at the folder above
+//! if that is still in the project. Links that stay in the project are followed; only regular files are read.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use crate::{
     data_limit::DataLimit,
 };
 
-/// The texts of files as an editor shows them, which may not be saved yet. Cheap to clone.
+/// The texts of files in an editor, which may be unsaved. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers(Arc<BTreeMap<PathBuf, Arc<str>>>);
 
@@ -32,21 +32,21 @@ impl FromIterator<(PathBuf, Arc<str>)> for Buffers {
     }
 }
 
-/// A folder in which the paths of a workflow start.
+/// A folder from which the paths of a workflow start.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceFolder {
     root: Arc<Root>,
-    /// The folder as messages show it.
+    /// The folder as shown in messages.
     shown: PathBuf,
-    /// The folder from the root.
+    /// The folder, relative to the root.
     within: PathBuf,
 }
 
-/// The folder that no path leads out of.
+/// The folder that paths cannot leave.
 #[derive(Debug)]
 struct Root {
     path: PathBuf,
-    /// None if it cannot be opened: then only the buffers have files.
+    /// `None` if it cannot be opened: then only the buffers have files.
     folder: Option<Folder>,
     buffers: Buffers,
 }
@@ -54,9 +54,9 @@ struct Root {
 /// A file beneath the root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SourcePath {
-    /// The path as messages show it.
+    /// The path as shown in messages.
     pub(crate) shown: PathBuf,
-    /// The path from the root.
+    /// The path, relative to the root.
     within: PathBuf,
 }
 
@@ -71,7 +71,7 @@ impl SourceFolder {
         Self { root, shown: folder.to_owned(), within }
     }
 
-    /// The folder, as messages show it.
+    /// The folder as shown in messages.
     pub(crate) fn path(&self) -> &Path {
         &self.shown
     }
@@ -83,7 +83,7 @@ impl SourceFolder {
         Self { root, shown: parent(&file.shown), within: parent(&file.within) }
     }
 
-    /// Where the file may be that a path names: in this folder, or in the one above.
+    /// The possible files of a path: in this folder, or in the one above.
     pub(crate) fn candidates(&self, relative: &Path) -> Vec<SourcePath> {
         let own =
             SourcePath { shown: self.shown.join(relative), within: self.within.join(relative) };
@@ -106,7 +106,7 @@ impl SourceFolder {
         candidates.iter().find(is_file).or_else(|| candidates.iter().find(is_anything)).cloned()
     }
 
-    /// The file in this folder that a path names, whether it is there or not.
+    /// The file in this folder that a path names, whether it exists or not.
     pub(crate) fn own(&self, relative: &Path) -> SourcePath {
         SourcePath { shown: self.shown.join(relative), within: self.within.join(relative) }
     }
@@ -165,7 +165,7 @@ impl SourceFolder {
         }
     }
 
-    /// What to do about a file that cannot be read.
+    /// The advice for a file that cannot be read.
     pub(crate) fn help_for(&self, error: &BeneathError) -> Option<String> {
         let root = self.root.path.display();
         matches!(error, BeneathError::LeadsOut).then(|| {
@@ -176,7 +176,7 @@ impl SourceFolder {
         })
     }
 
-    /// Where a path starts.
+    /// The advice about the start of a path.
     pub(crate) fn help(&self) -> &'static str {
         if self.within.as_os_str().is_empty() {
             "a path starts at the folder of the workflow (the one above is outside of its project, \
@@ -196,7 +196,7 @@ impl SourceFolder {
     }
 }
 
-/// The folder above; `graphs/x.yaml` and `prompts/y.md` stand side by side.
+/// The folder above, because `graphs/x.yaml` and `prompts/y.md` have the same parent folder.
 fn above(folder: &Path) -> PathBuf {
     match folder.components().next_back() {
         Some(Component::Normal(_)) => folder.parent().unwrap_or(folder).to_owned(),
@@ -204,7 +204,7 @@ fn above(folder: &Path) -> PathBuf {
     }
 }
 
-/// Whether a path leaves the folder that it starts at, links aside.
+/// Whether a path leaves its start folder, without regard to links.
 fn climbs_out(path: &Path) -> bool {
     let mut depth = 0_usize;
     for component in path.components() {
@@ -218,7 +218,7 @@ fn climbs_out(path: &Path) -> bool {
     false
 }
 
-/// The paths at which a file may be that a workflow in a folder names, for an editor.
+/// The possible files of a path in a workflow, for an editor.
 #[cfg(feature = "cli")]
 pub(crate) fn source_paths(folder: &Path, relative: &Path) -> Vec<PathBuf> {
     let folder = SourceFolder::of(folder, Buffers::default());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::sandbox;
 
-/// What runs tests, with its settings.
+/// A test runner with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestRunner {
     /// Pytest, with a runner that checks itself.
@@ -25,7 +25,7 @@ pub enum Runner {
 }
 
 impl TestRunner {
-    /// What tells the results of two runners apart.
+    /// The part of the cache key of a runner.
     pub(crate) fn identity(&self) -> Value {
         match self {
             Self::Pytest(settings) => Runner::Pytest.identity(settings),
@@ -41,7 +41,7 @@ impl Runner {
     /// Every runner.
     pub const ALL: [Self; 2] = [Self::Pytest, Self::Node];
 
-    /// The word a workflow uses for it.
+    /// The word for it in a workflow file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pytest => "pytest",

@@ -1,4 +1,4 @@
-//! What follows a node: plain edges, and routes that look at the state.
+//! The edges behind a node: unconditional edges, and routes that depend on the state.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use super::{
     cases::Conditions,
     expression::known_after,
     lower::Lowering,
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
     route::{Case, Cases, Match},
     shape::Section,
@@ -44,7 +44,7 @@ impl Lowering<'_> {
 
     pub(super) fn read_targets(&mut self, yaml: &Yaml, what: &str) -> Vec<Target> {
         let words = self.report.words(yaml, what);
-        words.iter().flat_map(|it| self.heads.resolve(&mut self.report, it)).collect()
+        words.iter().flat_map(|it| self.declarations.resolve(&mut self.report, it)).collect()
     }
 
     fn read_cases(&mut self, from: &NodeName, then: &Yaml, items: &[Yaml]) -> Cases {
@@ -67,7 +67,7 @@ impl Lowering<'_> {
             let to = to.map(|it| self.read_targets(it, "`to`")).unwrap_or_default();
             let Some(when) = case.get("when") else {
                 if case.has_or_means("when") {
-                    // Misspelt, which is reported: a condition all the same.
+                    // The condition is invalid, which is reported, but still counts as one.
                     conditions.unknown = true;
                     continue;
                 }
@@ -81,7 +81,7 @@ impl Lowering<'_> {
                 self.given.extend(otherwise);
                 continue;
             };
-            // The next case is tried where this one does not hold.
+            // The next case is tried if this condition is false.
             self.given = condition.presumed_otherwise().to_vec();
             self.check_condition(when, &condition);
             if otherwise.is_none() {
@@ -134,23 +134,23 @@ impl Lowering<'_> {
         }
         let missing: Vec<String> =
             values.iter().flatten().filter(|it| !arms.contains_key(*it)).cloned().collect();
-        // Each unknown value may have been meant for one that is missing.
+        // Each unknown value may be a misspelling of a missing one.
         if missing.len() > unknown {
             let message = format!("no target for {}", missing.join(", "));
             let place = self.report.place(&to.range);
             let finding = Diagnostic::error("GR024", message).at(place, "not every value");
             self.report.push(finding.help(format!("add `{}: …`", missing[0])));
         }
-        // In the order of the file, which is the order of the drawing.
+        // The arms keep the order of the file, which is also the order in drawings.
         let order: Vec<String> = entries.iter().map(|it| it.key.text.clone()).collect();
         Some(Match::new(on?, arms, &order))
     }
 
-    /// What is matched, the key that the targets stand below, and they.
+    /// The matched expression, the key of the targets, and the targets.
     fn match_parts<'y>(
         &mut self,
         then: &'y Yaml,
-    ) -> Option<(Option<&'y Yaml>, &'y Word, Vec<&'y Entry>)> {
+    ) -> Option<(Option<&'y Yaml>, &'y SpannedText, Vec<&'y Entry>)> {
         if let Some((subject, arms)) = arms_beside_match(then) {
             let (key, place) = (&arms[0].key, self.report.place(&arms[0].key.range));
             let message = format!("the target of `{}` does not stand below `to`", key.text);
@@ -171,7 +171,7 @@ impl Lowering<'_> {
         Some((subject, section.key("to")?, to.entries().iter().collect()))
     }
 
-    /// The values that a match must have a target for.
+    /// The values that need a target in a match.
     fn values_to_match(&mut self, subject: &Yaml, on: &Expression) -> Option<Vec<String>> {
         match on.ty() {
             Type::Enum(values) => Some(values.clone()),
@@ -187,7 +187,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A `match` without `to` whose targets stand beside it, as many write it at first.
+/// A `match` without `to` whose targets are beside it, which is a common mistake.
 fn arms_beside_match(then: &Yaml) -> Option<(&Entry, Vec<&Entry>)> {
     let entries = then.entries();
     let subject = entries.iter().find(|it| it.key.text == "match")?;
@@ -198,7 +198,7 @@ fn arms_beside_match(then: &Yaml) -> Option<(&Entry, Vec<&Entry>)> {
     beside.then_some((subject, arms))
 }
 
-/// Whether what follows depends on the state.
+/// Whether the next node depends on the state.
 pub(super) fn is_conditional(then: &Yaml) -> bool {
     match &then.data {
         Data::Map(_) => true,

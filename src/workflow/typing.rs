@@ -1,4 +1,4 @@
-//! How types go together, for expressions and prompts.
+//! The compatibility of types, for expressions and prompts.
 
 use crate::state::{Channel, Reducer, Type, is_date, is_duration};
 
@@ -19,7 +19,7 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
     let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
     match (a, b) {
         (Type::Any, _) | (_, Type::Any) => true,
-        // One span of time has many spellings, so equal texts would say too little.
+        // One duration has many spellings, so equality of the texts would be too strict.
         (Type::Duration, _) | (_, Type::Duration) => false,
         (Type::Date, Type::Enum(texts)) | (Type::Enum(texts), Type::Date) => {
             texts.iter().all(|it| is_date(it))
@@ -30,7 +30,7 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
     }
 }
 
-/// Whether a value of one type can be kept where another is declared.
+/// Whether a value of one type can be assigned to a declared type.
 pub(super) fn fits(value: &Type, declared: &Type) -> bool {
     match (value, declared) {
         (Type::Any, _) | (_, Type::Any) => true,
@@ -53,7 +53,7 @@ pub(super) fn fits(value: &Type, declared: &Type) -> bool {
     }
 }
 
-/// A type in a message; that of a text in quotes is shown as the text.
+/// A type as shown in a message; the type of a literal text is shown as the text.
 pub(super) fn describe(ty: &Type) -> String {
     match ty {
         Type::Enum(values) if values.len() == 1 => format!("the text \"{}\"", values[0]),
@@ -61,7 +61,7 @@ pub(super) fn describe(ty: &Type) -> String {
     }
 }
 
-/// How a field that gathers what is written to it starts, as its default would be written.
+/// The initial value of a field whose reducer accumulates, in the notation of a default.
 pub(super) fn natural_start(channel: &Channel) -> Option<&'static str> {
     match channel.reducer() {
         Reducer::Append | Reducer::Union | Reducer::Messages => Some("[]"),

@@ -1,9 +1,9 @@
-//! Workflows that a workflow uses: found and loaded before the one that uses them is lowered, and
-//! made part of it when it is.
+//! Used workflows: each is found and loaded before the workflow that uses it is lowered, and then
+//! becomes a part of it.
 //!
-//! A node `review` that uses a workflow becomes two: `review` fills its fields and begins it, and
-//! `review.end`, which is reached when nothing is left to do in it, takes its results. The nodes
-//! and fields between them are called `review.lint` and `review.draft`.
+//! A node `review` that uses a workflow becomes two: `review` fills the fields and starts the used
+//! workflow. `review.end` runs when no task is left in it, and takes its results. The nodes and
+//! fields between them are called `review.lint` and `review.draft`.
 
 use std::{
     cell::Cell,
@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     LeaveNode, NodeDefinition, NodeKind, Registry, Workflow,
-    reader::{Word, Yaml},
+    reader::{SpannedText, Yaml},
     report::Report,
     source::SourceFolder,
     survey_within,
@@ -28,17 +28,17 @@ use crate::{
     state::{Channel, Schema},
 };
 
-/// The most files that one workflow may be made of.
+/// The most files of one workflow.
 const FILES_MAX: usize = 100;
 
-/// What a workflow and those that it uses come to so far.
+/// The total size of a workflow and the workflows it uses.
 #[derive(Debug, Default)]
 pub(super) struct WholeSize {
     files: Cell<usize>,
     nodes: Cell<u64>,
 }
 
-/// The files that are being read: each uses the one before it.
+/// The current file, and the chain of files that use it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain<'a> {
     file: &'a Path,
@@ -46,7 +46,7 @@ pub(super) struct Chain<'a> {
     size: &'a WholeSize,
 }
 
-/// The fields outside that are filled, each with the one within that it is taken from.
+/// The fields of the outer workflow, each with the inner field it is filled from.
 pub(super) type Takes = Vec<(ChannelName, ChannelName)>;
 
 impl<'a> Chain<'a> {
@@ -66,7 +66,7 @@ impl<'a> Chain<'a> {
         DataLimit::GraphNodes.check(all)
     }
 
-    /// Whether the file that is being read is used by another one.
+    /// Whether the current file is used by another one.
     pub(super) fn is_used(&self) -> bool {
         self.user.is_some()
     }
@@ -79,7 +79,7 @@ impl<'a> Chain<'a> {
         std::iter::successors(Some(self), |it| it.user).map(|it| it.file)
     }
 
-    /// Why a file cannot be used here, if it cannot.
+    /// The reason why a file cannot be used here, if there is one.
     fn refuses(&self, file: &Path) -> Option<String> {
         let same = |a: &Path| match (fs::canonicalize(a), fs::canonicalize(file)) {
             (Ok(a), Ok(b)) => a == b,
@@ -101,7 +101,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Loads every workflow that a node uses. Their findings are findings here.
+/// Loads every used workflow and adds its findings.
 pub(super) fn load_used(
     report: &mut Report,
     nodes: &Yaml,
@@ -123,7 +123,7 @@ pub(super) fn load_used(
 
 fn load_one(
     report: &mut Report,
-    word: &Word,
+    word: &SpannedText,
     folder: &SourceFolder,
     registry: &Registry,
     chain: &Chain<'_>,
@@ -162,8 +162,8 @@ fn load_one(
 }
 
 impl Workflow {
-    /// Makes the nodes of a used workflow nodes of this one, between the node that uses it and
-    /// one that is reached when nothing is left to do in it.
+    /// Moves the nodes of a used workflow into this one, between the node that uses it and an end
+    /// node that runs when no task of it is left.
     pub(super) fn absorb(&mut self, name: &NodeName, used: Self, takes: Takes) {
         let Some(user) = self.nodes.get_mut(name) else { return };
         let outside = user.policies.catch.clone();
@@ -175,7 +175,8 @@ impl Workflow {
         let inner: Vec<Channel> = channels
             .map(|it| it.clone().renamed(scope.channel_name(it.name())).private())
             .collect();
-        // Whatever an earlier use has left is gone; what belongs outside happens at the end.
+        // The results of an earlier use are gone; the fields of the outer workflow are written at
+        // the end.
         let clears = inner.iter().map(|it| it.name().clone()).collect();
         let clears = std::mem::replace(&mut user.policies.clears, clears);
         let resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();

@@ -1,13 +1,13 @@
-//! What is written where an expression or a prompt is read, and on which way it is not.
+//! Which fields are assigned where an expression or a prompt is read, and on which way one is not.
 
 use std::{ops::Range, sync::Arc};
 
 use super::flow::Paths;
 use crate::graph::net::Bits;
 
-/// The fields that are written at one point of a workflow. Cheap to clone.
+/// The fields that are assigned at one point of a workflow. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Written(Source);
+pub(crate) struct AssignedFields(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
@@ -23,33 +23,33 @@ enum Source {
 #[derive(Clone, Debug)]
 enum When {
     Before,
-    /// Before any visit but the first, by which these fields are written.
+    /// Before any visit but the first; these fields are assigned by then.
     BeforeAgain(Arc<Bits>),
-    /// Where its own routes are asked.
+    /// After the node, where its routes are evaluated.
     After,
 }
 
-/// Whether a field is written at one point.
+/// Whether a field is assigned at one point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// On every way to it.
+    /// It is assigned on every way.
     Always,
-    /// On some ways, and not on this one.
+    /// It is assigned on some ways, but not on this one.
     Sometimes(Option<Without>),
-    /// On none.
+    /// It is assigned on no way.
     Never,
 }
 
-/// A way on which a field is not written.
+/// A way on which a field is not assigned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Without {
-    /// The place in the workflow file that says most about it.
+    /// The most informative place in the workflow file.
     pub(crate) place: Range<usize>,
     /// What happens there.
     pub(crate) text: String,
 }
 
-impl Written {
+impl AssignedFields {
     pub(super) fn before(paths: &Arc<Paths>, node: usize) -> Self {
         Self(Source::Paths { paths: Arc::clone(paths), node, when: When::Before })
     }
@@ -67,7 +67,7 @@ impl Written {
         Self(Source::Start(Arc::clone(paths)))
     }
 
-    /// Whether a field is written, and if not always, when not.
+    /// Returns whether a field is assigned, and if only sometimes, a way on which it is not.
     pub(crate) fn presence(&self, field: &str) -> Presence {
         let ask = |paths: &Paths, ask: &dyn Fn(usize) -> Presence| {
             paths.field(field).map_or(Presence::Never, ask)
@@ -88,7 +88,7 @@ impl Written {
 }
 
 #[cfg(test)]
-impl FromIterator<crate::id::ChannelName> for Written {
+impl FromIterator<crate::id::ChannelName> for AssignedFields {
     fn from_iter<I: IntoIterator<Item = crate::id::ChannelName>>(fields: I) -> Self {
         Self(Source::Fixed(fields.into_iter().collect()))
     }

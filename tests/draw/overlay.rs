@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use graphrun::{
     checkpoint::{Checkpointer, RunInfo},
     compile::compile,
-    draw::{Charset, Drawing, Reason, Standing},
+    draw::{Charset, Drawing, NodeStatus, Reason},
     engine::{Engine, Stop},
     event::EventSink,
     graph::{
@@ -270,7 +270,7 @@ async fn where_a_run_failed_is_where_it_stands() {
             .then("c", "end")
     })
     .await;
-    assert_eq!(visits(&drawing, "b").unwrap().standing, Some(Standing::Failed));
+    assert_eq!(visits(&drawing, "b").unwrap().standing, Some(NodeStatus::Failed));
     assert_eq!((visits(&drawing, "a").unwrap().standing, visits(&drawing, "c")), (None, None));
     insta::assert_snapshot!(drawing.to_listing(Charset::Unicode), @r"
     ran

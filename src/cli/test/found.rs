@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::report::shown;
 use crate::{
-    cases::{Coverage, Explored, Part, PartKind, Stuck},
+    cases::{Coverage, DeadEnd, Explored, Part, PartKind},
     cli::{
         terminal::Paint,
         words::{clean, count, table},
@@ -104,7 +104,7 @@ pub(super) fn draw_explored(
     text.push('\n');
 }
 
-fn draw_stuck(stuck: &Stuck, paint: Paint, text: &mut String) {
+fn draw_stuck(stuck: &DeadEnd, paint: Paint, text: &mut String) {
     text.extend(["  ", &paint.bad("stuck"), "  ", &clean(&stuck.reason), "\n"]);
     for (at, step) in (1..).zip(&stuck.way) {
         let nodes: Vec<String> = step

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::found;
 
 use crate::{
-    cases::{Coverage, Explored, Problem, Ran, step_text},
+    cases::{CaseRun, Coverage, Explored, Problem, step_text},
     cli::{
         terminal::Paint,
         words::{clean, count, duration},
@@ -41,7 +41,7 @@ pub(super) struct TestedFile {
 #[derive(Debug)]
 pub(super) struct TestedCase {
     pub(super) name: String,
-    pub(super) ran: Ran,
+    pub(super) ran: CaseRun,
 }
 
 impl Report {

@@ -6,13 +6,13 @@
 //! box and no label.
 
 use super::{
-    net::{Net, before},
+    net::{LayoutGraph, before},
     order, place, route,
     sheet::{Area, GROUP_SIDE, Piece, Placed, Point, Sheet, Size, TURN, px},
 };
 
 pub(super) fn layout(sheet: &Sheet) -> Placed {
-    let net = Net::of(sheet);
+    let net = LayoutGraph::of(sheet);
     let ranks = order::order(&net);
     let columns = place::place(&net, &ranks, &|left, right| room(sheet, &net, left, right));
     let mut placed = route::route(sheet, &net, &ranks, &columns);
@@ -21,7 +21,7 @@ pub(super) fn layout(sheet: &Sheet) -> Placed {
 }
 
 /// Returns the minimum distance between the centres of two neighbours.
-fn room(sheet: &Sheet, net: &Net, left: usize, right: usize) -> f64 {
+fn room(sheet: &Sheet, net: &LayoutGraph, left: usize, right: usize) -> f64 {
     let (left, right) = (&net.vertices[left], &net.vertices[right]);
     let same = left.groups.iter().zip(&right.groups).take_while(|(a, b)| a == b).count();
     let leaving = px(left.groups.len() - same) * GROUP_SIDE;

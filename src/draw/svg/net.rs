@@ -17,7 +17,7 @@ pub(super) struct Vertex {
 
 /// The vertices of a sheet, and their connections.
 #[derive(Debug, Default)]
-pub(super) struct Net {
+pub(super) struct LayoutGraph {
     pub(super) vertices: Vec<Vertex>,
     /// Connections from a rank to the next one.
     pub(super) segments: Vec<(usize, usize)>,
@@ -29,7 +29,7 @@ pub(super) struct Net {
     pub(super) labels: Vec<Option<usize>>,
 }
 
-impl Net {
+impl LayoutGraph {
     pub(super) fn of(sheet: &Sheet) -> Self {
         let mut net = Self::default();
         for item in &sheet.boxes {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{net::Net, sheet::px};
+use super::{net::LayoutGraph, sheet::px};
 
 /// The number of sweeps over the ranks, alternately down and up.
 const SWEEPS: usize = 16;
@@ -11,7 +11,7 @@ const VERTICES_MANY: usize = 1500;
 const SWEEPS_FEW: usize = 4;
 
 /// Returns the ranks, each from left to right.
-pub(super) fn order(net: &Net) -> Vec<Vec<usize>> {
+pub(super) fn order(net: &LayoutGraph) -> Vec<Vec<usize>> {
     let count = net.vertices.iter().map(|it| it.rank + 1).max().unwrap_or(0);
     let mut ranks: Vec<Vec<usize>> = vec![Vec::new(); count];
     for (at, vertex) in net.vertices.iter().enumerate() {
@@ -34,7 +34,7 @@ pub(super) fn order(net: &Net) -> Vec<Vec<usize>> {
 }
 
 struct Order<'a> {
-    net: &'a Net,
+    net: &'a LayoutGraph,
     ranks: Vec<Vec<usize>>,
     /// The position of each vertex in its rank.
     places: Vec<usize>,
@@ -44,7 +44,7 @@ struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    fn new(net: &'a Net, ranks: Vec<Vec<usize>>) -> Self {
+    fn new(net: &'a LayoutGraph, ranks: Vec<Vec<usize>>) -> Self {
         let none = vec![Vec::new(); net.vertices.len()];
         let (mut above, mut below, mut beside) = (none.clone(), none.clone(), none);
         for &(upper, lower) in &net.segments {

@@ -4,7 +4,7 @@
 use petgraph::unionfind::UnionFind;
 
 use super::{
-    net::{Net, Vertex},
+    net::{LayoutGraph, Vertex},
     sheet::px,
 };
 
@@ -43,7 +43,7 @@ enum Pull {
 
 /// Computes the positions. `room` returns the minimum distance between two neighbours.
 pub(super) fn place(
-    net: &Net,
+    net: &LayoutGraph,
     ranks: &[Vec<usize>],
     room: &dyn Fn(usize, usize) -> f64,
 ) -> Vec<Column> {
@@ -85,7 +85,7 @@ pub(super) fn place(
 }
 
 /// Returns for each vertex its pulls: the other vertex, its side, and the weight.
-fn pulls(net: &Net) -> Vec<Vec<(usize, Pull, f64)>> {
+fn pulls(net: &LayoutGraph) -> Vec<Vec<(usize, Pull, f64)>> {
     let mut pulls = vec![Vec::new(); net.vertices.len()];
     for &(upper, lower) in &net.segments {
         let strength = match (net.vertices[upper].is_box, net.vertices[lower].is_box) {
@@ -106,7 +106,7 @@ fn pulls(net: &Net) -> Vec<Vec<(usize, Pull, f64)>> {
 /// least squares problem with a minimum distance between neighbours; pooling adjacent violators
 /// solves it exactly.
 fn settle(
-    net: &Net,
+    net: &LayoutGraph,
     rank: &[usize],
     rooms: &[f64],
     pulls: &[Vec<(usize, Pull, f64)>],
@@ -155,7 +155,7 @@ fn freedom(ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &[f64], at: (usize, usi
 }
 
 /// Centres separate components below or above the largest one; no line holds them in place.
-fn gather(net: &Net, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64]) {
+fn gather(net: &LayoutGraph, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64]) {
     let mut parts: Vec<usize> = (0..xs.len()).collect();
     let mut joined = UnionFind::new(xs.len());
     for &(one, other) in net.segments.iter().chain(&net.hooks) {
@@ -199,7 +199,7 @@ fn gather(net: &Net, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64]) {
 }
 
 /// Aligns the vertices of each line vertically, as far as their neighbours leave space.
-fn straighten(net: &Net, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64]) {
+fn straighten(net: &LayoutGraph, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64]) {
     let mut places = vec![0; xs.len()];
     for (place, vertex) in ranks.iter().flat_map(|rank| rank.iter().enumerate()) {
         places[*vertex] = place;
@@ -226,7 +226,7 @@ fn straighten(net: &Net, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut [f64
 
 /// Returns the chains of vertices that can share one column: lines, and boxes that have only one
 /// line on that side, so that its port is in the middle.
-fn threads(net: &Net) -> Vec<Vec<usize>> {
+fn threads(net: &LayoutGraph) -> Vec<Vec<usize>> {
     let mut ends = vec![(0, 0); net.vertices.len()];
     for chain in &net.chains {
         ends[chain[0]].0 += 1;
@@ -253,7 +253,7 @@ fn threads(net: &Net) -> Vec<Vec<usize>> {
 }
 
 /// Aligns vertices vertically, near their current positions and between two bounds.
-fn align(net: &Net, run: &[usize], (low, high): (f64, f64), xs: &mut [f64]) {
+fn align(net: &LayoutGraph, run: &[usize], (low, high): (f64, f64), xs: &mut [f64]) {
     let lines = run.iter().map(|it| xs[*it] + net.vertices[*it].anchor);
     // Due to rounding, `high` may be slightly less than `low`.
     let line = (lines.sum::<f64>() / px(run.len().max(1))).max(low).min(high.max(low));

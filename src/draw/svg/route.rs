@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{
-    net::{Net, Vertex, before},
+    net::{LayoutGraph, Vertex, before},
     place::Column,
     sheet::{Area, GROUP_SIDE, LINE, Line, Piece, Placed, Point, Sheet, Size, TURN, px},
 };
@@ -33,7 +33,12 @@ struct Bands {
 }
 
 /// Computes all heights and draws the lines.
-pub(super) fn route(sheet: &Sheet, net: &Net, ranks: &[Vec<usize>], columns: &[Column]) -> Placed {
+pub(super) fn route(
+    sheet: &Sheet,
+    net: &LayoutGraph,
+    ranks: &[Vec<usize>],
+    columns: &[Column],
+) -> Placed {
     let bands = &Bands::of(sheet, net, ranks, columns);
     let area = |vertex: usize| {
         let Vertex { rank, size, .. } = &net.vertices[vertex];
@@ -70,7 +75,7 @@ pub(super) fn route(sheet: &Sheet, net: &Net, ranks: &[Vec<usize>], columns: &[C
 }
 
 impl Bands {
-    fn of(sheet: &Sheet, net: &Net, ranks: &[Vec<usize>], columns: &[Column]) -> Self {
+    fn of(sheet: &Sheet, net: &LayoutGraph, ranks: &[Vec<usize>], columns: &[Column]) -> Self {
         let count = ranks.len();
         let mut bands =
             Self { above: vec![0.0; count], below: vec![0.0; count], ..Self::default() };
@@ -118,7 +123,7 @@ impl Bands {
 }
 
 /// Returns the vertices that a group's box must not overlap: other boxes, and lines between others.
-fn strangers(net: &Net, group: usize) -> Vec<usize> {
+fn strangers(net: &LayoutGraph, group: usize) -> Vec<usize> {
     let is_inside = |it: usize| net.vertices[it].groups.contains(&group);
     let mut strangers: Vec<usize> =
         (0..net.vertices.len()).filter(|it| net.vertices[*it].is_box && !is_inside(*it)).collect();
@@ -137,7 +142,7 @@ struct Ports {
 }
 
 impl Ports {
-    fn of(net: &Net, columns: &[Column]) -> Self {
+    fn of(net: &LayoutGraph, columns: &[Column]) -> Self {
         let mut ports =
             Self { leaving: vec![0.0; net.chains.len()], coming: vec![0.0; net.chains.len()] };
         let boxes = net.vertices.iter().enumerate().filter(|(_, it)| it.is_box);
@@ -167,7 +172,7 @@ impl Ports {
 }
 
 fn line(
-    net: &Net,
+    net: &LayoutGraph,
     columns: &[Column],
     bands: &Bands,
     boxes: &[Area],
@@ -219,7 +224,7 @@ fn line(
 
 fn group(
     sheet: &Sheet,
-    net: &Net,
+    net: &LayoutGraph,
     columns: &[Column],
     bands: &Bands,
     group: usize,

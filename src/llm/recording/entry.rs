@@ -1,4 +1,4 @@
-//! One line of a recording: its reading, its writing, and what it means. Version 1:
+//! One line of a recording: how it is read, written and matched. Version 1:
 //!
 //! ```json
 //! {"v":1,"node":"qa","request":{"messages":[…],"schema":"FailureReport"},"key":"…","reply":{"text":"…"}}
@@ -15,10 +15,10 @@ use super::normalise::normalise;
 use crate::llm::{ChatReply, ChatRequest, Message, ModelError, Usage};
 use crate::redact::redact_value;
 
-/// The version that is written, and the only one there is.
+/// The version that is written, and the only one so far.
 const VERSION: u64 = 1;
 
-/// Says what is wrong with a recording.
+/// Why a recording cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The file cannot be read or written.
@@ -26,16 +26,16 @@ pub enum RecordingError {
     Open {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
-    /// Lines that are no entries, every one of them.
+    /// All lines that are no entries.
     #[error("{} has lines that are no entries:{}", .file.display(), listed(.lines))]
     Lines {
         /// The file.
         file: PathBuf,
-        /// What is wrong, line by line.
+        /// The invalid lines.
         lines: Vec<BadLine>,
     },
 }
@@ -45,11 +45,11 @@ pub enum RecordingError {
 pub struct BadLine {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The problem with the line.
     pub what: String,
 }
 
-/// The entry is one line, so only the column says something.
+/// The entry is one line, so only the column is useful.
 fn in_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
@@ -60,7 +60,7 @@ fn listed(lines: &[BadLine]) -> String {
     lines.concat()
 }
 
-/// An exchange, or the rule of one.
+/// A recorded exchange, or a hand-written rule.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Where it is in the file, from 1.
@@ -71,23 +71,23 @@ pub(super) struct Entry {
     reply: ReplyLine,
 }
 
-/// Which requests an entry answers.
+/// The requests that an entry answers.
 #[derive(Debug)]
 pub(super) enum Matcher {
-    /// The one that was recorded.
+    /// The recorded request.
     Exact {
         key: String,
-        /// The request's normalised text, to say what differs; missing where only the key was kept.
+        /// The request's normalised text, to show differences; missing if only the key was kept.
         text: Option<String>,
     },
-    /// Those whose normalised text has all of the first and none of the second.
+    /// Requests whose normalised text contains all of the first and none of the second.
     Content { contains: Vec<String>, lacks: Vec<String> },
 }
 
 impl Entry {
     /// Reads a line.
     pub(super) fn parse(text: &str, line: usize) -> Result<Self, String> {
-        // The version first: the rest of a newer line would only confuse.
+        // The version comes first: the errors of a newer line would only confuse.
         let value: Value = serde_json::from_str(text).map_err(|error| in_line(&error))?;
         match value.get("v").and_then(Value::as_u64) {
             Some(VERSION) => {}
@@ -99,7 +99,8 @@ impl Entry {
         let entry: EntryLine = serde_json::from_str(text).map_err(|error| in_line(&error))?;
         let matcher = match (entry.request, entry.key, entry.when) {
             (Some(request), _, None) => Matcher::Exact {
-                // Not the stored key: a request that was edited by hand keeps matching what it says.
+                // Computed anew, not the stored key: a request that was edited by hand matches its
+                // new text.
                 key: key_of(&entry.node, &request),
                 text: Some(joined(&request.messages)),
             },
@@ -117,7 +118,7 @@ impl Entry {
         Ok(Self { line, node: entry.node, about: entry.about, matcher, reply: entry.reply })
     }
 
-    /// Answers as the recorded model did.
+    /// Returns the answer of the recorded model.
     pub(super) fn answer(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         let reply = &self.reply;
         let text = match (&reply.text, &reply.json) {
@@ -160,16 +161,16 @@ pub(super) fn write_line(request: &ChatRequest, outcome: &Result<ChatReply, Mode
     format!("{line}\n")
 }
 
-/// Returns what a request is found by: the hash of node, messages, schema and tools, each normalised.
+/// Returns the key of a request: the hash of node, messages, schema and tools, each normalised.
 pub(super) fn request_key(request: &ChatRequest) -> String {
     key_of(&request.caller, &RequestLine::of(request))
 }
 
-/// Ids of calls and what a model thought are no part of it: neither says what is asked.
+/// The key leaves out ids of calls and the model's thoughts: they are no part of the question.
 fn key_of(node: &str, asked: &RequestLine) -> String {
     let mut hash = blake3::Hasher::new();
     let mut add = |text: &str| {
-        // With its length, so that no two lists of texts are the same when joined.
+        // The length is included, so that no two lists of texts are equal when joined.
         hash.update(&(text.len() as u64).to_le_bytes());
         hash.update(text.as_bytes());
     };
@@ -189,7 +190,8 @@ fn key_of(node: &str, asked: &RequestLine) -> String {
     hash.finalize().to_hex().to_string()
 }
 
-/// Returns the normalised text of a conversation, in which hand-written entries look for theirs.
+/// Returns the normalised text of a conversation, in which hand-written entries look for their
+/// texts.
 pub(super) fn joined(messages: &[Message]) -> String {
     let mut texts = Vec::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! A line of a recording as it is written, part by part.
+//! The serialised form of a line of a recording, part by part.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ impl ReplyLine {
         }
     }
 
-    /// How a reply ends of which nothing is said.
+    /// The default `finish` of a reply.
     pub(super) fn usual_finish(&self) -> Finish {
         if self.tool_calls.is_some() { Finish::ToolCalls } else { Finish::Stop }
     }
@@ -104,7 +104,7 @@ impl ReplyLine {
     pub(super) fn of(outcome: &Result<ChatReply, ModelError>) -> Self {
         match outcome {
             Ok(reply) => Self {
-                // Always as text, even where it is JSON: a replay gives the same reply to the letter.
+                // Always text, even for JSON: a replay returns exactly the same reply.
                 text: Some(reply.text.clone())
                     .filter(|it| !it.is_empty() || reply.tool_calls.is_empty()),
                 tool_calls: CallLine::of(&reply.tool_calls),
@@ -131,7 +131,7 @@ impl ReplyLine {
     }
 }
 
-/// A call, whose arguments are written as what they are if that brings back the same text.
+/// A call. The arguments are written as JSON if the same text can be restored from that.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallLine {

@@ -1,8 +1,9 @@
 //! Recorded exchanges, so that a run can be repeated without a provider.
 //!
-//! A recording is JSON Lines, one exchange a line. [`Recorder`] writes them as they happen, people write
-//! them by hand, and [`Replay`] answers from both. A request is found by the node that asks and by what it
-//! says, never by its position: so a run that was killed goes on with the same file in a new process.
+//! A recording is JSON Lines, one exchange a line. [`Recorder`] writes them as they happen, people
+//! write them by hand, and [`Replay`] answers from both. A request is matched by its node and its
+//! content, never by its position: so a run that was killed can be resumed with the same file in a
+//! new process.
 
 mod entry;
 mod lines;

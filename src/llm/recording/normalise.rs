@@ -1,8 +1,9 @@
-//! Takes out of a text what varies between two runs that are otherwise the same.
+//! Removes parts of a text that vary between two otherwise identical runs.
 //!
-//! Recorded requests hold the output of tests, and that holds durations, temporary paths, addresses,
-//! timestamps and random ids. Both sides of a comparison are normalised, so nothing needs to be exact here;
-//! but what a person may have meant (a limit of 30 seconds, a date, the path `/box`) is kept.
+//! Recorded requests contain the output of tests, with durations, temporary paths, addresses,
+//! timestamps and random ids. Both sides of a comparison are normalised, so the rules need not be
+//! exact. They keep values that a person may have meant (a limit of 30 seconds, a date, the path
+//! `/box`).
 
 use std::sync::LazyLock;
 
@@ -37,7 +38,7 @@ pub fn normalise(text: &str) -> String {
     static RULES: LazyLock<Vec<Rule>> = LazyLock::new(rules);
     let mut text = redact(&text.replace("\r\n", "\n")).into_owned();
     for rule in &*RULES {
-        // Most texts match few rules: no copy where nothing changes.
+        // Most texts match few rules, so unchanged texts are not copied.
         if let std::borrow::Cow::Owned(replaced) = rule.pattern.replace_all(&text, rule.replacement)
         {
             text = replaced;
@@ -48,7 +49,8 @@ pub fn normalise(text: &str) -> String {
 
 #[rustfmt::skip]
 fn rules() -> Vec<Rule> {
-    // In this order: a timestamp ends in what looks like a duration, a path may hold an id.
+    // The order matters: a timestamp ends in something like a duration, and a path may contain an
+    // id.
     [
         (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
         (r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b", "<id>"),

@@ -1,4 +1,4 @@
-//! Writes down what a model is asked and answers.
+//! Records the exchanges with a model.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -23,7 +23,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Wraps a model. An existing file is continued; a last line that was cut off by a crash is removed.
+    /// Wraps a model. An existing file is continued; an incomplete last line (after a crash) is
+    /// removed.
     ///
     /// # Errors
     /// Returns [`RecordingError::Open`] when the file cannot be written.
@@ -64,12 +65,12 @@ fn open(path: &Path) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_fifo() {
-        // Writing would wait for ever once it is full.
+        // Writing to a full pipe would wait for ever.
         let reason = "it is a pipe, and a recording is a file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
     if !kind.is_file() {
-        // A device has no end to look at.
+        // A device has no end to check.
         return Ok(file);
     }
     let mut text = Vec::new();
@@ -81,7 +82,7 @@ fn open(path: &Path) -> io::Result<File> {
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let tail = &text[whole..];
     if serde_json::from_slice::<Value>(tail).is_ok() {
-        // A complete line without its end, as editors leave it.
+        // A complete line without a line end, as some editors leave it.
         file.write_all(b"\n")?;
     } else if !tail.is_empty() {
         file.set_len(whole as u64)?;
@@ -90,7 +91,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the first line is an entry, or was cut off in the middle of one.
+/// Whether the first line is an entry or the beginning of one.
 fn looks_like_a_recording(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
     match text.iter().position(|&byte| byte == b'\n') {

@@ -11,21 +11,21 @@ use crate::data_limit::DataLimit;
 use crate::llm::calls::settle;
 use crate::llm::{ChatModel, ChatReply, ChatRequest, ModelError, Nearest};
 
-/// Differing lines are quoted up to this length.
+/// The most characters of a quoted line in a difference.
 const QUOTE_CHARS_MAX: usize = 120;
 
 /// A model that answers from a recording, and only from it.
 ///
-/// Among the entries of the node that asks, the one that was recorded for the very same request comes first
-/// (the same but for what [`normalise`](super::normalise()) takes out), then the hand-written ones whose texts
-/// are in the request. Where several fit, each is used once, in the order of the file, and the last from then
-/// on. A request that nothing fits is an error that names the nearest entry.
+/// Among the entries of the asking node, an entry recorded for the same request comes first (the same after
+/// [`normalise`](super::normalise())), then the hand-written entries whose texts are in the request. If several match,
+/// each is used once, in the order of the file, and the last from then on. A request without a matching entry is an
+/// error that names the nearest entry.
 #[derive(Debug)]
 pub struct Replay {
     file: PathBuf,
     name: String,
     entries: Vec<Entry>,
-    /// Beside `entries`: whether the entry has answered. One lock, so that two tasks never get the same one.
+    /// Parallel to `entries`: whether each has answered. One lock, so that two tasks never get the same entry.
     used: Mutex<Vec<bool>>,
 }
 
@@ -36,7 +36,7 @@ pub struct UnusedEntry {
     pub line: usize,
     /// Its node.
     pub node: String,
-    /// What it says about itself.
+    /// The entry's own description.
     pub about: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Replay {
         Ok(Self { name: format!("replay/{stem}"), file, entries, used })
     }
 
-    /// Returns the entries that have not answered in this process: of a complete run, those that nobody needs.
+    /// Returns the entries that have not answered in this process. After a complete run these are superfluous.
     pub fn unused(&self) -> Vec<UnusedEntry> {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let unused = self.entries.iter().zip(&*used).filter(|(_, used)| !**used);
@@ -94,7 +94,7 @@ impl Replay {
         self.take(request, &exact).or_else(|| self.take(request, &by_content))
     }
 
-    /// Returns the first fitting entry that has not answered yet, else the last, and marks it.
+    /// Returns the first matching entry that has not answered yet, or else the last one, and marks it.
     fn take(&self, request: &ChatRequest, fits: &dyn Fn(&Entry) -> bool) -> Option<&Entry> {
         let fitting: Vec<usize> = (0..self.entries.len())
             .filter(|&at| self.entries[at].node == request.caller && fits(&self.entries[at]))
@@ -112,7 +112,7 @@ impl Replay {
             .iter()
             .filter(|entry| entry.node == request.caller)
             .map(|entry| (entry.line, Difference::between(&entry.matcher, &text)))
-            // On a tie the later one: it is more likely the one that was just added.
+            // On a tie the later one wins: it is more likely the one that was just added.
             .min_by_key(|(line, difference)| (difference.size, usize::MAX - line))
             .map(|(line, difference)| Nearest { line, why: difference.why })
     }
@@ -136,9 +136,9 @@ impl ChatModel for Replay {
     }
 }
 
-/// How an entry differs from a request it does not answer.
+/// The difference between an entry and a request it does not answer.
 struct Difference {
-    /// In texts or lines; comparable between entries of one kind.
+    /// Counts texts or lines; comparable between entries of one kind.
     size: usize,
     why: String,
 }

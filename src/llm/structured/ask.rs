@@ -1,4 +1,4 @@
-//! Asks a model for an answer of a given shape, and gives it a bounded number of chances to mend it.
+//! Asks a model for an answer of a given shape, with a bounded number of repairs.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::extract::{Wanted, extract_json};
 use super::schema::{SchemaCheck, answer_schema};
 use crate::llm::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, Usage};
 
-/// Longer answers are sent back cut: a model that wrote pages of prose needs no reminder of all of it.
+/// Longer answers are truncated when they are sent back: a model needs no full copy of pages of prose.
 const RAW_CHARS_MAX: usize = 60_000;
 
 /// An answer that passed its check.
@@ -16,51 +16,51 @@ pub struct Structured<T> {
     pub value: T,
     /// The text it was read from.
     pub raw: String,
-    /// What all rounds cost together.
+    /// The usage of all rounds together.
     pub usage: Usage,
-    /// How many rounds it took beyond the first.
+    /// The number of rounds after the first.
     pub repairs: u32,
-    /// What was mended or overlooked to take the answer.
+    /// The repairs and tolerated deviations of the answer.
     pub warnings: Vec<String>,
 }
 
-/// Says why there is no answer of the shape asked for.
+/// The reason why there is no answer of the requested shape.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StructuredError {
-    /// The model answered, but never with what was asked for.
+    /// The model answered, but no answer fit the requested shape.
     #[error("the answer is not what was asked for: {}", .problems.join("; "))]
     InvalidOutput {
         /// The last answer.
         raw: String,
-        /// What is wrong with it.
+        /// The problems of the last answer.
         problems: Vec<String>,
-        /// What all rounds cost together.
+        /// The usage of all rounds together.
         usage: Usage,
     },
     /// The model did not answer.
     #[error("the model did not answer")]
     Model {
-        /// Why.
+        /// The reason.
         #[source]
         error: ModelError,
-        /// What all rounds cost together.
+        /// The usage of all rounds together.
         usage: Usage,
     },
 }
 
 /// Asks for an answer that fits `schema`, and lets `check` decide whether it does.
 ///
-/// `check` gets the JSON found in the answer. **It alone decides**: a lenient reader may take what the schema
-/// does not (then the difference is a warning), and where there is none, [`SchemaCheck::check`] is the check.
-/// An answer that does not pass is sent back with all its problems, at most `repairs_max` times; so is one
-/// that was cut off, with twice the room. `on_usage` is told what each round cost, failed ones included.
+/// `check` gets the JSON found in the answer. **It alone decides**: a lenient reader may accept more than the schema
+/// (then the difference is a warning). Callers without a reader pass [`SchemaCheck::check`]. An answer that does not
+/// pass is sent back with all its problems, at most `repairs_max` times. A truncated answer is requested again with
+/// twice the room. `on_usage` receives the usage of each round, failed ones included.
 ///
 /// # Errors
-/// Returns [`StructuredError::InvalidOutput`] when the repairs are used up, and [`StructuredError::Model`] at
-/// the first failure of the model itself; both say what was spent.
+/// Returns [`StructuredError::InvalidOutput`] when the repairs are used up, and [`StructuredError::Model`] at the first
+/// failure of the model itself; both contain the usage so far.
 ///
 /// # Cancel safety
-/// Dropping the future gives up the round under way; earlier rounds were told to `on_usage`.
+/// Dropping the future abandons the current round; `on_usage` has received the earlier ones.
 pub async fn ask_structured<T>(
     model: &dyn ChatModel,
     mut request: ChatRequest,
@@ -89,8 +89,7 @@ pub async fn ask_structured<T>(
                 }
                 Err(problems) if may_repair => {
                     request.messages = repair_messages(&asked, &reply.text, &problems);
-                    // As precise as the model can be; only where the caller chose a temperature, because
-                    // some models accept none.
+                    // The lowest temperature; only if the caller set one, because some models accept none.
                     request.temperature = request.temperature.map(|_| 0.0);
                 }
                 Err(problems) => {
@@ -107,14 +106,14 @@ pub async fn ask_structured<T>(
                 request.max_output_tokens =
                     request.max_output_tokens.map(|tokens| tokens.saturating_mul(2));
             }
-            // It is no answer, and the model may mend it like one that cannot be read.
+            // The model can repair it like any other invalid answer.
             Err(error @ ModelError::UnknownTool { .. }) if may_repair => {
                 request.messages = repair_messages(&asked, "", &[error.to_string()]);
             }
             Err(error) => return Err(StructuredError::Model { error, usage }),
         }
         repairs += 1;
-        // Another request, so another key: the first one's would bring back the first one's answer.
+        // Another request needs another key: the first one's would return the first answer.
         if !key.is_empty() {
             request.key = format!("{key}/repair-{repairs}");
         }
@@ -125,7 +124,7 @@ pub async fn ask_structured<T>(
 pub fn repair_messages(previous: &[Message], raw: &str, problems: &[String]) -> Vec<Message> {
     let mut messages = previous.to_vec();
     let raw = raw.trim();
-    // An empty turn is rejected by some providers, and tells the model nothing.
+    // Some providers reject an empty message, and it has no information for the model.
     if !raw.is_empty() {
         messages.push(Message::assistant(raw.chars().take(RAW_CHARS_MAX).collect::<String>()));
     }
@@ -137,7 +136,7 @@ pub fn repair_messages(previous: &[Message], raw: &str, problems: &[String]) -> 
     messages
 }
 
-/// How answers to one schema are read.
+/// The reader of answers to one schema.
 struct Reading {
     wanted: Wanted,
     schema: Result<SchemaCheck, String>,

@@ -1,7 +1,7 @@
-//! Finds the JSON in a model's answer: after thoughts and prose, in code fences, encoded twice, with the
-//! slips models make. Pure, and linear in the length of the text.
+//! Finds the JSON in a model's answer: after thoughts and prose, in code fences, encoded twice,
+//! with typical mistakes of models. Pure, and linear in the length of the text.
 //!
-//! JSON that was cut off is never completed: half an action is no action.
+//! Truncated JSON is never completed: half an action is no action.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -15,11 +15,11 @@ use crate::{llm::reader::split_thoughts, state::read_json};
 pub struct Extracted {
     /// The value.
     pub value: Value,
-    /// What had to be mended to read it.
+    /// The repairs that were needed to read it.
     pub warnings: Vec<String>,
 }
 
-/// What kind of value the answer should be: chooses when a text holds several.
+/// The expected kind of value: decides which one to take if a text contains several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// An object.
@@ -31,7 +31,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// Returns what a schema asks for.
+    /// Returns the kind that a schema expects.
     pub fn of_schema(schema: &Value) -> Self {
         match schema.get("type").and_then(Value::as_str) {
             Some("object") => Self::Object,
@@ -63,7 +63,7 @@ impl Wanted {
 /// ```
 ///
 /// # Errors
-/// Returns what is wrong with the text, as a sentence the model can act on.
+/// Returns a description of the problem that the model can act on.
 pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
     let (text, _) = split_thoughts(text.trim_start_matches('\u{feff}'));
     let text = text.trim();
@@ -82,7 +82,7 @@ pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
         }
     }
     let fitting = found.iter().position(|extracted| wanted.fits(&extracted.value));
-    // A broken object is the answer that was meant; `[1]` in the prose before it is not.
+    // A broken object is more likely the answer than `[1]` in the prose before it.
     if let (None, Some(problem)) = (fitting, &problem) {
         return Err(problem.clone());
     }
@@ -100,7 +100,7 @@ pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
     Ok(extracted)
 }
 
-/// Opens a text that itself holds JSON, as some models write it into a tool's arguments.
+/// Parses a text that contains JSON again, because some models encode a tool's arguments twice.
 fn decode_twice(value: Value, wanted: Wanted) -> Extracted {
     if let Value::String(inner) = &value
         && let Ok(decoded) = read_json(inner)
@@ -127,10 +127,10 @@ fn parse_mended(text: &str) -> Result<Extracted, String> {
         .map_err(|_| format!("the answer is not valid JSON: {error}"))
 }
 
-/// Splits off the top-level `{…}` and `[…]` of a text.
+/// Splits the top-level `{…}` and `[…]` from a text.
 ///
-/// Nothing inside a part is looked at again, even if it turns out to be broken: an inner object would be
-/// taken for the answer.
+/// The content of a part is not searched again, even if the part is broken: an inner object would
+/// be taken for the answer.
 fn balanced_parts(text: &str) -> impl Iterator<Item = Result<&str, String>> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

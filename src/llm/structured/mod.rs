@@ -1,7 +1,7 @@
-//! Answers of a given shape: what is asked for, how it is read, and what happens when it does not fit.
+//! Answers of a given shape: the request, the reading, and the repair of answers that do not fit.
 //!
-//! [`ask_structured`] is the whole; [`answer_schema`] and [`SchemaCheck`] serve callers that bring no reader
-//! of their own.
+//! [`ask_structured`] does all of it; [`answer_schema`] and [`SchemaCheck`] are for callers without
+//! a reader.
 
 mod ask;
 mod extract;

@@ -1,4 +1,4 @@
-//! Schemas of answers: what a model is asked for, what a provider can force, and the check of what came.
+//! Schemas of answers: the form for the model, the form that a provider can force, and the check of answers.
 
 use std::cell::Cell;
 
@@ -9,8 +9,7 @@ use crate::redact::redact;
 /// Longer messages of the schema check are cut; they quote the value that does not fit.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Returns the schema without what is `readOnly`: such properties are computed, and no model is asked for
-/// them.
+/// Returns the schema without its `readOnly` properties: these are computed, so the model is not asked for them.
 ///
 /// ```
 /// use serde_json::json;
@@ -48,19 +47,19 @@ fn prune(schema: &mut Value) {
     each_subschema(object, &mut prune);
 }
 
-/// Returns the schema in the form that strict modes take, or `None` where it cannot be expressed (maps with
-/// free keys, and values of any shape).
+/// Returns the schema in the form that strict modes take, or `None` where it cannot be expressed (maps with free keys,
+/// and values of any shape).
 ///
-/// All keys are required and no others allowed; what was optional may be null instead. Keywords that
-/// providers reject are moved into the description, so that the model still knows of them.
+/// All keys are required and no others allowed; optional ones may be null instead. Keywords that providers reject are
+/// moved into the description, so that the model still sees them.
 pub fn strict_schema(schema: &Value) -> Option<Value> {
     let mut strict = schema.clone();
     make_strict(&mut strict)?;
     Some(strict)
 }
 
-/// Returns the schema of a tool's arguments as every provider takes it: keywords that some reject are moved
-/// into the description. What is called is checked against the whole schema all the same.
+/// Returns the schema of a tool's arguments in a form that every provider accepts: keywords that some reject are moved
+/// into the description. Calls are still checked against the whole schema.
 #[cfg(feature = "openai")]
 pub(in crate::llm) fn tool_schema(schema: &Value) -> Value {
     fn describe(schema: &mut Value) {
@@ -72,7 +71,7 @@ pub(in crate::llm) fn tool_schema(schema: &Value) -> Value {
     let mut schema = answer_schema(schema);
     describe(&mut schema);
     if let Some(object) = schema.as_object_mut() {
-        // Not to be left out, even where nothing is taken.
+        // The type is required, even for a tool without arguments.
         object.entry("type").or_insert_with(|| "object".into());
         object.entry("properties").or_insert_with(|| json!({}));
     }
@@ -81,7 +80,7 @@ pub(in crate::llm) fn tool_schema(schema: &Value) -> Value {
 
 fn make_strict(schema: &mut Value) -> Option<()> {
     let object = schema.as_object_mut()?;
-    // Nothing may stand beside a reference; what describes the target is at the target.
+    // A reference cannot have siblings; the target has its own description.
     if let Some(reference) = object.get("$ref").cloned() {
         let definitions: Vec<_> = ["$defs", "definitions"]
             .iter()
@@ -98,7 +97,7 @@ fn make_strict(schema: &mut Value) -> Option<()> {
         object.insert("anyOf".into(), branches);
     }
     if let Some(Value::Array(mut all)) = object.remove("allOf") {
-        // One part is what generators write to put a description beside a reference; more cannot be said.
+        // Generators write one part to put a description beside a reference; several parts cannot be expressed.
         let part = (all.len() == 1).then(|| all.remove(0))?;
         object.extend(part.as_object()?.clone());
     }
@@ -166,7 +165,7 @@ const DROPPED: &[&str] = &[
     "maxProperties",
 ];
 
-/// Moves what is dropped into the description, and removes what means nothing to a model.
+/// Moves dropped keywords into the description, and removes those that mean nothing to a model.
 fn describe_dropped(object: &mut Map<String, Value>) {
     let said: Vec<String> = DROPPED
         .iter()
@@ -240,7 +239,7 @@ fn each_subschema(object: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Va
     }
 }
 
-/// Checks answers against a schema, and names everything that does not fit.
+/// Checks answers against a schema and reports every problem.
 #[derive(Debug)]
 pub struct SchemaCheck {
     schema: Value,
@@ -248,10 +247,10 @@ pub struct SchemaCheck {
 }
 
 impl SchemaCheck {
-    /// Prepares the check of a schema. What is `readOnly` in it is not expected of an answer.
+    /// Prepares the check of a schema. The check does not expect `readOnly` properties in an answer.
     ///
     /// # Errors
-    /// Returns what is wrong with the schema.
+    /// Returns the problem with the schema.
     pub fn new(schema: &Value) -> Result<Self, String> {
         let schema = answer_schema(schema);
         let validator = jsonschema::validator_for(&schema).map_err(|error| error.to_string())?;
@@ -272,8 +271,8 @@ impl SchemaCheck {
             .collect()
     }
 
-    /// Returns the answer if it fits: the check for [`ask_structured`](super::ask_structured) where the
-    /// schema is all that is known.
+    /// Returns the answer if it fits: the check for [`ask_structured`](super::ask_structured) if there is only a
+    /// schema.
     ///
     /// # Errors
     /// Returns all problems.
@@ -282,18 +281,18 @@ impl SchemaCheck {
         if problems.is_empty() { Ok(answer) } else { Err(problems) }
     }
 
-    /// Removes the nulls that strict modes write where an optional property is left out.
+    /// Removes the nulls that strict modes write for omitted optional properties.
     pub(super) fn drop_placeholder_nulls(&self, answer: &mut Value) {
         let walk = Walk { root: &self.schema, visits_left: Cell::new(VISITS_MAX) };
         walk.drop_nulls(answer, &self.schema, NESTING_MAX);
     }
 }
 
-/// How deep schemas are followed. A definition that refers to nothing but itself has no end.
+/// The depth to which schemas are followed. A definition that refers only to itself has no end.
 const NESTING_MAX: u32 = 64;
 
-/// How many pairs of a value and a schema are looked at. Alternatives that refer to each other double with each
-/// level of the answer; a null that is left in place is a problem of the answer.
+/// The most pairs of a value and a schema that are visited. Alternatives that refer to each other double with each
+/// level of the answer. A null that remains after the limit is a problem of the answer.
 const VISITS_MAX: u32 = 1_000_000;
 
 /// A walk through an answer and the schema beside it.
@@ -347,8 +346,8 @@ impl Walk<'_> {
     }
 }
 
-/// Follows one reference into the same document. A chain of references ends in a schema without one in all
-/// that generators write; what does not is left as it is.
+/// Follows one reference into the same document. Generators write chains that end in a schema without a reference;
+/// other schemas are left unchanged.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
         .get("$ref")

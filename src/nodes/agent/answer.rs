@@ -1,4 +1,4 @@
-//! What an agent is asked for: the types of the fields it writes.
+//! The requested answer of an agent: the types of the fields it writes.
 
 use serde_json::{Map, Value, json};
 
@@ -11,8 +11,8 @@ use crate::{
 
 /// The fields of an answer.
 ///
-/// One field with named parts is the answer itself; several fields, or one that is a list or a
-/// single value, are the named parts of an object, because that is what structured output takes.
+/// A single record field is the answer itself. Several fields, a list or a single value become
+/// properties of an object, because structured output requires an object.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     channels: Vec<&'a Channel>,
@@ -33,7 +33,7 @@ impl<'a> Answer<'a> {
         Ok(Self { channels, is_wrapped })
     }
 
-    /// The one field that takes any text, for which no structure is asked.
+    /// The single field that takes any text; then no structure is requested.
     pub(super) fn as_text(&self) -> Option<&'a ChannelName> {
         match self.channels.as_slice() {
             [channel] if *channel.ty().required() == Type::String => Some(channel.name()),
@@ -41,7 +41,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The schema a model is shown, without what is computed.
+    /// Returns the schema for the model: without the computed properties.
     pub(super) fn schema(&self, name: &str) -> OutputSchema {
         let name = name.to_owned();
         if let ([channel], false) = (self.channels.as_slice(), self.is_wrapped) {
@@ -71,7 +71,7 @@ impl<'a> Answer<'a> {
         OutputSchema { name, schema }
     }
 
-    /// Reads an answer into the fields; gives what had to be overlooked as well.
+    /// Reads an answer into the fields. Also returns the tolerated deviations.
     pub(super) fn read(&self, answer: Value) -> Result<(Update, Vec<String>), Vec<String>> {
         let (mut update, mut warnings, mut problems) = (Update::default(), Vec::new(), Vec::new());
         let mut parts = self.parts(answer)?;
@@ -94,13 +94,13 @@ impl<'a> Answer<'a> {
         if problems.is_empty() { Ok((update, warnings)) } else { Err(problems) }
     }
 
-    /// The answer by field.
+    /// Returns the answer by field.
     fn parts(&self, answer: Value) -> Result<Map<String, Value>, Vec<String>> {
         match (self.channels.as_slice(), answer) {
             ([channel], answer) if !self.is_wrapped => {
                 Ok(Map::from_iter([(channel.name().to_string(), answer)]))
             }
-            // A model asked for `{"items": […]}` that gives the list alone has said the same.
+            // A model asked for `{"items": […]}` may return the list alone, which means the same.
             ([channel], answer) if answer.get(channel.name().as_str()).is_none() => {
                 Ok(Map::from_iter([(channel.name().to_string(), answer)]))
             }

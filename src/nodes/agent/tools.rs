@@ -22,13 +22,13 @@ use crate::{
     tool::{BUILT_IN, ToolContext, ToolError},
 };
 
-/// How many calls of one answer are made; the others are told so.
+/// The most calls of one answer that are made. The result of each further call says so.
 const CALLS_AT_ONCE_MAX: usize = 16;
-/// How often the same call is made. Whoever asks for it once more goes in circles.
+/// How often the same call is made. A further one means that the model repeats itself.
 const SAME_CALL_MAX: u32 = 2;
-/// What a model is shown of a result, in characters.
+/// The most characters of a result in the conversation.
 const RESULT_CHARACTERS_MAX: usize = 60_000;
-/// What watchers are shown of arguments, in characters.
+/// The most characters of arguments in an event.
 const INPUT_CHARACTERS_MAX: usize = 200;
 
 /// The tools that an agent may call.
@@ -44,7 +44,7 @@ impl Toolbox {
         self.0.is_empty()
     }
 
-    /// Whether none of them can be more than it says: only the built-in ones are known to ask no model.
+    /// Whether all of them are built in: only these are known to ask no model.
     pub(super) fn is_built_in(&self) -> bool {
         self.0.iter().all(|it| BUILT_IN.contains(&it.tool.name()))
     }
@@ -58,7 +58,7 @@ impl Toolbox {
         self.0.iter().map(spec).collect()
     }
 
-    /// What tells the results of agents with other tools apart.
+    /// The part of the cache key for the tools.
     pub(super) fn identity(&self) -> Value {
         let identity =
             |it: &Checked| json!([it.tool.name(), it.tool.description(), it.tool.input_schema()]);
@@ -72,8 +72,8 @@ impl Toolbox {
 
 /// A model that may call tools before it answers.
 ///
-/// What it has called, and what came of it, stays in the conversation, also where an answer is sent
-/// back to be mended. When its rounds are used up it is asked to answer with what it has.
+/// The conversation keeps its calls and their results, also where an answer is sent back for
+/// repair. After the last round the model has to answer with the information it has.
 #[derive(Debug)]
 pub(super) struct WithTools<'a> {
     model: &'a Watched<'a>,
@@ -84,17 +84,17 @@ pub(super) struct WithTools<'a> {
     exchange: Mutex<Exchange>,
 }
 
-/// What was said between the question and the answer.
+/// The messages between the question and the answer.
 #[derive(Debug, Default)]
 struct Exchange {
-    /// How many messages the question has.
+    /// The number of messages of the question.
     asked: Option<usize>,
     messages: Vec<Message>,
     rounds: u32,
-    /// How often each call was asked for, by name and arguments.
+    /// The number of requests for each call, by name and arguments.
     counts: BTreeMap<(String, String), u32>,
     ids: BTreeSet<String>,
-    /// Whether the model goes in circles.
+    /// Whether the model repeats itself.
     is_stuck: bool,
 }
 
@@ -111,12 +111,12 @@ impl<'a> WithTools<'a> {
         self.ctx.report(Report::Warning { message }).await;
     }
 
-    /// Makes the calls of a reply, and adds them to the conversation with what came of them.
+    /// Makes the calls of a reply, and adds them to the conversation with their results.
     async fn make_calls(&self, exchange: &mut Exchange, mut reply: ChatReply) {
         exchange.name(&mut reply.tool_calls);
         let calls = reply.tool_calls.clone();
         exchange.messages.push(Message::calls(reply));
-        // The tools may do what cannot be undone: that they are asked for is not to be lost.
+        // The tools may have irreversible effects, so the reply that requests them is saved first.
         self.model.save_last().await;
         let mut results = Vec::new();
         for (at, call) in calls.iter().enumerate() {
@@ -134,7 +134,7 @@ impl<'a> WithTools<'a> {
         }
     }
 
-    /// What the model is told of a call.
+    /// Returns the result of a call for the model.
     async fn result(&self, call: &ToolCall, at: usize, again: bool) -> String {
         if again {
             return "error: you have made this call before, and were told the result".to_owned();
@@ -154,7 +154,8 @@ impl<'a> WithTools<'a> {
         }
     }
 
-    /// Calls a tool, once for each time that the task asks for it, whatever becomes of the process.
+    /// Calls a tool and saves the result, under a name that counts equal calls. A retry of the task
+    /// reuses saved results; a call without one is made again, with the same idempotency key.
     async fn call(&self, tool: &Checked, input: Value) -> String {
         let name = tool.tool.name();
         let given = input.to_string();
@@ -177,7 +178,7 @@ impl<'a> WithTools<'a> {
         let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
         let result = told_to_model(outcome);
         if is_final {
-            // It fails where the run has ended, and nobody waits for this node either.
+            // Saving fails when the run has ended; then the result of this node is not needed.
             drop(self.ctx.save_memo(&memo, &result).await);
         }
         result
@@ -199,7 +200,7 @@ impl ChatModel for WithTools<'_> {
                 let (model, rounds) = (self.model.name(), exchange.rounds);
                 let message = format!("{model} calls tools after its {rounds} rounds of calls");
                 self.warn(message).await;
-                // What it says beside the calls may be the answer.
+                // The text beside the calls may be the answer.
                 return match reply.text.trim() {
                     "" => Err(ModelError::EmptyResponse { usage: reply.usage }),
                     _ => Ok(ChatReply { tool_calls: Vec::new(), ..reply }),
@@ -220,13 +221,13 @@ impl ChatModel for WithTools<'_> {
 }
 
 impl Exchange {
-    /// The request with what was said since, right after the question: what follows it there is an
-    /// answer that is to be mended.
+    /// Returns the request with the exchanges so far, right after the question. Messages behind
+    /// them belong to an answer under repair.
     fn request(&mut self, request: &ChatRequest, may_call: bool) -> ChatRequest {
         let asked = *self.asked.get_or_insert(request.messages.len());
         let (question, rest) = request.messages.split_at(asked.min(request.messages.len()));
         let messages = [question, &self.messages, rest].concat();
-        // Another request, so another key: the first one's would bring back the first one's answer.
+        // Another request needs another key: the first one's would return the first answer.
         let key = match (request.key.as_str(), self.rounds) {
             ("", _) | (_, 0) => request.key.clone(),
             (key, round) => format!("{key}/tools-{round}"),
@@ -235,7 +236,8 @@ impl Exchange {
         ChatRequest { key, messages, tool_choice, ..request.clone() }
     }
 
-    /// Gives each call an id of its own. Nine letters and digits, for some providers take no other.
+    /// Gives each call a unique id of nine letters and digits, because some providers accept no
+    /// other.
     fn name(&mut self, calls: &mut [ToolCall]) {
         for call in calls {
             let mut number = self.ids.len();
@@ -246,7 +248,7 @@ impl Exchange {
         }
     }
 
-    /// Sends back what the provider could not read as a call.
+    /// Returns a call that the provider could not parse to the model.
     fn complain(&mut self, text: String) {
         if !text.trim().is_empty() {
             self.messages.push(Message::assistant(text));
@@ -266,7 +268,7 @@ fn told_to_model(outcome: Result<Value, ToolError>) -> String {
     }
 }
 
-/// Cuts a text that is too long. Keys are removed first: a part of one would not be found.
+/// Truncates a text. Keys are removed first, because a part of a key would not be recognised.
 fn cut(text: &str, characters_max: usize) -> String {
     let text = redact(text);
     match text.char_indices().nth(characters_max) {

@@ -1,7 +1,7 @@
 //! Runs the tests of a generated project with the test runner of node, in the sandbox.
 //!
-//! Each test file runs in a new sandbox with another secret, so no file can change the result of another one.
-//! Before any code of the project runs, the runner inside locks what tests depend on, takes over the place where
+//! Each test file runs in a new sandbox with another secret, so no file can change the result of another one. Before
+//! any code of the project runs, the runner inside locks the functions that tests depend on, replaces the hook where
 //! `node:test` makes its tests, and lists the tests that the file declares. The host judges as it does for pytest.
 
 mod private;
@@ -98,7 +98,7 @@ fn job(
     }
 }
 
-/// The test files as they are called inside, in the order of their paths.
+/// The paths of the test files inside, in their order.
 fn test_files(files: &[SourceFile], settings: &TestSettings) -> BTreeSet<String> {
     let fixed = settings.fixed.iter().map(|it| ("/graphrun/fixed", it.path.as_str()));
     let generated = files.iter().map(|it| ("/box", it.path.as_str()));
@@ -109,7 +109,7 @@ fn test_files(files: &[SourceFile], settings: &TestSettings) -> BTreeSet<String>
         .collect()
 }
 
-/// Whether node can run a file and looks for tests in it at all.
+/// Whether node can run a file as a script.
 fn is_script(path: &str) -> bool {
     stem(path).is_some() && !path.split('/').any(|it| it == "node_modules")
 }
@@ -120,7 +120,7 @@ fn stem(path: &str) -> Option<&str> {
     [".js", ".cjs", ".mjs"].iter().find_map(|it| name.strip_suffix(it))
 }
 
-/// Whether node takes a file for one with tests, by its name.
+/// Whether node treats a file as a test file by its name.
 fn is_named_as_test(path: &str) -> bool {
     stem(path).is_some_and(|it| {
         it == "test"
@@ -129,17 +129,17 @@ fn is_named_as_test(path: &str) -> bool {
     })
 }
 
-/// Whether node takes a file for one with tests, by its folder. Helpers lie there too, so it need not have any.
+/// Whether node treats a file as a test file by its folder. Helpers are there too, so it need not have any tests.
 fn is_in_test_folder(path: &str) -> bool {
     path.rsplit_once('/').is_some_and(|(folders, _)| folders.split('/').any(|it| it == "test"))
 }
 
-/// What came of the test files so far.
+/// The combined result of the test files so far.
 #[derive(Debug, Default)]
 struct Run {
     outcomes: BTreeSet<TestOutcome>,
     counts: Counts,
-    /// The least that a file proved.
+    /// The weakest proof of a file.
     proof: Option<Proof>,
     output: String,
     reasons: Vec<String>,
@@ -171,7 +171,7 @@ impl Run {
 
     fn into_report(self, wall: Duration) -> TestReport {
         let Self { outcomes, counts, proof, output, reasons, code } = self;
-        // The outcomes are declared from the one that says least to the one that says most.
+        // The outcomes are ordered from the least to the most informative.
         let worst = outcomes.into_iter().next_back().unwrap_or(TestOutcome::NoTests);
         let is_empty = counts.passed == 0 && counts.failed == 0;
         let outcome = match worst {
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs the script that starts node beside a program of that name. Returns its exit code and its output.
+    /// Runs the start script next to a fake `node`. Returns its exit code and its output.
     fn started(version: &str) -> (Option<i32>, String) {
         let folder = tempfile::tempdir().unwrap();
         let node = folder.path().join(NODE);

@@ -1,9 +1,9 @@
 //! Runs the tests of a generated project with pytest, in the sandbox.
 //!
-//! The result must not be the code's to choose. Before any code of the project runs, the runner reads the test files, lists
-//! their tests and compiles them so that the frame of each test confirms its own return. It sends records to the host over
-//! a channel with a secret, and the host decides: a test has passed only if its frame confirms it and pytest reports it.
-//! Tests that are declared and do not run are failures. [`Proof`] says what such a result is worth.
+//! The code under test must not decide the result. Before any code of the project runs, the runner reads the test
+//! files, lists their tests and compiles them so that the frame of each test confirms its own return. It sends records
+//! to the host over a channel with a secret, and the host decides: a test has passed only if its frame confirms it and
+//! pytest reports it. Declared tests that do not run are failures. [`Proof`] describes what such a result proves.
 
 use std::collections::BTreeSet;
 
@@ -34,10 +34,10 @@ const PARTS: [(&str, &str); 7] = [
     ("seal.py", include_str!("seal.py")),
     ("watch.py", include_str!("watch.py")),
 ];
-/// The settings of pytest in the place of the project's. Test files are named one by one, so no folder is left out.
+/// The settings of pytest, instead of the project's. Test files are named one by one, so no folder is left out.
 const PYTEST_SETTINGS: &str = "[pytest]\nnorecursedirs = .none\n";
 
-/// Why tests could not be run. None of these is the fault of the code under test.
+/// The reason why tests could not be run. None of these is the fault of the code under test.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PytestError {
@@ -119,7 +119,7 @@ fn fixed_files(files: &[SourceFile], settings: &TestSettings, limits: &Limits) -
         .collect()
 }
 
-/// The test files as they are called inside, in the order of their paths.
+/// The paths of the test files inside, in their order.
 fn test_files(files: &[SourceFile], settings: &TestSettings) -> Vec<String> {
     let fixed = settings.fixed.iter().map(|it| (FIXED, it.path.as_str()));
     let generated = files.iter().map(|it| ("/box", it.path.as_str()));
@@ -132,7 +132,7 @@ fn test_files(files: &[SourceFile], settings: &TestSettings) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Whether pytest takes a file for one with tests, by its name.
+/// Whether pytest treats a file as a test file by its name.
 fn is_test_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.strip_suffix(".py").is_some_and(|it| it.starts_with("test_") || it.ends_with("_test"))
@@ -143,7 +143,7 @@ fn is_conftest(path: &str) -> bool {
 }
 
 fn arguments(settings: &TestSettings, limits: &Limits) -> Vec<String> {
-    // A test that hangs is shown with its stack, shortly before the whole run is stopped.
+    // The stack of a hanging test is printed shortly before the whole run is stopped.
     let stack_option =
         format!("--override-ini=faulthandler_timeout={:.1}", limits.wall.as_secs_f64() * 0.8);
     let root = if settings.proof == Proof::Isolated { FIXED } else { "/box" };
@@ -156,7 +156,7 @@ fn arguments(settings: &TestSettings, limits: &Limits) -> Vec<String> {
         "--override-ini=addopts=",
         "--import-mode=importlib",
         &stack_option,
-        // Every run sees the same order and writes nothing beside the tests.
+        // Every run has the same order and writes nothing beside the tests.
         "-p",
         "no:cacheprovider",
         "-p",

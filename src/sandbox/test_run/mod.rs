@@ -1,7 +1,8 @@
-//! What the runners of tests have in common: their settings, the records that they send from inside, and the decision.
+//! The common parts of test runners: their settings, the records that they send from inside, and
+//! the decision.
 //!
-//! A runner inside the sandbox reports over a channel with a secret, and the host decides. [`Proof`] says what such a result
-//! is worth.
+//! A runner inside the sandbox reports over a channel with a secret, and the host decides.
+//! [`Proof`] describes what such a result proves.
 
 mod records;
 mod settings;
@@ -13,10 +14,10 @@ pub use self::settings::{Allowed, Proof, TestSettings};
 pub(super) use self::verdict::{Counts, Verdict};
 use super::job::Finished;
 
-/// How many characters of the output a repair gets to see: the summary and the last failures.
+/// The most characters of the output for a repair: the summary and the last failures.
 const ERROR_CHARACTERS_MAX: usize = 3000;
 
-/// How a test run ended. One outcome is greater than another if it says more about the run.
+/// How a test run ended, ordered from the least to the most informative outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestOutcome {
     /// All tests passed, and there is at least one.
@@ -70,7 +71,7 @@ impl TestReport {
         self.outcome == TestOutcome::Passed
     }
 
-    /// Puts the reasons below the output of the runner.
+    /// Adds the reasons below the output of the runner.
     pub(super) fn of(
         mut output: String,
         exit_code: Option<i32>,

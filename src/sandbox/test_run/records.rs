@@ -1,4 +1,4 @@
-//! What the runner inside wrote to its channel, believed only where each record proves that it knows the secret.
+//! The records of the runner inside. They are accepted only if each record proves the secret.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -14,13 +14,13 @@ pub(super) enum Record {
     Expected { test: String },
     /// An item that pytest collected, and the test it belongs to.
     Collected { item: String, test: String },
-    /// A file that gave no items.
+    /// A file without items.
     Uncollected { path: String, is_skipped: bool },
     /// The body of an item returned; `test` is empty if only its call did.
     Returned { item: String, test: String },
     /// The body of an item ended with an exception.
     Raised { item: String },
-    /// What pytest reports of a phase of an item.
+    /// The report of pytest about a phase of an item.
     Phase { item: String, phase: String, kind: Kind },
     /// A part of the runner or of a test file was replaced.
     Tampered { what: String },
@@ -37,9 +37,10 @@ pub(super) enum Kind {
     ExpectedToFail,
 }
 
-/// Reads the records, each of which proves itself and all before it. `None` if any does not, or has another form.
+/// Reads the records; each proves itself and all before it. `None` if one does not, or has another
+/// form.
 ///
-/// A last record that was cut short is left out: the process ended while it was written.
+/// A truncated last record is left out: the process ended while it was written.
 pub(super) fn read(bytes: &[u8], secret: &[u8]) -> Option<Vec<Record>> {
     let mut last = Vec::new();
     let mut records = Vec::new();

@@ -57,7 +57,7 @@ fn what_a_killed_delivery_left_is_gone_after_the_next() {
 }
 
 #[test]
-fn a_link_in_the_place_of_an_unfinished_file_is_removed_and_not_followed() {
+fn a_link_at_a_temporary_name_is_removed_not_followed() {
     let root = tempfile::tempdir().unwrap();
     let victim = root.path().join("victim");
     fs::write(&victim, "untouched").unwrap();
@@ -134,7 +134,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn a_file_that_no_delivery_left_there_keeps_all_files_out_unless_it_is_forced() {
+fn a_foreign_file_stops_the_delivery_unless_forced() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("b.py"), "mine").unwrap();
     let files = [file("a.py", "1"), file("b.py", "2")];
@@ -175,7 +175,7 @@ fn what_is_the_same_as_before_is_no_hindrance_without_a_list() {
 
 /// The list is written before the first file gets its name.
 #[test]
-fn a_delivery_that_was_cut_short_between_two_files_is_completed_by_the_next() {
+fn the_next_delivery_completes_an_interrupted_one() {
     let root = tempfile::tempdir().unwrap();
     deliver(root.path(), &[file("a", "1"), file("b", "1")]).unwrap();
     let mut list = Delivered::parse(&fs::read(root.path().join(delivered::LIST)).unwrap());

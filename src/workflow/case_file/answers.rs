@@ -1,4 +1,4 @@
-//! What nodes answer: what they write, how they fail, what a person says.
+//! The scripted answers of a case: a node's writes, its failures, a person's answer.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     state::Update,
     workflow::{
         NodeKind,
-        reader::{Data, Entry, Word, Yaml},
+        reader::{Data, Entry, SpannedText, Yaml},
         report::suggestion,
         shape::Section,
     },
@@ -19,7 +19,7 @@ use crate::{
 const FAIL_KEYS: &[&str] = &["fail", "message", "transient"];
 
 impl Reading<'_> {
-    /// Reads `nodes`: what each of them answers.
+    /// Reads `nodes`: the scripted answers of each node.
     pub(super) fn answers(&mut self, yaml: &Yaml) -> BTreeMap<NodeName, Answers> {
         let mut answers = BTreeMap::new();
         let Data::Map(entries) = &yaml.data else {
@@ -36,7 +36,7 @@ impl Reading<'_> {
         answers
     }
 
-    fn turns(&mut self, node: &NodeName, key: &Word, yaml: &Yaml) -> Option<Turns> {
+    fn turns(&mut self, node: &NodeName, key: &SpannedText, yaml: &Yaml) -> Option<Turns> {
         let Data::List(visits) = &yaml.data else {
             return self.answer(node, key, yaml).map(Turns::Always);
         };
@@ -64,7 +64,7 @@ impl Reading<'_> {
         fits.then_some(Turns::Visits(turns))
     }
 
-    fn answer(&mut self, node: &NodeName, key: &Word, yaml: &Yaml) -> Option<Answer> {
+    fn answer(&mut self, node: &NodeName, key: &SpannedText, yaml: &Yaml) -> Option<Answer> {
         let what = format!("the answer of `{node}`");
         let Data::Map(entries) = &yaml.data else {
             let wanted = "a mapping from the fields it writes to values, or a list of them";
@@ -85,7 +85,7 @@ impl Reading<'_> {
         self.update(node, key, entries, &written).map(Answer::Writes)
     }
 
-    /// What a node may write; everything, if it does not say.
+    /// The fields that a node may write; all fields, if its contract does not list them.
     fn written_by(&self, node: &NodeName) -> Vec<ChannelName> {
         let all = || self.graph.schema.channels().iter().map(|it| it.name().clone()).collect();
         self.graph.nodes[node].node.contract().writes.unwrap_or_else(all)
@@ -114,7 +114,7 @@ impl Reading<'_> {
         Some(Failure { transient, ..Failure::new(kind, message) })
     }
 
-    /// What a person says; that it fits the question is checked by the question.
+    /// Reads a person's answer. The question itself checks that the answer fits.
     fn said(&mut self, node: &NodeName, asks: bool, yaml: &Yaml) -> Option<Answer> {
         let what = format!("the answer of `{node}`");
         let section = Section::read(&mut self.report, yaml, &what, &["answer"])?;
@@ -153,7 +153,7 @@ impl Reading<'_> {
     fn update(
         &mut self,
         node: &NodeName,
-        key: &Word,
+        key: &SpannedText,
         entries: &[Entry],
         written: &[ChannelName],
     ) -> Option<Update> {
@@ -189,7 +189,7 @@ impl Reading<'_> {
         fits.then_some(update)
     }
 
-    fn refuse_field(&mut self, node: &NodeName, key: &Word, written: &[ChannelName]) {
+    fn refuse_field(&mut self, node: &NodeName, key: &SpannedText, written: &[ChannelName]) {
         if let Some(within) = written.iter().find(|it| is_short_for(&key.text, it)) {
             let message = format!("`{node}` calls its field by another name here");
             let place = self.report.place(&key.range);
@@ -211,7 +211,7 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a field of a used workflow is called by its name in its own file.
+/// Whether `text` is the name of this field within the file of the used workflow.
 fn is_short_for(text: &str, name: &ChannelName) -> bool {
     name.scope().is_some_and(|it| name.strip_scope(it) == Some(text))
 }

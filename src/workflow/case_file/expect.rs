@@ -1,4 +1,5 @@
-//! What a case expects: names are known, values fit, and it does not contradict itself.
+//! Reads the expectations of a case: names are known, values fit, and they do not contradict each
+//! other.
 
 use serde_json::Value;
 
@@ -9,14 +10,14 @@ use crate::{
     id::{ChannelName, NodeName},
     state::{Channel, Schema},
     workflow::{
-        reader::{Data, Entry, Word, Yaml},
+        reader::{Data, Entry, SpannedText, Yaml},
         report::suggestion,
         shape::Section,
     },
 };
 
 const KEYS: &[&str] = &["status", "reason", "route", "state", "unset", "visits", "events", "never"];
-/// How a run can come to rest in a case; nobody interrupts it.
+/// The statuses with which a run can end in a case. A case is never interrupted.
 const STATUSES: [Status; 4] = [Status::Done, Status::Failed, Status::Paused, Status::Limit];
 
 impl Reading<'_> {
@@ -45,7 +46,7 @@ impl Reading<'_> {
         Some(expect)
     }
 
-    fn at<T>(&self, word: &Word, value: T) -> Option<Expected<T>> {
+    fn at<T>(&self, word: &SpannedText, value: T) -> Option<Expected<T>> {
         Some(Expected { value, place: self.report.place(&word.range)? })
     }
 
@@ -90,7 +91,7 @@ impl Reading<'_> {
     fn value_at(&mut self, Entry { key, value }: &Entry) -> Option<Expected<(Vec<String>, Value)>> {
         let schema = self.graph.schema.clone();
         let path = path_of(&key.text, &schema);
-        let first = Word { text: path[0].clone(), range: key.range.clone() };
+        let first = SpannedText { text: path[0].clone(), range: key.range.clone() };
         let name = self.report.channel(&first, &schema)?;
         let mut ty = schema.channel(name.as_str())?.ty();
         for part in &path[1..] {
@@ -120,7 +121,7 @@ impl Reading<'_> {
     fn unset(&mut self, yaml: &Yaml) -> Vec<Expected<ChannelName>> {
         let schema = self.graph.schema.clone();
         let words = self.report.words(yaml, "`unset`");
-        let find = |it: &Word| {
+        let find = |it: &SpannedText| {
             let channel = self.report.channel(it, &schema)?;
             self.at(it, channel)
         };
@@ -142,7 +143,7 @@ impl Reading<'_> {
 
     fn nodes(&mut self, yaml: &Yaml, what: &str) -> Vec<Expected<NodeName>> {
         let words = self.report.words(yaml, what);
-        let find = |it: &Word| {
+        let find = |it: &SpannedText| {
             let node = self.node(it)?;
             self.at(it, node)
         };
@@ -169,7 +170,7 @@ impl Reading<'_> {
         events
     }
 
-    /// What cannot hold together would fail whatever the workflow does.
+    /// Refuses expectations that contradict each other: they would fail with every workflow.
     fn refuse_contradictions(&mut self, expect: &Expectation) {
         let mut found = Vec::new();
         let route = expect.route.as_ref();
@@ -222,7 +223,7 @@ impl Reading<'_> {
     }
 }
 
-/// The field that a text names, and the way into it. Fields of used workflows have dots in their
+/// The field that a text names, and the path into it. Fields of used workflows have dots in their
 /// names: `inner.review.verdict` is `verdict` of `inner.review`, if there is such a field.
 fn path_of(text: &str, schema: &Schema) -> Vec<String> {
     let mut dots = text.match_indices('.').map(|(at, _)| at).chain([text.len()]);

@@ -1,8 +1,8 @@
-//! The files that cases of a workflow are kept in: `NAME.test.yaml` beside `NAME.yaml`.
+//! The files with test cases of a workflow: `NAME.test.yaml` beside `NAME.yaml`.
 //!
-//! They are read with the same places and findings as workflows. A [`Draft`] knows which workflow
-//! its cases are for; with the graph of that workflow, [`Draft::check`] makes a [`CaseFile`] of
-//! it, in which every name is known and every value fits. Running it is the business of others.
+//! They are read with the same places and findings as workflows. A [`Draft`] contains the path of
+//! the workflow under test. With the graph of that workflow, [`Draft::check`] turns it into a
+//! [`CaseFile`], in which every name is known and every value fits. Other modules run it.
 
 mod answers;
 mod expect;
@@ -35,15 +35,15 @@ use crate::{
     state::Update,
 };
 
-/// How the name of such a file ends.
+/// The suffix of the name of such a file.
 pub const SUFFIX: &str = ".test.yaml";
 
-/// A file of cases that is read, but not checked against its workflow yet.
+/// A file of cases that is parsed, but not yet checked against its workflow.
 #[derive(Debug)]
 pub struct Draft {
     path: PathBuf,
     report: Report,
-    /// `None` where the file is hopeless; then it has findings.
+    /// `None` if the file cannot be parsed; then it has findings.
     root: Option<Yaml>,
 }
 
@@ -54,80 +54,79 @@ pub struct CaseFile {
     pub cases: Vec<Case>,
 }
 
-/// One run that is to go as it says.
+/// One test case: the input of a run, its scripted answers, and the expectations.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it shows.
+    /// The name of the case: the claim that it tests.
     pub name: String,
-    /// Where it begins.
+    /// The place where it begins.
     pub place: Place,
-    /// What the run is given.
+    /// The input of the run.
     pub input: Update,
-    /// What nodes answer in place of doing their work.
+    /// The scripted answers of nodes, used instead of running them.
     pub answers: BTreeMap<NodeName, Answers>,
     /// A recording that answers for models.
     pub replay: Option<PathBuf>,
-    /// How the run must go.
+    /// The expectations.
     pub expect: Expectation,
 }
 
-/// What a node answers.
+/// The scripted answers of a node.
 #[derive(Clone, Debug)]
 pub struct Answers {
-    /// Where they are written.
+    /// The place in the file.
     pub place: Place,
-    /// When they are given.
+    /// The visits they are for.
     pub turns: Turns,
 }
 
-/// When the answers of a node are given.
+/// The visits that the answers of a node are for.
 #[derive(Clone, Debug)]
 pub enum Turns {
     /// The same one on every visit.
     Always(Answer),
-    /// One a visit, neither more nor less; each with its attempts, of which the last is final.
+    /// One a visit, neither more nor less. Each lists its attempts, of which the last is final.
     Visits(Vec<Vec<Answer>>),
 }
 
-/// What a node answers once.
+/// The scripted answer of one attempt.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// It writes this.
+    /// The node writes this update.
     Writes(Update),
-    /// It fails.
+    /// The node fails.
     Fails(Failure),
-    /// A person answers its question with this.
+    /// A person gives this answer to its question.
     Says(Value),
 }
 
-/// How a run must go. What is not named may be as it likes, but for the status.
+/// The expectations of a run. Only the status is always checked; the rest is checked if given.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    /// How it comes to rest.
+    /// The status of the run at its end.
     pub status: Expected<Status>,
-    /// What its reason contains.
+    /// A part of the reason.
     pub reason: Option<Expected<String>>,
-    /// What runs, step by step.
+    /// The nodes that run, step by step.
     pub route: Option<Expected<Vec<Stage>>>,
-    /// What is in its state at the end: a path, and a value, of which a record may name some
-    /// fields only.
+    /// The values in the final state, each by its path. A record may list only some of its fields.
     pub state: Vec<Expected<(Vec<String>, Value)>>,
     /// The fields that hold nothing at the end.
     pub unset: Vec<Expected<ChannelName>>,
     /// How often nodes run.
     pub visits: Vec<Expected<(NodeName, usize)>>,
-    /// What is told of it by `emits`, in this order; others may come between.
+    /// The events that `emits` reports, in this order; other events may come between.
     pub events: Vec<Expected<String>>,
     /// The nodes that do not run.
     pub never: Vec<Expected<NodeName>>,
 }
 
-/// Something that must be so, and where that is written.
+/// An expected value and its place in the file.
 #[derive(Clone, Debug)]
 pub struct Expected<T> {
-    /// What must be so.
+    /// The value.
     pub value: T,
-    /// Where it is written.
+    /// The place in the file.
     pub place: Place,
 }
 
@@ -145,7 +144,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be read. What is wrong in it is said by [`Draft::check`].
+    /// Fails when the file cannot be read. [`Draft::check`] reports the mistakes in its content.
     pub fn read(path: &Path) -> Result<Self, LoadError> {
         let text = read_named(path, DataLimit::FileBytes)
             .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
@@ -155,7 +154,7 @@ impl Draft {
         Ok(Self { path: path.to_owned(), report, root })
     }
 
-    /// The workflow that the cases are for: as the file says, or the one of the same name.
+    /// The workflow under test: as the file says, or the one of the same name.
     pub fn workflow(&self) -> PathBuf {
         let named = self.root.as_ref().and_then(|it| it.get("workflow")).and_then(Yaml::text);
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
@@ -175,7 +174,7 @@ impl Draft {
         SourceFolder::of(folder, Buffers::default()).check_file(relative)
     }
 
-    /// The findings of a file whose workflow does not load, for this reason.
+    /// The findings of a file whose workflow fails to load for this reason.
     pub fn without_workflow(mut self, reason: &str) -> Diagnostics {
         if !self.report.has_errors() {
             let written = self.root.as_ref().map(|it| it.get("workflow").unwrap_or(it));

@@ -1,4 +1,4 @@
-//! Reads a file of cases against the graph of its workflow: no mistake hides the next.
+//! Reads a file of cases against the graph of its workflow and reports all mistakes together.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -11,7 +11,7 @@ use crate::{
     state::{Type, Update},
     workflow::{
         NodeKind, Workflow,
-        reader::{Data, Entry, Word, Yaml},
+        reader::{Data, Entry, SpannedText, Yaml},
         report::Report,
         shape::Section,
         source::{Buffers, SourceFolder},
@@ -24,7 +24,7 @@ const VERSION: &str = "1";
 const KEYS: &[&str] = &["graphrun_test", "workflow", "about", "input", "nodes", "replay", "cases"];
 const CASE_KEYS: &[&str] = &["name", "about", "input", "nodes", "replay", "expect"];
 
-/// A file of cases on its way to [`CaseFile`].
+/// The state of turning a file of cases into a [`CaseFile`].
 #[derive(Debug)]
 pub(super) struct Reading<'a> {
     pub(super) report: Report,
@@ -34,7 +34,7 @@ pub(super) struct Reading<'a> {
     folder: PathBuf,
 }
 
-/// What the cases of a file have in common, unless they say otherwise.
+/// The defaults for the cases of a file.
 #[derive(Clone, Debug, Default)]
 struct Common<'y> {
     input: Option<&'y Yaml>,
@@ -106,7 +106,7 @@ impl Reading<'_> {
         &mut self,
         yaml: &Yaml,
         common: &Common<'_>,
-        names: &mut BTreeMap<String, Word>,
+        names: &mut BTreeMap<String, SpannedText>,
     ) -> Option<Case> {
         let section = Section::read(&mut self.report, yaml, "a case", CASE_KEYS)?;
         let name = section.require(&mut self.report, "name", "say what the case shows");
@@ -133,7 +133,7 @@ impl Reading<'_> {
         })
     }
 
-    fn refuse_name_twice(&mut self, name: &Word, names: &mut BTreeMap<String, Word>) {
+    fn refuse_name_twice(&mut self, name: &SpannedText, names: &mut BTreeMap<String, SpannedText>) {
         if let Some(first) = names.get(&name.text) {
             let finding = Diagnostic::error("GR002", "two cases have the same name");
             let finding = finding.at(self.report.place(&name.range), "again");
@@ -144,7 +144,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What a run is given: what a case says, then what all have in common.
+    /// Reads the input of a run: the values of the case, then the defaults of the file.
     fn input(&mut self, own: Option<&Yaml>, common: Option<&Yaml>, case: &Yaml) -> Option<Update> {
         let mut update = Update::default();
         let mut fits = true;
@@ -211,7 +211,7 @@ impl Reading<'_> {
     }
 
     /// The node of that name, reported if there is none.
-    pub(super) fn node(&mut self, word: &Word) -> Option<NodeName> {
+    pub(super) fn node(&mut self, word: &SpannedText) -> Option<NodeName> {
         if let Some((name, _)) = self.graph.nodes.get_key_value(word.text.as_str()) {
             return Some(name.clone());
         }
@@ -227,7 +227,7 @@ impl Reading<'_> {
         None
     }
 
-    /// Whether a node is written in Rust, so that it may write less than it says.
+    /// Whether a node is written in Rust. Such a node may write fewer fields than it declares.
     pub(super) fn is_custom(&self, node: &NodeName) -> bool {
         let kind = self.workflow.nodes.get(node).map(|it| &it.kind);
         matches!(kind, Some(NodeKind::Custom(_)))

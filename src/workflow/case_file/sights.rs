@@ -1,5 +1,5 @@
-//! What decides where the runs of a workflow go: what its routes and conditions look at, and what
-//! that is computed of.
+//! What decides the routes of a workflow: the fields that its routes and conditions read, and the
+//! fields from which those are computed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{
     workflow::{NodeKind, Workflow},
 };
 
-/// The longest way into a field that is told apart; what is further in is one.
+/// The longest path into a field that is kept. A deeper path counts as this prefix of it.
 const PATH_MAX: usize = 8;
 
 /// A field that a node computes.
@@ -20,21 +20,21 @@ pub struct Computed {
     pub node: NodeName,
     /// The field.
     pub to: ChannelName,
-    /// What it is computed of.
+    /// The fields that it is computed from.
     pub from: Sights,
-    /// Whether it becomes just what stands there.
+    /// Whether the value is a plain copy.
     pub is_copy: bool,
 }
 
-/// What was found so far, each part of the state once with all that it is compared with.
+/// The fields collected so far, each part of the state once with all its comparisons.
 #[derive(Debug, Default)]
-struct Found(BTreeMap<Part, (BTreeSet<i64>, BTreeSet<String>)>);
+struct SightSet(BTreeMap<Part, (BTreeSet<i64>, BTreeSet<String>)>);
 
-/// A channel, the way into it, `is_whole` and `is_presence`.
+/// A channel, the path into it, `is_whole` and `is_presence`.
 type Part = (ChannelName, Vec<String>, bool, bool);
 
-/// Everything that the routes of a graph and the conditions of its nodes look at, each once, be it
-/// by way of nodes that compute it.
+/// Returns everything that the routes of a graph and the conditions of its nodes read, directly or
+/// through fields that nodes compute, each once.
 pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Sight> {
     let channels = graph.schema.channels().iter().map(|it| it.name().clone());
     let all: Vec<ChannelName> = channels.collect();
@@ -52,12 +52,12 @@ pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Sight> {
     let mut open = Sights::default();
     by_routes.chain(by_conditions).for_each(|it| open.extend(it));
 
-    // What stands in the lists that are gone through decides as well, once an item is looked at.
+    // If an item of a dispatched list is read, the content of that list matters too.
     let lists = routes.filter(|it| it.spread() == Spread::Items).filter_map(|it| it.sights());
     let lists: Vec<Sight> =
         lists.flat_map(|it| it.fields).map(|it| Sight { is_whole: true, ..it }).collect();
     let computed = computed(workflow, graph);
-    let mut found = Found::default();
+    let mut found = SightSet::default();
     loop {
         if std::mem::take(&mut open.has_item) {
             let numbers = std::mem::take(&mut open.item_numbers);
@@ -78,7 +78,7 @@ pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Sight> {
     found.into_sights()
 }
 
-/// Every field that a node of a workflow computes, by its names in the graph.
+/// Returns every field that a node of a workflow computes, by its name in the graph.
 pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
     let mut computed = Vec::new();
     for (name, definition) in &workflow.nodes {
@@ -123,10 +123,10 @@ fn expressions(
 }
 
 impl Computed {
-    /// What decides if a part of the computed field does.
+    /// Returns the access set behind an access to the computed field.
     fn behind(&self, seen: &Sight) -> Sights {
         if seen.is_presence && !self.is_copy {
-            // It is there whatever it is computed of.
+            // It is present, independent of its inputs.
             return Sights::default();
         }
         let mut behind = self.from.clone();
@@ -148,8 +148,8 @@ impl Computed {
     }
 }
 
-impl Found {
-    /// Adds a sight; gives it with what it was compared with before, if there is anything new.
+impl SightSet {
+    /// Adds an access. Returns it with all earlier comparisons if it adds anything new.
     fn add(&mut self, sight: Sight) -> Option<Sight> {
         let Sight { channel, path, is_whole, is_presence, numbers, texts } = sight;
         let part = (channel, path, is_whole, is_presence);

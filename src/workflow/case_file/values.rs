@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Reading<'_> {
-    /// A value that is written to a field, completed where it says nothing of what decides
-    /// nothing; `None` if it does not fit, which is reported.
+    /// Reads a value that is written to a field. Parts that the case leaves out are filled in, if
+    /// they decide no route. Returns `None` for a value that does not fit, which is reported.
     pub(super) fn written(&mut self, channel: &Channel, yaml: &Yaml) -> Option<Value> {
         let ty = write_type(channel, yaml);
         if !self.check_shape(yaml, ty, channel.name()) {
@@ -31,7 +31,7 @@ impl Reading<'_> {
         self.check_fit(channel, &value, yaml).then_some(value)
     }
 
-    /// The smallest value of a field that a case says nothing of; reported if it decides.
+    /// The smallest value of a field that a case leaves out; reported if the field decides a route.
     pub(super) fn guessed(&mut self, channel: &Channel, at: &Range<usize>) -> Option<Value> {
         let name = channel.name();
         let looked_at = self.sights.iter().any(|it| it.channel == *name && !it.is_presence);
@@ -51,7 +51,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A value that is expected at a path; a record may name some of its fields.
+    /// Reads the expected value at a path. A record may list only some of its fields.
     pub(super) fn expected(&mut self, what: &ChannelName, ty: &Type, yaml: &Yaml) -> Option<Value> {
         if !self.check_shape(yaml, ty, what) {
             return None;
@@ -60,7 +60,7 @@ impl Reading<'_> {
     }
 
     fn completed(&mut self, channel: &Channel, value: Value, at: &Range<usize>) -> Option<Value> {
-        // What these are written is a part of the value, and is checked once it is folded.
+        // An update of these is a part of the value, and is checked once it is folded.
         if matches!(channel.reducer(), Reducer::Merge | Reducer::Messages | Reducer::Custom(_)) {
             return Some(value);
         }
@@ -103,7 +103,7 @@ impl Reading<'_> {
         self.report.push(finding.help("what decides nothing may be left out; this may not"));
     }
 
-    /// Checks names of fields and values of enums, which can be misspelt, each of them.
+    /// Checks names of fields and values of enums for misspellings, each of them.
     fn check_shape(&mut self, yaml: &Yaml, ty: &Type, channel: &ChannelName) -> bool {
         match (&yaml.data, ty.required()) {
             (Data::Map(entries), Type::Record(record)) => {
@@ -161,7 +161,7 @@ impl Reading<'_> {
         false
     }
 
-    /// Checks against the schema itself; what does not fit is marked where it is written.
+    /// Checks a value against the schema itself and marks the part that does not fit.
     fn check_fit(&mut self, channel: &Channel, value: &Value, yaml: &Yaml) -> bool {
         if channel.check(value).is_ok() {
             return true;
@@ -180,7 +180,7 @@ impl Reading<'_> {
     }
 }
 
-/// The type that a value is read as: of the field, or of one item of a list.
+/// The type for reading a value: that of the field, or of one item of a list.
 fn write_type<'a>(channel: &'a Channel, yaml: &Yaml) -> &'a Type {
     match (channel.reducer(), channel.ty().required(), &yaml.data) {
         (_, Type::List(_), Data::List(_)) => channel.ty(),
@@ -190,7 +190,7 @@ fn write_type<'a>(channel: &'a Channel, yaml: &Yaml) -> &'a Type {
     }
 }
 
-/// The value at a JSON pointer, as far as it is written.
+/// The value at a JSON pointer, or the deepest part of it that the file contains.
 fn inner<'y>(yaml: &'y Yaml, pointer: &str) -> &'y Yaml {
     let mut found = yaml;
     for part in pointer.split('/').filter(|it| !it.is_empty()) {

@@ -1,4 +1,4 @@
-//! Functions and methods: their names and what they take.
+//! Functions and methods: their names and arguments.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ const METHODS: &[&str] = &[
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 impl Parser {
-    /// What stands from `(` on, behind a name.
+    /// Parses a function call from `(` on.
     pub(super) fn function(&mut self, name: &str, range: Range<usize>) -> Parsed<Node> {
         self.next();
         let mut arguments = self.list(")")?;
@@ -66,7 +66,7 @@ impl Parser {
         self.node(kind, whole)
     }
 
-    /// What stands from `(` on, behind a value, a dot and a name; the value stands at `start`.
+    /// Parses a method call from `(` on; the value before the dot starts at `start`.
     pub(super) fn method(
         &mut self,
         of: Node,
@@ -120,7 +120,7 @@ fn each(what: Each, of: Node, arguments: Vec<Node>, whole: &Range<usize>) -> Par
     }
 }
 
-/// A pattern is compiled when the workflow is loaded, so it stands there in quotes.
+/// The pattern is compiled when the workflow is loaded, so it must be a literal.
 fn matches(of: Node, arguments: Vec<Node>, whole: &Range<usize>) -> Parsed<Kind> {
     let Ok([Node { kind: Kind::Literal(Value::String(pattern)), range }]) =
         <[Node; 1]>::try_from(arguments)
@@ -134,7 +134,7 @@ fn matches(of: Node, arguments: Vec<Node>, whole: &Range<usize>) -> Parsed<Kind>
             Ok(Kind::Matches(Box::new(of), Pattern { regex, states }))
         }
         Err(error) => {
-            // Its first lines draw the pattern and a marker, which needs more room than there is.
+            // The first lines of the error draw the pattern and a marker, which does not fit here.
             let error = error.to_string();
             let reason = error.lines().last().unwrap_or_default();
             let reason = reason.trim_start_matches("error: ");
@@ -153,7 +153,7 @@ fn misused(range: Range<usize>, message: &str, help: &str) -> Problem {
     Problem::new("GR020", range, message, "here").help(help)
 }
 
-/// The name that was meant, also if it comes from another language.
+/// The name that is probably meant, also if it comes from another language.
 fn other_name(name: &str, known: &[&str]) -> String {
     match name {
         "len" | "length" | "count" => "write `items.size()`".to_owned(),

@@ -1,7 +1,7 @@
-//! The types of an expression: names, fields, operators, enum values, what may be absent.
+//! Checks the types of an expression: names, fields, operators, enum values, and absent values.
 //!
-//! After a mistake the type is [`Type::Any`], which goes with everything, so that one mistake is
-//! reported once.
+//! After a mistake the type is [`Type::Any`], which is compatible with everything, so that one
+//! mistake is reported once.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -28,9 +28,9 @@ pub(super) struct Checked {
     /// The type of each part.
     pub(super) types: Types,
     pub(super) reads: BTreeSet<ChannelName>,
-    /// The paths that are there when it is true.
+    /// The paths that are present if the expression is true.
     pub(super) presumed: Vec<String>,
-    /// The paths that are there when it is false.
+    /// The paths that are present if the expression is false.
     pub(super) presumed_otherwise: Vec<String>,
     pub(super) problems: Vec<Problem>,
 }
@@ -50,7 +50,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     checker.learn(root, false);
     let mut presumed_otherwise = std::mem::replace(&mut checker.present, scope.given.to_vec());
     let mut seen = BTreeSet::new();
-    // A list of cases hands it from one to the next.
+    // A list of cases passes them from one case to the next.
     presumed_otherwise.retain(|it| seen.insert(it.clone()));
     checker.learn(root, true);
     let Checker { types, reads, present: presumed, problems, .. } = checker;
@@ -61,11 +61,11 @@ pub(super) struct Checker<'a> {
     scope: ExpressionScope<'a>,
     /// The item of the task, and the variables of the quantifiers around.
     variables: Vec<(String, Type)>,
-    /// The paths that a guard around has found to be there.
+    /// The paths that an enclosing guard has proved present.
     pub(super) present: Vec<String>,
-    /// The paths that `has` was asked for an unknown field of, where another may have been meant.
+    /// The paths of unknown fields in a `has`, where another field may have been meant.
     misasked: Vec<String>,
-    /// Inside `has`, where nothing needs to be there.
+    /// Whether the checker is inside `has`, where values may be absent.
     asking: bool,
     types: Types,
     reads: BTreeSet<ChannelName>,
@@ -73,7 +73,7 @@ pub(super) struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// The type of a value that must be there.
+    /// The type of a value that must be present.
     pub(super) fn value(&mut self, node: &Node) -> Type {
         let ty = self.ty(node);
         let Type::Optional(inner) = ty else { return ty };
@@ -192,7 +192,7 @@ impl Checker<'_> {
                         "make `{name}` an input, give it a default, or let an earlier node write it"
                     ));
             }
-            // An optional one is known to need a guard.
+            // The type already shows that an optional field needs a guard.
             Presence::Sometimes(_) if is_optional => (),
             Presence::Sometimes(without) => {
                 let message = format!("`{name}` is read here, and not every way here writes it");
@@ -325,7 +325,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes what is there when a condition turned out this way.
+    /// Records the paths that are present once the condition has this outcome.
     pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
         match &condition.kind {
             Kind::Has(of) if outcome => {

@@ -1,4 +1,4 @@
-//! Parts of an expression that look at nothing, so that their value is known before any run.
+//! Constant parts of an expression: they read nothing, so their value is known before any run.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{state::Schema, workflow::report::Problem};
 
-/// The value of what looks at nothing, which is the same in every state; `None` if it looks.
+/// Evaluates an expression that reads nothing; its value is the same in every state. Returns `None`
+/// if it reads something.
 pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError>> {
     if !is_closed(root, &mut Vec::new()) {
         return None;
@@ -21,7 +22,7 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     Some(evaluate_owned(root, &view, None))
 }
 
-/// Notes the innermost parts that have no value in any state; whether there are any.
+/// Reports the innermost parts that have no value in any state. Returns whether there are any.
 pub(super) fn note_valueless(node: &Node, problems: &mut Vec<Problem>) -> bool {
     let mut inside = false;
     for part in node.parts() {

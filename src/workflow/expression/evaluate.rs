@@ -1,4 +1,4 @@
-//! The value of an expression in a state. Total: what cannot be computed is an error.
+//! Evaluates an expression in a state. Evaluation always terminates, with a value or an error.
 
 use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 
@@ -17,17 +17,17 @@ use super::{
 /// An expression has no value in a state.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EvaluateError {
-    /// Something is not written, not there or null.
+    /// A value is unassigned, absent or null.
     #[error("`{0}` is not there")]
     Absent(String),
-    /// A value is not of the kind that an operator works on.
+    /// A value does not have the type that an operator needs.
     #[error("`{operator}` needs {needed}, got `{got}`")]
     Kind {
         /// The operator.
         operator: &'static str,
-        /// What it works on.
+        /// The type that the operation needs.
         needed: &'static str,
-        /// What it was given, shortened.
+        /// The value it received, shortened.
         got: String,
     },
     /// A number left its range.
@@ -36,7 +36,7 @@ pub enum EvaluateError {
     /// Division by zero.
     #[error("division by zero")]
     DivisionByZero,
-    /// It takes more steps, or more memory, than a limit allows.
+    /// The evaluation exceeds a limit on steps or memory.
     #[error("the evaluation is {0}")]
     Limit(DataLimitReached),
 }
@@ -80,7 +80,7 @@ struct Evaluation<'a> {
     meter: Meter,
 }
 
-/// The items of a list: those of the state are lent, and others handed over.
+/// The items of a list: borrowed from the state, or owned.
 enum Items<'a> {
     State(std::slice::Iter<'a, Value>),
     Made(std::vec::IntoIter<Value>),
@@ -97,11 +97,11 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Where the value of a path stands that begins with a variable; `None` where it is absent.
+/// The location of the value at a path that begins with a variable; `None` if it is absent.
 enum InVariable<'v, 'a> {
     /// In the state.
     State(Option<&'a Value>),
-    /// In what this evaluation has made.
+    /// In a value that this evaluation made.
     Made(Option<&'v Value>),
 }
 
@@ -150,7 +150,7 @@ impl<'a> Evaluation<'a> {
         Ok(Cow::Owned(value))
     }
 
-    /// The value, copied where it is one of the state.
+    /// Returns the value; values of the state are copied.
     fn owned(&mut self, node: &'a Node) -> Evaluated<Value> {
         match self.value(node)? {
             Cow::Borrowed(value) => Ok(self.meter.copy(value)?),
@@ -161,12 +161,12 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The value at a path; `None` where something on the way is absent or null.
+    /// Returns the value at a path; `None` if a part of the path is absent or null.
     fn look_up(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
         self.meter.step()?;
         let found = match in_variable(&self.variables, node) {
             Some(InVariable::State(found)) => found.map(Cow::Borrowed),
-            // The copy is of the value at the path, not of the item that holds it.
+            // Copies the value at the path, not the item that contains it.
             Some(InVariable::Made(found)) => {
                 found.map(|it| self.meter.copy(it)).transpose()?.map(Cow::Owned)
             }
@@ -183,7 +183,7 @@ impl<'a> Evaluation<'a> {
         Ok(found.filter(|it| !it.is_null()))
     }
 
-    /// Names the first part of a path that is not there.
+    /// Returns the error for the first absent part of a path.
     fn absent(&mut self, node: &'a Node) -> EvaluateError {
         match &node.kind {
             Kind::Field(of, _) if matches!(self.look_up(of), Ok(None)) => self.absent(of),
@@ -372,7 +372,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Where the value of a path stands that begins with a variable.
+/// Finds the value at a path that begins with a variable.
 fn in_variable<'v, 'a>(
     variables: &'v [(&'a str, Cow<'a, Value>)],
     node: &Node,
@@ -393,7 +393,7 @@ fn in_variable<'v, 'a>(
     }
 }
 
-/// Equality in which `1` and `1.0` are the same number.
+/// Compares for equality; `1` and `1.0` are equal.
 fn equal(left: &Value, right: &Value, meter: &mut Meter) -> Evaluated<bool> {
     meter.step()?;
     match (left, right) {
@@ -420,7 +420,7 @@ fn equal(left: &Value, right: &Value, meter: &mut Meter) -> Evaluated<bool> {
     }
 }
 
-/// Whether something holds of all items; it ends with the first of which it does not.
+/// Whether a condition holds for all items; stops at the first item for which it does not.
 fn all<T>(
     items: impl IntoIterator<Item = T>,
     mut holds: impl FnMut(T) -> Evaluated<bool>,
@@ -437,13 +437,13 @@ fn kind(operator: &'static str, needed: &'static str, got: &Value) -> EvaluateEr
     EvaluateError::Kind { operator, needed, got: start_of(got) }
 }
 
-/// The first characters of a value as JSON; the whole of it may have millions.
+/// Returns the first characters of a value as JSON; the whole may have millions.
 fn start_of(value: &Value) -> String {
     const CHARACTERS_MAX: usize = 40;
     // A character has four bytes at most.
     let mut start = [0; 4 * CHARACTERS_MAX];
     let mut rest = start.as_mut_slice();
-    // Writing ends with an error where the slice is full.
+    // Writing fails once the slice is full.
     let _ = serde_json::to_writer(&mut rest, value);
     let unused = rest.len();
     let written = &start[..start.len() - unused];

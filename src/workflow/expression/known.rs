@@ -1,13 +1,13 @@
-//! Which fields are there if a condition turned out one way or the other.
+//! Which fields are present once a condition is true or false.
 
 use super::{
     parser,
     syntax::{Kind, Node, Operator},
 };
 
-/// The names that are there when a condition holds, and those when it does not.
+/// Returns the names that are present if a condition is true, and those if it is false.
 ///
-/// Nothing is known of a text that is no expression.
+/// For an invalid expression both lists are empty.
 pub(crate) fn known_after(source: &str) -> (Vec<String>, Vec<String>) {
     let (mut holds, mut fails) = (Vec::new(), Vec::new());
     if let Ok(condition) = parser::parse(source) {

@@ -1,4 +1,4 @@
-//! What an evaluation may take: steps and bytes, so that no expression uses up time or memory.
+//! Limits the steps and bytes of an evaluation, so that no expression uses up time or memory.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use crate::{
     state::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, text_memory},
 };
 
-/// How many bytes of a text are looked at in one step.
+/// The bytes of a text that count as one step.
 const BYTES_PER_STEP: usize = 32;
 
-/// What one evaluation has taken so far.
+/// The steps and bytes of one evaluation so far.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     steps: u64,
@@ -18,7 +18,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Counts a part of the expression or of a value that is looked at.
+    /// Counts a visited part of the expression or of a value.
     pub(super) fn step(&mut self) -> Result<(), DataLimitReached> {
         self.steps(1)
     }
@@ -28,17 +28,17 @@ impl Meter {
         DataLimit::ExpressionSteps.check(self.steps)
     }
 
-    /// Counts a text that is looked at.
+    /// Counts a text that is read.
     pub(super) fn look_at(&mut self, text: &str) -> Result<(), DataLimitReached> {
         self.steps((text.len() / BYTES_PER_STEP) as u64 + 1)
     }
 
-    /// Counts a value that is made and is no text.
+    /// Counts a new value other than a text.
     pub(super) fn make(&mut self) -> Result<(), DataLimitReached> {
         self.take(PART_MEMORY)
     }
 
-    /// Counts a text that is made, of so many bytes.
+    /// Counts a new text of this length in bytes.
     pub(super) fn make_text(&mut self, length: usize) -> Result<(), DataLimitReached> {
         self.take(text_memory(length as u64))
     }
@@ -48,13 +48,13 @@ impl Meter {
         DataLimit::ExpressionMemory.check(self.memory)
     }
 
-    /// Copies a value, after what the copy takes was counted.
+    /// Counts the memory of a copy, then copies the value.
     pub(super) fn copy(&mut self, value: &Value) -> Result<Value, DataLimitReached> {
         self.count(value)?;
         Ok(value.clone())
     }
 
-    /// Counts a value that is copied.
+    /// Counts the memory of a copy.
     pub(super) fn count(&mut self, value: &Value) -> Result<(), DataLimitReached> {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => self.make(),

@@ -1,8 +1,8 @@
 //! The expressions of a workflow: a small, pure, typed language in the style of CEL.
 //!
-//! Lexer, parser and checker run when the workflow is loaded; what is left for a run is
-//! [`Expression::evaluate`], which is total. What CEL has and this has not: null, literals of
-//! maps, items by number, unsigned numbers, conversions. `visits("node")` is ours.
+//! Lexer, parser and checker run when the workflow is loaded. A run only calls
+//! [`Expression::evaluate`], which always terminates. CEL's null, map literals, indexing by number,
+//! unsigned numbers and conversions are left out; `visits("node")` is an addition.
 
 mod calls;
 mod checker;
@@ -36,7 +36,7 @@ pub(crate) use self::{
     output_path::OutputPathError,
     worlds::{CaseList, Uncovered},
 };
-use super::{report::Problem, written::Written};
+use super::{report::Problem, written::AssignedFields};
 use crate::{
     graph::Sights,
     id::{ChannelName, NodeName},
@@ -50,16 +50,16 @@ pub struct Expression {
     root: syntax::Node,
     ty: Type,
     reads: Vec<ChannelName>,
-    /// The paths that are there when it is true.
+    /// The paths that are present if the expression is true.
     presumed: Vec<String>,
-    /// The paths that are there when it is false.
+    /// The paths that are present if the expression is false.
     presumed_otherwise: Vec<String>,
-    /// What it calls the dispatched item.
+    /// The name of the dispatched item.
     item: Option<String>,
     conditions: Arc<worlds::Conditions>,
 }
 
-/// What an expression sees.
+/// The values that an expression can read.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpressionView<'a> {
     /// The state.
@@ -72,21 +72,21 @@ pub struct ExpressionView<'a> {
     pub output_dir: Option<&'a str>,
 }
 
-/// What an expression may speak of.
+/// The names that an expression may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpressionScope<'a> {
     pub(crate) schema: &'a Schema,
-    /// The channels that are written by then.
-    pub(crate) written: &'a Written,
+    /// The channels that are assigned at this point.
+    pub(crate) written: &'a AssignedFields,
     /// The nodes whose visits can be counted.
     pub(crate) nodes: &'a BTreeSet<NodeName>,
     /// The name and the type of the item that is dispatched to the node.
     pub(crate) item: Option<(&'a str, &'a Type)>,
-    /// Whether an unknown name may be that of an item.
+    /// Whether an unknown name may be the name of an item.
     pub(crate) any_item: bool,
-    /// The paths that are there because the `when` of the node asks for them.
+    /// The paths that the node's `when` has proved present.
     pub(crate) given: &'a [String],
-    /// Whether `output.dir` means something.
+    /// Whether `output.dir` is allowed.
     pub(crate) output: bool,
 }
 
@@ -113,48 +113,49 @@ impl Expression {
         })
     }
 
-    /// The value in a state. It is shared with the state where it is a field of it.
+    /// Returns the value in a state. A field of the state is shared, not copied.
     ///
     /// # Errors
     ///
-    /// Fails when a value is absent or not of the type that the check was told, and when a number
-    /// leaves its range.
+    /// Fails when a value is absent or differs from the type that the check assumed, and when a
+    /// number leaves its range.
     pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
         evaluate::evaluate(&self.root, view, item)
     }
 
-    /// The value in a state, as a copy.
+    /// Returns a copy of the value in a state.
     ///
     /// # Errors
     ///
-    /// Fails as [`evaluate`](Self::evaluate) does, and when the copy of a field takes too much memory.
+    /// Fails as [`evaluate`](Self::evaluate) does, and when the copy of a field takes too much
+    /// memory.
     pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
         evaluate::evaluate_owned(&self.root, view, item)
     }
 
-    /// The text it was written as.
+    /// The source text.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The type of its value. That of a text in quotes is the enum of this one text.
+    /// The type of its value. The type of a literal text is the enum of this one text.
     pub fn ty(&self) -> &Type {
         &self.ty
     }
 
-    /// The channels it looks at, sorted.
+    /// The channels it reads, sorted.
     pub fn reads(&self) -> &[ChannelName] {
         &self.reads
     }
 
-    /// What decides its value.
+    /// Its access set.
     pub(crate) fn sights(&self) -> Sights {
         sights::sights(&self.root, &self.reads, self.item.as_deref())
     }
 
-    /// Whether its value is what stands at a path of the state, and not computed.
+    /// Whether it is a plain path into the state and not computed.
     pub(crate) fn is_path(&self) -> bool {
         self.root.path().is_some_and(|path| {
             let first = path.split('.').next().unwrap_or_default();
@@ -162,7 +163,7 @@ impl Expression {
         })
     }
 
-    /// The parts that are the same in every state though they look as if they were not: always or
+    /// The parts with the same outcome in every state although they are no literals: always true,
     /// never true, or without a value.
     pub(crate) fn constant_parts(&self) -> Vec<Problem> {
         let mut problems = worlds::constant_parts(&self.conditions);
@@ -170,17 +171,17 @@ impl Expression {
         problems
     }
 
-    /// The paths that are there when it is true, such as `note` where it asks `has(note)`.
+    /// The paths that are present if it is true, such as `note` for `has(note)`.
     pub(crate) fn presumed(&self) -> &[String] {
         &self.presumed
     }
 
-    /// The paths that are there when it is false, such as `note` where it asks `!has(note)`.
+    /// The paths that are present if it is false, such as `note` for `!has(note)`.
     pub(crate) fn presumed_otherwise(&self) -> &[String] {
         &self.presumed_otherwise
     }
 
-    /// Whether it is `true` or `false` as it stands.
+    /// Whether it is the literal `true` or `false`.
     pub(crate) fn is_constant(&self) -> bool {
         matches!(self.root.kind, syntax::Kind::Literal(Value::Bool(_)))
     }

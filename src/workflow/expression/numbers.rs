@@ -1,4 +1,4 @@
-//! Arithmetic: whole numbers are exact, and beside a float each is one as well.
+//! Arithmetic: whole numbers are exact; next to a float they become floats.
 
 use std::cmp::Ordering;
 

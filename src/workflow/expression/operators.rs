@@ -61,7 +61,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Both sides of a comparison; the type that is compared.
+    /// Checks both sides of a comparison and returns the compared type.
     fn compared(
         &mut self,
         operator: Operator,
@@ -90,11 +90,11 @@ impl Checker<'_> {
             .help = help;
             return Type::Any;
         }
-        // A text in quotes has the type of one value; the other side says more.
+        // The type of a literal text has only this one value; the other side is more general.
         if matches!(left.kind, Kind::Literal(_)) { right_type } else { left_type }
     }
 
-    /// Whether a literal may be a value of a type; reported if not.
+    /// Whether a literal can be a value of a type; reported if not.
     fn is_value_of(&mut self, ty: &Type, literal: &Node, literal_type: &Type) -> bool {
         let (Some(values), Some(texts)) = (values_of(ty), values_of(literal_type)) else {
             return true;
@@ -161,7 +161,7 @@ impl Checker<'_> {
     }
 }
 
-/// The type of what is one or the other.
+/// The common type of both types, if there is one.
 pub(super) fn joined(a: &Type, b: &Type) -> Option<Type> {
     match (a, b) {
         (a, b) if a == b => Some(a.clone()),
@@ -185,7 +185,7 @@ fn arithmetic(a: &Type, b: &Type) -> Type {
     }
 }
 
-/// Advice for what is written in a way that does not compare.
+/// The advice for types that cannot be compared because of their notation.
 fn spelled(a: &Type, b: &Type) -> Option<&'static str> {
     match (a, b) {
         (Type::Duration, _) | (_, Type::Duration) => {
@@ -196,7 +196,7 @@ fn spelled(a: &Type, b: &Type) -> Option<&'static str> {
     }
 }
 
-/// Advice for a number that was put in quotes.
+/// The advice for a number in quotes.
 fn unquoted(ty: &Type, literal: &Node) -> Option<String> {
     match &literal.kind {
         Kind::Literal(Value::String(text)) if is_number(ty) && text.parse::<f64>().is_ok() => {

@@ -1,4 +1,4 @@
-//! Checks a path below `output.dir` before a run, as far as its expression is known.
+//! Checks a path below `output.dir` before a run, as far as it is constant.
 
 use serde_json::Value;
 
@@ -8,7 +8,8 @@ use super::{
 };
 use crate::sandbox::{PathError, check_path};
 
-/// Stands for a part of a path that only a run knows. It is an ordinary name, and stays one with any text beside it.
+/// Stands for a part of a path that is only known in a run. It is an ordinary name, and remains one
+/// with any text beside it.
 const UNKNOWN: &str = "value";
 
 /// Why an expression cannot be a path below the output folder.
@@ -35,7 +36,7 @@ enum Part<'a> {
 }
 
 impl Expression {
-    /// Checks that the value can be `output.dir` or a path below it, as far as that is known before a run.
+    /// Checks that the value can be `output.dir` or a path below it, as far as it is constant.
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ fn check_below(node: &Node, path: &str) -> Result<(), OutputPathError> {
         return Ok(());
     }
     let Some(below) = path.strip_prefix('/') else {
-        // A part that only a run knows may begin with a `/`.
+        // A part that is only known in a run may begin with a `/`.
         let is_known = matches!(second(node), Some(Kind::Literal(_)));
         return if is_known { Err(OutputPathError::Beside(path.to_owned())) } else { Ok(()) };
     };

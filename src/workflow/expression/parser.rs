@@ -1,4 +1,4 @@
-//! Makes a tree of tokens, by binding power (Pratt).
+//! Parses tokens into a tree, by binding power (Pratt).
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::workflow::report::Problem;
 
-/// How deep parts of an expression may stand in each other.
+/// The deepest nesting of an expression.
 const DEPTH_MAX: usize = 32;
-/// How many parts an expression may have; it also bounds how deep its tree is.
+/// The most parts of an expression. It also bounds the depth of the tree.
 const PARTS_MAX: usize = 400;
 
 pub(super) type Parsed<T> = Result<T, Problem>;
@@ -27,7 +27,7 @@ pub(super) fn parse(source: &str) -> Parsed<Node> {
 }
 
 pub(super) struct Parser {
-    /// Ends with [`Token::End`], which is never passed.
+    /// Ends with [`Token::End`], which is never consumed.
     tokens: Vec<(Token, Range<usize>)>,
     at: usize,
     depth: usize,
@@ -35,13 +35,13 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// Everything that binds more tightly than `binding`.
+    /// Parses everything that binds more tightly than `binding`.
     fn expression(&mut self, binding: u8) -> Parsed<Node> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(self.problem("the expression is nested too deeply", "too deep"));
         }
-        // Brackets are no part of the tree, and yet of what is marked.
+        // Brackets are no node of the tree, but belong to the marked range.
         let start = self.range().start;
         let mut left = self.prefix()?;
         let mut compared = false;
@@ -107,7 +107,7 @@ impl Parser {
         let kind = match token {
             Token::Int(number) => Kind::Literal(Value::from(number)),
             Token::Float(number) => {
-                // The lexer takes finite numbers only, and every finite number is one of JSON.
+                // The lexer accepts only finite numbers, and JSON can represent all of them.
                 Kind::Literal(Number::from_f64(number).map_or(Value::Null, Value::Number))
             }
             Token::Text(text) => Kind::Literal(Value::String(text)),
@@ -149,7 +149,7 @@ impl Parser {
         self.node(kind, range)
     }
 
-    /// Expressions up to a closing symbol, which is passed.
+    /// Parses expressions up to a closing symbol and consumes it.
     pub(super) fn list(&mut self, close: &'static str) -> Parsed<Vec<Node>> {
         let mut items = Vec::new();
         while !self.takes(close) {
@@ -196,7 +196,7 @@ impl Parser {
         self.tokens[self.at].1.clone()
     }
 
-    /// The end of the token before.
+    /// The end of the previous token.
     pub(super) fn end(&self) -> usize {
         self.tokens[self.at.saturating_sub(1)].1.end
     }

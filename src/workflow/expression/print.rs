@@ -1,4 +1,4 @@
-//! Writes a tree as text again, always in the same way, so that equal parts have equal texts.
+//! Prints a tree in a canonical form, so that equal parts have equal texts.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -45,7 +45,7 @@ impl Display for Node {
     }
 }
 
-/// A part that something stands directly before or behind.
+/// An operand directly before or behind another token.
 struct Inside<'a>(&'a Node);
 
 impl Display for Inside<'_> {

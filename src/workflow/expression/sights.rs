@@ -1,4 +1,4 @@
-//! What an expression looks at, and what it compares that with.
+//! The access set of an expression: the fields it reads and the constants it compares them with.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,7 @@ use crate::{
     id::{ChannelName, NodeName},
 };
 
-/// What a checked expression looks at: the channels among its names are known, and so is the name
-/// of its item.
+/// Returns the access set of a checked expression. Its names are channels or the item.
 pub(super) fn sights(root: &Node, reads: &[ChannelName], item: Option<&str>) -> Sights {
     let mut looker =
         Looker { reads, item, sights: Sights::default(), numbers: vec![], texts: vec![] };
@@ -38,8 +37,8 @@ struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    /// Notes what a part looks at; whether all below what it names matters is said by what it is
-    /// a part of.
+    /// Records the accesses of a part. `is_whole` says whether the part around it depends on the
+    /// whole value or on the named field alone.
     fn look(&mut self, node: &Node, is_whole: bool) {
         match &node.kind {
             Kind::Name(_) | Kind::Field(..) => self.path(node, is_whole, false),
@@ -71,12 +70,12 @@ impl Looker<'_> {
 
     fn path(&mut self, node: &Node, is_whole: bool, is_presence: bool) {
         let Some(path) = node.path() else {
-            // A field of something that is computed.
+            // A field of a computed value.
             return node.parts().into_iter().for_each(|it| self.look(it, true));
         };
         let mut names = path.split('.').map(str::to_owned);
         let first = names.next().unwrap_or_default();
-        // The checker lets no variable have the name of a field.
+        // The checker forbids variables with the name of a field.
         let Some(channel) = self.reads.iter().find(|it| it.as_str() == first).cloned() else {
             self.sights.has_item |= self.item == Some(first.as_str());
             return;

@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Binary(Operator, Box<Node>, Box<Node>),
     /// `condition ? then : otherwise`.
     If(Box<[Node; 3]>),
-    /// `has(path)`: written, there, and not null.
+    /// `has(path)`: assigned, present and not null.
     Has(Box<Node>),
     /// `visits("node")`.
     Visits(String),
@@ -48,18 +48,18 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     pub(super) regex: Regex,
-    /// How many states it has, about.
+    /// The approximate number of states of its automaton.
     pub(super) states: u64,
 }
 
 impl Pattern {
-    /// How many steps it takes to look for it in a text: each byte may lead to every state.
+    /// The steps of a search in a text: each byte may lead to every state.
     pub(super) fn steps(&self, text: &str) -> u64 {
         (text.len() as u64).saturating_mul(1 + self.states / 16) / 8 + 1
     }
 }
 
-/// What is asked of a text and another one.
+/// A question about two texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextQuestion {
     StartsWith,
@@ -67,7 +67,7 @@ pub(super) enum TextQuestion {
     Contains,
 }
 
-/// What is made of the items of a list.
+/// The operation on the items of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Each {
     Exists,
@@ -105,7 +105,7 @@ impl Node {
         }
     }
 
-    /// The parts directly below it, in the order they were written.
+    /// The direct parts, in source order.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
             Kind::Literal(_) | Kind::Name(_) | Kind::Visits(_) => Vec::new(),
@@ -196,7 +196,7 @@ impl Operator {
         }
     }
 
-    /// How tightly it binds; comparisons do not chain, so they may not stand beside each other.
+    /// The binding power. Comparisons do not chain, so they cannot stand beside each other.
     pub(super) fn binding(self) -> u8 {
         match self {
             Self::Or => 2,

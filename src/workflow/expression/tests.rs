@@ -314,7 +314,7 @@ fn what_is_deep_or_long_is_refused_not_followed() {
             let problems = compiled(&state, &part.repeat(times)).expect_err(part);
             assert_eq!(problems[0].code, "GR020", "{part}");
         }
-        // As much of it as the length allows.
+        // As many parts as the length allows.
         let problems = compiled(&state, &part.repeat(4096 / part.len())).expect_err(part);
         assert_eq!(problems[0].code, "GR020", "{part}");
     }
@@ -346,7 +346,7 @@ fn a_guard_holds_only_where_it_is_certain() {
     }
 }
 
-/// Texts of expressions, right and wrong ones; without `any`, of which nothing is known.
+/// Source texts of valid and invalid expressions; without `any`, which is not type-checked.
 fn sources() -> impl Strategy<Value = String> {
     let names = vec![
         "n",

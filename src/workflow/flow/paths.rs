@@ -1,5 +1,5 @@
-//! The ways of a workflow with what is written on them, asked for one field at a time: always,
-//! sometimes or never written, and where it is left out.
+//! Queries about the data flow, for one field at a time: whether it is always, sometimes or never
+//! assigned, and on which way it is not.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -9,14 +9,14 @@ use crate::{
     workflow::written::{Presence, Without},
 };
 
-/// The ways of a workflow with what is written on them.
+/// The flow model of a workflow with the assignments on it.
 #[derive(Debug)]
 pub(in crate::workflow) struct Paths {
     pub(super) net: Net,
     pub(super) assigned: Assigned,
     pub(super) fields: BTreeMap<ChannelName, usize>,
     pub(super) names: Vec<NodeName>,
-    /// Where each node is named.
+    /// The place of the name of each node.
     pub(super) places: Vec<Range<usize>>,
     pub(super) start: Range<usize>,
     pub(super) limit: Range<usize>,
@@ -37,7 +37,8 @@ impl Paths {
         }
     }
 
-    /// What a node has written before any visit but the first since its count was last reset.
+    /// The fields that a node has assigned before any visit but the first since its count was last
+    /// reset.
     pub(in crate::workflow) fn written_again(&self, node: usize) -> Bits {
         self.net.written_again(node)
     }
@@ -72,7 +73,7 @@ impl Paths {
         }
     }
 
-    /// The way on which a field is not written before a node, in words.
+    /// Describes a way to a node on which a field is not assigned.
     fn without(&self, node: usize, field: usize) -> Option<Without> {
         let gap = self.assigned.gap(&self.net, node, field)?;
         let name = |it: usize| &self.names[it];

@@ -1,14 +1,15 @@
 //! The format as Rust types, for editors: their JSON Schema gives completion, hover texts and
-//! squiggles. Nothing is read into them; the reader lowers by hand, so that one mistake does not
-//! hide the next.
+//! squiggles. They are not used for reading; the reader lowers by hand, so that one mistake does
+//! not hide the next.
 //!
-//! To add a key: a field with a doc comment (the hover text) to the type of its section here, of a
-//! type of `values` that says what it may hold or name. The tests below compare the keys of every
-//! section with those that the reader takes, and fail until both are equal. A new section is a new
-//! type and a row in the table of the tests.
+//! To add a key: add a field with a doc comment (the hover text) to the type of its section here.
+//! Its type is one of `values`, which describes the allowed values or names. The tests below
+//! compare the keys of every section with those that the reader takes, and fail until both are
+//! equal. A new section is a new type and a row in the table of the tests.
 //!
-//! The schema is flat: no `oneOf`, so that a language server blames the right key. `x-refers` on
-//! a text, or on the names of a mapping, says what it names; `x-declares` that it is such a name.
+//! The schema is flat: no `oneOf`, so that a language server marks the right key. `x-refers` on a
+//! text, or on the names of a mapping, gives the kind of thing that it names; `x-declares` marks
+//! the text that declares such a name.
 
 #[expect(dead_code, reason = "only the schemas of these types are of interest")]
 mod node;
@@ -25,8 +26,8 @@ use self::sections::WorkflowFile;
 
 /// The JSON Schema of the format, for the YAML language server and for `graphrun lsp`.
 ///
-/// It knows the shape of a file: keys, kinds of values, known words. What names stand for is
-/// checked by [`parse`](super::parse) only.
+/// It covers the shape of a file: keys, kinds of values, enumerated words. Only
+/// [`parse`](super::parse) checks the names.
 ///
 /// ```
 /// let schema = graphrun::workflow::json_schema();
@@ -34,7 +35,7 @@ use self::sections::WorkflowFile;
 /// assert!(about.as_str().unwrap().contains("first node"));
 /// ```
 pub fn json_schema() -> Value {
-    // Draft 7 is what every YAML language server reads.
+    // Every YAML language server supports draft 7.
     let settings = SchemaSettings::draft07().with(|it| it.inline_subschemas = true);
     let mut schema = settings
         .with_transform(without_null)
@@ -44,7 +45,7 @@ pub fn json_schema() -> Value {
     schema.to_value()
 }
 
-/// A key that may be left out is not one that may be null.
+/// An optional key is not a nullable one.
 fn without_null(schema: &mut Schema) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|it| it != "null");

@@ -13,47 +13,46 @@ use super::{
 };
 
 /// A node: exactly one kind (`agent`, `run`, `run_tests`, `tool`, `ask`, `set`, `write_files`,
-/// `parallel`, `map`, `use`, `node`),
-/// and what holds for all of them.
+/// `parallel`, `map`, `use`, `node`), and the keys common to all kinds.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Node {
     // The kinds.
-    /// Kind: one of `agents` is asked, and its answer written to the fields of `writes`.
+    /// Kind: asks one of `agents` and writes its answer to the fields of `writes`.
     agent: Option<AgentName>,
-    /// Kind: a command is run in a sandbox: the program and its arguments, as they are. What the
-    /// state holds reaches it by `env`, `stdin` and `files`.
+    /// Kind: runs a command in a sandbox: the program and its arguments, without a shell. Values of
+    /// the state reach it by `env`, `stdin` and `files`.
     run: Option<Vec<Scalar>>,
-    /// Kind: tests are run in a sandbox.
+    /// Kind: runs tests in a sandbox.
     run_tests: Option<RunTests>,
-    /// Kind: a tool is called: `fs.read`, `fs.list`, `fs.grep`, or one that a Rust program registers.
+    /// Kind: calls a tool: `fs.read`, `fs.list`, `fs.grep`, or one that a Rust program registers.
     tool: Option<ToolName>,
-    /// Kind: a person is asked this question, which is a template. The run waits, saved.
+    /// Kind: asks a person this question, which is a template. The run is saved and waits.
     ask: Option<Template>,
-    /// Kind: fields are computed by expressions. All see the state as it was before.
+    /// Kind: computes fields by expressions. All of them read the state before this node.
     set: Option<Named<FieldName, Expression>>,
-    /// Kind: files are written to a folder.
+    /// Kind: writes files to a folder.
     write_files: Option<WriteFiles>,
     /// Kind: runs the node that a Rust program has registered under this name.
     #[serde(rename = "node")]
     custom: Option<CustomName>,
-    /// Kind: these branches run side by side; `then` waits for all of them. A branch is a node, or a
-    /// list of nodes that follow each other.
+    /// Kind: runs these branches side by side; `then` waits for all of them. A branch is a node, or
+    /// a list of nodes that follow each other.
     parallel: Option<Vec<OneOrMany<NodeRef>>>,
-    /// Kind: another workflow is run as a part of this one.
+    /// Kind: runs another workflow as a part of this one.
     #[serde(rename = "use")]
     used: Option<Use>,
-    /// Kind: a node is done for each item of a list, side by side; `then` waits for all of them.
+    /// Kind: runs a node for each item of a list, side by side; `then` waits for all of them.
     map: Option<Map>,
 
-    // What belongs to some kinds.
-    /// For `agent`: the path of the prompt; `prompts/NODE.md` if nothing is said.
+    // Keys of some kinds.
+    /// For `agent`: the path of the prompt. Default: `prompts/NODE.md`.
     prompt: Option<Either<PromptPath, Prompt>>,
-    /// The fields it writes. The type of a field is what a model is asked for, and the check of its
-    /// answer. For `run` and `run_tests`: which output goes to which field. For `tool`: a field for
-    /// the whole output, or which part of it goes to which field.
+    /// The fields it writes. A model is asked for values of their types, and its answer is checked
+    /// against them. For `run` and `run_tests`: which output goes to which field. For `tool`: a
+    /// field for the whole output, or which part of it goes to which field.
     writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
-    /// For `agent`: how often it may mend an answer that cannot be read.
+    /// For `agent`: how often it may repair an invalid answer.
     repair: Option<Count>,
     /// For `run` and `run_tests`: one of `sandboxes`.
     #[serde(rename = "in")]
@@ -62,34 +61,36 @@ pub(super) struct Node {
     args: Option<Named<ArgumentName, Expression>>,
     /// For `run`: variables of the command, by expressions.
     env: Option<Named<VariableName, Expression>>,
-    /// For `run`: what the command reads, by an expression: a text, or anything else as JSON.
+    /// For `run`: the standard input of the command, by an expression: a text, or other values as
+    /// JSON.
     stdin: Option<Expression>,
-    /// For `run`: the files that the command finds, by an expression.
+    /// For `run`: the files in the command's folder, by an expression.
     files: Option<Expression>,
-    /// For `ask`: the fields that the person is shown.
+    /// For `ask`: the fields that are shown to the person.
     show: Option<OneOrMany<FieldName>>,
     /// For `ask`: the answers to choose from.
     choices: Option<OneOrMany<Scalar>>,
 
-    // What every node takes.
+    // Keys of all kinds.
     /// What the node is for.
     about: Option<Text>,
-    /// What follows: a node, a list of nodes that run side by side, a list of cases (`when`, `to`)
+    /// The next node: a name, a list of nodes that run side by side, a list of cases (`when`, `to`)
     /// that are tried in order, or `{ match, to }` over an enum or a bool. `end` and `fail` are
     /// built in.
     then: Option<Then>,
     /// The nodes that this one waits for. It runs once when all of them have led to it.
     join: Option<OneOrMany<NodeRef>>,
-    /// The condition under which it runs; else it is skipped, and the run goes on with `then`.
+    /// The condition under which it runs; otherwise it is skipped and the run continues with
+    /// `then`.
     when: Option<Expression>,
-    /// Whether its result is kept, and used wherever the node would compute it from the same: `true`,
-    /// or how old a result may be.
+    /// Whether its result is cached and reused for identical inputs: `true`, or the greatest age of
+    /// a result.
     cache: Option<Either<Flag, Either<Duration, Cache>>>,
-    /// Whether it lets everything else that is left to run go first.
+    /// Whether it waits until no other task is left to run.
     defer: Option<bool>,
     /// How often the node may run before its count is reset. Every loop needs such a bound.
     max_visits: Option<Positive>,
-    /// What all visits of the node in a run may take together.
+    /// The limits of all visits of the node in a run together.
     limits: Option<NodeLimits>,
     /// Where the run goes when `max_visits` or one of `limits` is used up.
     exhausted: Option<TargetName>,
@@ -97,14 +98,15 @@ pub(super) struct Node {
     resets: Option<OneOrMany<NodeRef>>,
     /// The fields that are emptied when this node finishes, before it writes.
     clears: Option<OneOrMany<FieldName>>,
-    /// The event that tells watchers that the run came here: a verb in the past tense.
+    /// The event that is reported when the run reaches this node: a verb in the past tense.
     emits: Option<EventName>,
     /// Where failures lead.
     catch: Option<Catch>,
-    /// How long an attempt may take; in all, or without a word. For `ask`, how long the question
-    /// waits for its answer, also while no process runs. Too late is a failure of the kind `timeout`.
+    /// The longest duration of an attempt, in all or without progress. For `ask`: how long the
+    /// question waits for its answer, also while no process runs. Reaching it is a failure of the
+    /// kind `timeout`.
     timeout: Option<Either<Duration, Timeout>>,
-    /// How often a call that failed is tried, as a number of tries in all.
+    /// The number of tries of a failed call, the first one included.
     retry: Option<Either<Attempts, Retry>>,
 }
 
@@ -125,7 +127,7 @@ pub(super) struct Case {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Match {
-    /// What is looked at: an enum or a bool.
+    /// The matched expression: an enum or a bool.
     #[serde(rename = "match")]
     on: Expression,
     /// A target for each value.
@@ -144,7 +146,7 @@ pub(super) struct Prompt {
     again: Option<PromptPath>,
 }
 
-/// Another workflow, and what comes in and goes out.
+/// Another workflow with its inputs and outputs.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Use {
@@ -153,7 +155,7 @@ pub(super) struct Use {
     /// Its inputs, each with an expression over the state here.
     #[serde(rename = "in")]
     input: Option<Named<Text, Expression>>,
-    /// The fields here that are filled when it is done, each with one of its outputs.
+    /// The fields of this workflow that receive its outputs when it is done.
     #[serde(rename = "out")]
     output: Option<Named<FieldName, Text>>,
 }
@@ -164,29 +166,29 @@ pub(super) struct Use {
 pub(super) struct Map {
     /// The list, such as `plan.tasks`.
     over: Expression,
-    /// What the prompts and expressions of that node call the item; `item` if nothing is said.
+    /// The name of the item in the prompts and expressions of that node. Default: `item`.
     #[serde(rename = "as")]
     name: Option<Text>,
-    /// The node; its own `then` is left to the map.
+    /// The node. It has no `then`; the map leads on.
     #[serde(rename = "do")]
     node: NodeRef,
     /// How many items are worked on at the same time.
     width: Option<Positive>,
 }
 
-/// What is tested, and with what.
+/// The tested files and the runner of the tests.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct RunTests {
     /// The field with the files.
     artifact: Expression,
-    /// What runs the tests; else there is a `command`.
+    /// The runner of the tests; without one there is a `command`.
     runner: Option<RunnerName>,
     /// The number of the attempt, for the report, such as `visits("sse")`.
     attempt: Option<Expression>,
     /// Files and folders with tests that a person wrote, from the folder of the workflow.
     fixed: Option<OneOrMany<Text>>,
-    /// The least that a result must prove, to be passed.
+    /// The weakest proof with which a result passes.
     proof: Option<ProofName>,
     /// The exceptions that can hide a test; `conftest` if the key is left out.
     allow: Option<OneOrMany<AllowedName>>,
@@ -194,11 +196,11 @@ pub(super) struct RunTests {
     command: Option<Vec<Scalar>>,
     /// The form of the report of the command.
     report: Option<ReportName>,
-    /// The file of that report; without it, the report is what the command prints.
+    /// The file of that report; without it, the report is the output of the command.
     report_path: Option<Text>,
 }
 
-/// What is written where.
+/// Files and the folder they are written to.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct WriteFiles {
@@ -206,24 +208,24 @@ pub(super) struct WriteFiles {
     to: Expression,
     /// The files, each with its path and content.
     files: Option<Expression>,
-    /// Names of files, and what is written to them as JSON.
+    /// The names of files with the values that are written to them as JSON.
     documents: Option<Named<FileName, Expression>>,
     /// The path of a prompt that is rendered to `report.md`.
     report: Option<PromptPath>,
 }
 
-/// How results are kept.
+/// How results are cached.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Cache {
-    /// How old a result may be that is used.
+    /// The greatest age of a result that is reused.
     #[serde(rename = "for")]
     age: Option<Duration>,
-    /// What tells results apart, in the place of all that the node is given, such as `ticket.id`.
+    /// The cache key, in place of all inputs of the node, such as `ticket.id`.
     key: Option<Expression>,
 }
 
-/// What all visits of a node in a run may take together. At a limit it is not run again.
+/// The limits of all visits of a node in a run together. At a limit it is not run again.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct NodeLimits {

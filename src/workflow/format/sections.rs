@@ -13,48 +13,48 @@ use super::{
     },
 };
 
-/// A team of agents and other nodes, what they write, and where the work goes next.
+/// A team of agents and other nodes, the state they write, and the routes between them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct WorkflowFile {
     /// The version of the format: `graphrun: 1`.
     graphrun: Version,
-    /// The name of the workflow, which its runs are listed under.
+    /// The name of the workflow, under which its runs are listed.
     name: Text,
     /// What the workflow is for.
     about: Option<Text>,
     /// The typed state that every node reads and writes: the name of a registered Rust type, or the
     /// fields with their types: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`,
-    /// `{field: T}`, `a | b` for one of a few texts, `T?` for what may be absent, or one of `types`;
+    /// `{field: T}`, `a | b` for one of a few texts, `T?` for an optional value, or one of `types`;
     /// or `{ schema: file.json }`, a JSON Schema beside the workflow.
     state: Either<StateName, Named<FieldDeclared, FieldType>>,
-    /// Types by a name of your own, which the fields of the state may use.
+    /// Types with names of your choice, for the fields of the state.
     types: Option<Named<TypeDeclared, TypeNotation>>,
-    /// The fields that a run is given when it starts.
+    /// The fields that are given at the start of a run.
     input: Option<OneOrMany<FieldName>>,
     /// The fields that are the result of a run.
     output: Option<OneOrMany<FieldName>>,
     /// The lists to which people may say something while it runs (`graphrun say`), the usual one first.
     inbox: Option<OneOrMany<FieldName>>,
-    /// Models by a name of your own, each as `provider/model`, or a list in order of fallback.
+    /// Models by names of your choice, each as `provider/model`, or a list in order of fallback.
     models: Option<Named<ModelDeclared, OneOrMany<ModelName>>>,
-    /// Who works here. What each one does is said by the nodes.
+    /// The agents. The nodes define their tasks.
     agents: Option<Named<AgentDeclared, Agent>>,
     /// Where code of a model may run.
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
-    /// What the built-in tools may see.
+    /// The files that the built-in tools may read.
     tools: Option<Tools>,
-    /// What a run may take in all.
+    /// The limits of a whole run.
     limits: Option<Limits>,
-    /// What holds for every node that does not say otherwise.
+    /// The settings of nodes without their own.
     defaults: Option<Defaults>,
     /// The first node, or several that start side by side.
     start: OneOrMany<NodeRef>,
-    /// The nodes by name. Each is of exactly one kind and says what follows it.
+    /// The nodes by name. Each has exactly one kind and names its next nodes.
     nodes: Named<NodeName, Node>,
 }
 
-/// A field of the state that says more than its type.
+/// A field of the state with more than a type.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Field {
@@ -64,16 +64,16 @@ pub(super) struct Field {
     ty: Anything,
     /// Instead of `type`: a JSON Schema beside the workflow.
     schema: Option<SchemaPath>,
-    /// The reducer: how a write goes together with what is there. `replace` (the default), `append`,
-    /// `union`, `sum`, `min`, `max`, `merge`, `messages`, or `best`, which goes with `by`.
+    /// The reducer: how an update is folded into the value of the field. `replace` (the default),
+    /// `append`, `union`, `sum`, `min`, `max`, `merge`, `messages`, or `best`, which needs `by`.
     merge: Option<Either<ReducerName, Best>>,
     /// With `merge: best`: the path of the number that is compared, such as `test_result.passed_count`.
     by: Option<NumberPath>,
     /// The value before the first write.
     default: Option<Anything>,
-    /// Whether it is for the nodes alone: no part of the result, neither `input` nor `output`.
+    /// Whether only nodes can use it: it is neither `input` nor `output`, nor part of the result.
     private: Option<Flag>,
-    /// What the field means; a model that writes it is shown this.
+    /// The meaning of the field; a model that writes it sees this text.
     about: Option<Text>,
 }
 
@@ -85,21 +85,20 @@ pub(super) struct Best {
     best: NumberPath,
 }
 
-/// Someone who works here.
+/// An agent.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Agent {
     /// One of `models`, or `provider/model` itself.
     model: ModelRef,
-    /// The system prompt, which says who the agent is: the path of a file, or `{ text: … }`.
+    /// The system prompt, which gives the agent its role: the path of a file, or `{ text: … }`.
     system: Option<Either<PromptPath, System>>,
     /// How freely it answers, from 0 to 2.
     temperature: Option<Temperature>,
     /// The tools that it may call before it answers: `fs.read`, `fs.list`, `fs.grep`, or one that the
     /// program registers.
     tools: Option<OneOrMany<ToolName>>,
-    /// How often it may call tools, several at once counting as one; then it must answer. 8 if nothing
-    /// is said.
+    /// How often it may call tools, several at once counting as one; then it must answer. Default: 8.
     max_tool_rounds: Option<Positive>,
     /// What the agent is for.
     about: Option<Text>,
@@ -113,21 +112,21 @@ pub(super) struct System {
     text: Template,
 }
 
-/// A place for code of a model, without a network.
+/// A sandbox for code of a model, without a network.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Sandbox {
     /// There is none: `network: off`.
     network: Option<Network>,
-    /// How much memory a run may take, such as `2G`.
+    /// The memory limit of an execution, such as `2G`.
     memory: Option<Memory>,
-    /// How long a run may take, such as `60s`.
+    /// The time limit of an execution, such as `60s`.
     time: Option<Duration>,
-    /// What is there of Python.
+    /// The Python environment.
     python: Option<Python>,
 }
 
-/// What the built-in tools may see.
+/// The settings of the built-in tools.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Tools {
@@ -139,11 +138,11 @@ pub(super) struct Tools {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Files {
-    /// The folder that nothing is read outside of; that of the workflow if nothing is said.
+    /// The folder to which reading is restricted. Default: the folder of the workflow.
     root: Option<Folder>,
 }
 
-/// What is there of Python in a sandbox.
+/// The Python environment of a sandbox.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Python {
@@ -151,11 +150,11 @@ pub(super) struct Python {
     requirements: Option<OneOrMany<Requirement>>,
 }
 
-/// What a run may take in all. At a limit it stops and can be resumed, or goes to `exhausted`.
+/// The limits of a whole run. At a limit it stops and can be resumed, or it leads to `exhausted`.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Limits {
-    /// Super-steps; 100 if nothing is said.
+    /// Super-steps. Default: 100.
     steps: Option<Positive>,
     /// Tokens of all requests and replies.
     tokens: Option<Positive>,
@@ -163,41 +162,41 @@ pub(super) struct Limits {
     usd: Option<Dollars>,
     /// Time at work. Waiting for people does not count.
     time: Option<Duration>,
-    /// Where a run goes, once, when it reaches a limit.
+    /// The target of a run, once, when it reaches a limit.
     exhausted: Option<TargetName>,
     /// How many tasks may run at the same time.
     concurrency: Option<Positive>,
 }
 
-/// What holds for every node that does not say otherwise.
+/// The settings of nodes without their own.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Defaults {
-    /// How often a call that failed is tried, as a number of tries in all.
+    /// The number of tries of a failed call, the first one included.
     retry: Option<Either<Attempts, Retry>>,
-    /// How long an attempt may take. People are not hurried by it.
+    /// The longest duration of an attempt. It does not apply to `ask`.
     timeout: Option<Either<Duration, Timeout>>,
     /// Where failures lead.
     catch: Option<Catch>,
-    /// How often an agent may mend an answer that cannot be read.
+    /// How often an agent may repair an invalid answer.
     repair: Option<Count>,
 }
 
-/// How long an attempt may take.
+/// The longest duration of an attempt.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Timeout {
-    /// In all.
+    /// The whole attempt.
     total: Option<Duration>,
-    /// Without a word: a node is heard when it reports something, as agents do after each call.
+    /// Without progress: agents report progress after each call.
     idle: Option<Duration>,
 }
 
-/// How often and how patiently a call that failed is tried again.
+/// The number of tries of a failed call and the waits between them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Retry {
-    /// How many tries there are in all.
+    /// The number of tries, the first one included.
     attempts: Attempts,
     /// The wait before the second try; it doubles from try to try.
     initial: Option<Duration>,

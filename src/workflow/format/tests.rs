@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Where the schema speaks of each section, and the keys that the reader takes there.
+/// The schema's pointer to each section, and the keys that the reader takes there.
 const SECTIONS: &[(&str, &[&str])] = &[
     ("", lower::KEYS),
     ("/properties/agents/additionalProperties", AGENT_KEYS),
@@ -49,10 +49,10 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/nodes/additionalProperties/properties/use", USE_KEYS),
 ];
 
-/// Where the schema speaks of a node; its keys are spread over the kinds.
+/// The schema's pointer to a node; the keys are spread over the kinds.
 const NODE: &str = "/properties/nodes/additionalProperties";
 
-/// Where the keys are kinds of errors.
+/// Pointers to mappings whose keys are kinds of errors.
 const CATCHES: &[&str] = &[
     "/properties/defaults/properties/catch",
     "/properties/nodes/additionalProperties/properties/catch",
@@ -93,12 +93,12 @@ fn every_section_of_the_schema_is_compared_with_the_reader() {
     assert_eq!(found, compared);
 }
 
-/// The reader names the keys of each section in a constant that the table above has.
+/// Every constant of the reader with the keys of a section is in the table above.
 #[test]
 fn every_section_of_the_reader_is_compared_with_the_schema() {
     let here = include_str!("tests.rs");
     let mut calls = 0;
-    // Cases are a format of their own.
+    // Case files have a different format.
     let of_workflows = |it: &PathBuf| !it.components().any(|it| it.as_os_str() == "case_file");
     for (path, source) in sources().into_iter().filter(|(it, _)| of_workflows(it)) {
         for (at, _) in source.match_indices("Section::read(") {
@@ -134,7 +134,7 @@ fn every_key_has_a_hover_text() {
     }
 }
 
-/// With `oneOf` by kind of node, a language server blames the wrong key.
+/// With `oneOf` by kind of node, a language server marks the wrong key.
 #[test]
 fn the_schema_is_flat() {
     let text = json_schema().to_string();

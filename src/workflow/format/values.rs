@@ -1,4 +1,4 @@
-//! What a key may hold: texts, numbers, names of things, one or several of them.
+//! The values of keys: texts, numbers, names, one or several of them.
 
 use std::{borrow::Cow, marker::PhantomData};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Types that stand for a kind of value, with the schema of each.
+/// Declares a type for each kind of value, with its schema.
 macro_rules! values {
     ($($(#[$doc:meta])* $name:ident = $schema:tt;)*) => {$(
         $(#[$doc])*
@@ -103,7 +103,7 @@ values! {
     SandboxDeclared = {"type": "string", "x-declares": "sandbox"};
     /// One of `sandboxes`.
     SandboxName = {"type": "string", "x-refers": "sandbox"};
-    /// A value of what is matched.
+    /// A value of the matched expression.
     MatchedValue = {"type": "string", "x-refers": "value"};
     /// A Rust type that is registered as a state.
     StateName = {"type": "string", "x-refers": "state"};
@@ -142,12 +142,12 @@ fn outputs() -> Vec<&'static str> {
     of_a_command.into_iter().chain(TestOutput::ALL.map(TestOutput::as_str)).collect()
 }
 
-/// A pattern rather than an `enum`, where another kind of value may stand as well.
+/// A pattern instead of an `enum`, for places that also accept another kind of value.
 fn one_of(words: &[&str]) -> String {
     format!("^({})$", words.join("|"))
 }
 
-/// Two kinds of values that no value is both of, such as texts and lists.
+/// One of two kinds of values without a common value, such as texts and lists.
 pub(super) struct Either<A, B>(PhantomData<(A, B)>);
 
 /// One of them, or a list.
@@ -169,7 +169,7 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for Either<A, B> {
             Some(Value::Array(types)) => types.clone(),
             one => one.cloned().into_iter().collect(),
         });
-        // Each keyword is about one kind of value only, so those of both do not meet.
+        // Each keyword applies to one kind of value only, so the keywords of both never conflict.
         for (keyword, value) in second.as_object().into_iter().flatten() {
             if both.get(keyword).is_none() {
                 both.insert(keyword.clone(), value.clone());
@@ -201,7 +201,7 @@ impl<K: JsonSchema, V: JsonSchema> JsonSchema for Named<K, V> {
     }
 }
 
-/// Where failures lead, by their kinds.
+/// The targets of failures, by their kinds.
 pub(super) struct Catch;
 
 impl JsonSchema for Catch {
@@ -247,8 +247,8 @@ impl JsonSchema for FieldType {
         "FieldType".into()
     }
 
-    /// A mapping is a specification if it has a `type` and none but the keys of one; else it is a
-    /// record, and may have any keys.
+    /// A mapping is a specification if it has a `type` and only keys of specifications; otherwise
+    /// it is a record with any keys.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let spec = super::sections::Field::json_schema(generator).to_value();
         let keys: Vec<&str> = spec["properties"]

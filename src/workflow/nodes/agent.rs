@@ -1,4 +1,4 @@
-//! `agent`: a model is asked.
+//! `agent`: asks a model.
 
 use super::{PROMPT_KEYS, Reading};
 use crate::workflow::{
@@ -54,7 +54,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// The prompt of a first visit, and that of later ones if it is another.
+    /// Reads the prompt of the first visit, and that of later ones if it differs.
     fn read_prompts(
         &mut self,
         Reading { key, section, .. }: Reading<'_, '_>,

@@ -1,4 +1,4 @@
-//! `ask`: a person is asked.
+//! `ask`: asks a person.
 
 use super::Reading;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
         AskNode,
         lower::Lowering,
         prompt::LoadedPrompt,
-        reader::{Word, Yaml},
+        reader::{SpannedText, Yaml},
         report::suggestion,
         types::refuse_private,
         typing::{fits, values_of},
@@ -49,7 +49,7 @@ impl Lowering<'_> {
         })
     }
 
-    fn check_choices(&mut self, choices: &[Word], channel: &ChannelName) {
+    fn check_choices(&mut self, choices: &[SpannedText], channel: &ChannelName) {
         let ty = self.schema.channel(channel.as_str()).map_or(Type::Any, |it| it.ty().clone());
         for choice in choices {
             if fits(&Type::Enum(vec![choice.text.clone()]), &ty) {

@@ -1,4 +1,4 @@
-//! The nodes: what they have in common here, each kind in a file of its own.
+//! The nodes: the keys common to all here, each kind in its own file.
 
 mod agent;
 mod ask;
@@ -15,7 +15,7 @@ use super::{
     fan::MAP_KEYS,
     lower::Lowering,
     policies::COMMON,
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
     shape::{Section, is_later},
     typing::{describe, fits, values_of},
@@ -26,7 +26,7 @@ use crate::{
     state::Type,
 };
 
-/// Each kind of node, and the keys that only it takes.
+/// Each kind of node with its own keys.
 pub(crate) const KINDS: &[(&str, &[&str])] = &[
     ("agent", &["prompt", "writes", "repair"]),
     ("run", &["in", "env", "stdin", "files", "writes"]),
@@ -57,7 +57,7 @@ pub(super) const RUN_TESTS_KEYS: &[&str] = &[
 ];
 /// The keys of `write_files`.
 pub(super) const WRITE_FILES_KEYS: &[&str] = &["to", "files", "documents", "report"];
-/// The keys that stand within that of a kind, not beside it.
+/// The keys that belong inside the key of a kind, not beside it.
 const WITHIN: &[(&str, &[&str])] = &[
     ("map", MAP_KEYS),
     ("run_tests", RUN_TESTS_KEYS),
@@ -69,11 +69,11 @@ const PARALLEL_KEYS: &[&str] = &["parallel", "about", "then"];
 
 pub(super) use self::use_workflow::USE_KEYS;
 
-/// A node that is being read.
+/// The node that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a, 'y> {
     pub(super) name: &'a NodeName,
-    key: &'a Word,
+    key: &'a SpannedText,
     pub(super) section: &'a Section<'y>,
 }
 
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         self.item = self.items.get(name).cloned();
         self.any_item = match &self.item {
             Some(item) => item.is_vague,
-            None => self.heads.may_have_an_item(name),
+            None => self.declarations.may_have_an_item(name),
         };
         policies.width_max = self.item.as_ref().and_then(|it| it.width_max);
         let reading = Reading { name, key: &entry.key, section: &section };
@@ -96,7 +96,7 @@ impl Lowering<'_> {
         let mut kind =
             is_of_one_kind.then(|| self.read_kind(reading, section.has_or_means("max_visits")));
         if let Some(Some(NodeKind::Ask(ask))) = &mut kind {
-            // It bounds the wait, which goes on while no process does.
+            // The timeout limits the wait for a person, which continues while no process runs.
             ask.timeout = policies.timeout.take();
         }
         let cache = self.read_cache(name, &section);
@@ -136,7 +136,8 @@ impl Lowering<'_> {
         self.read_following(name, &section, workflow);
     }
 
-    /// The keys of a node, and whether it is of one kind, which takes them.
+    /// Reads the keys of a node. Also returns whether it has exactly one kind, with the keys of
+    /// that kind.
     fn node_section<'y>(&mut self, entry: &'y Entry) -> Option<(Section<'y>, bool)> {
         let what = format!("the node `{}`", entry.key.text);
         let own = KINDS.iter().flat_map(|(kind, keys)| keys.iter().chain([kind]));
@@ -156,7 +157,7 @@ impl Lowering<'_> {
         let [(kind, own)] = kinds.as_slice() else {
             let names: Vec<&str> = kinds.iter().map(|(kind, _)| *kind).collect();
             if names.is_empty() && entry.value.entries().iter().any(|it| is_later(&it.key.text)) {
-                // It does something, and that is reported.
+                // It has a key of a later version, which is reported.
                 return Some((section, false));
             }
             let message = match names.as_slice() {
@@ -223,8 +224,9 @@ impl Lowering<'_> {
         settings
     }
 
-    /// The pairs of `writes`: `field: output`, or just fields that are called as their outputs.
-    fn read_pairs(&mut self, yaml: &Yaml) -> Vec<(Word, Word)> {
+    /// Reads the pairs of `writes`: `field: output`, or just fields with the names of their
+    /// outputs.
+    fn read_pairs(&mut self, yaml: &Yaml) -> Vec<(SpannedText, SpannedText)> {
         if let Data::Map(entries) = &yaml.data {
             let pair = |Entry { key, value }: &Entry| {
                 Some((key.clone(), self.report.word(value, "an output")?))

@@ -1,7 +1,7 @@
 //! `run`: a command in a sandbox, as a list of arguments and never a shell line.
 //!
-//! What the state holds reaches it by `env`, `stdin` and `files`, so that no text that a model
-//! wrote becomes a part of the command.
+//! Values of the state reach it by `env`, `stdin` and `files`, so that no text of a model becomes a
+//! part of the command.
 
 use super::Reading;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     workflow::{
         Expression, RunNode, RunOutput,
         lower::Lowering,
-        reader::{Data, Entry, Word, Yaml},
+        reader::{Data, Entry, SpannedText, Yaml},
         report::suggestion,
         typing::{describe, fits},
     },
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         Some(argv)
     }
 
-    fn check_variable(&mut self, key: &Word) {
+    fn check_variable(&mut self, key: &SpannedText) {
         if is_harmless_variable(&key.text) {
             return;
         }
@@ -108,7 +108,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `field: output`, or just the names of fields that are called as their outputs.
+    /// Reads `field: output`, or just fields with the names of their outputs.
     fn read_run_outputs(&mut self, yaml: &Yaml) -> Vec<(ChannelName, RunOutput)> {
         let mut writes = Vec::new();
         for (field, output) in self.read_pairs(yaml) {
@@ -135,7 +135,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The advice to write a line as a list, with the line if that is what it seems to be.
+/// The advice to write a command line as a list, with the list itself if the value is a line.
 fn as_list(yaml: &Yaml) -> String {
     let words: Vec<&str> = yaml.text().unwrap_or_default().split_whitespace().collect();
     let plain = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));

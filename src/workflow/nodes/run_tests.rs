@@ -1,4 +1,4 @@
-//! `run_tests`: tests are run in a sandbox.
+//! `run_tests`: runs tests in a sandbox.
 
 use super::{RUN_TESTS_KEYS, Reading};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     workflow::{
         RunTestsNode, TestOutput,
         lower::Lowering,
-        reader::{Word, Yaml},
+        reader::{SpannedText, Yaml},
         report::suggestion,
         shape::Section,
         typing::fits,
@@ -45,7 +45,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// `field: output`, or just the names of fields that are called as their outputs.
+    /// Reads `field: output`, or just fields with the names of their outputs.
     fn read_outputs(&mut self, yaml: &Yaml) -> Vec<(ChannelName, TestOutput)> {
         let mut writes = Vec::new();
         for (field, output) in self.read_pairs(yaml) {
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         writes
     }
 
-    fn check_output(&mut self, field: &Word, channel: &ChannelName, output: TestOutput) {
+    fn check_output(&mut self, field: &SpannedText, channel: &ChannelName, output: TestOutput) {
         let given = match output {
             TestOutput::Status => Type::Enum(vec!["passed".into(), "needs_review".into()]),
             TestOutput::Attempts => Type::Int,

@@ -1,4 +1,4 @@
-//! `set`: fields of the state are computed.
+//! `set`: computes fields of the state.
 
 use super::Reading;
 use crate::{
@@ -34,7 +34,7 @@ impl Lowering<'_> {
         let Some(declared) = self.schema.channel(channel.as_str()) else { return };
         let item = match (declared.reducer(), declared.ty()) {
             (Reducer::Append | Reducer::Union, Type::List(item)) => fits(ty, item),
-            // A part of the value; the whole is checked once it is folded.
+            // The update is a part of the value; the whole is checked once it is folded.
             (Reducer::Merge | Reducer::Messages | Reducer::Custom(_), _) => true,
             _ => false,
         };

@@ -1,4 +1,4 @@
-//! What runs the tests of `run_tests`: pytest or node with their settings, or a command.
+//! The runner of `run_tests`: pytest or node with their settings, or a command.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::{
         Runner, TestRunner,
         fixed_files::read_fixed,
         lower::Lowering,
-        reader::{Word, Yaml},
+        reader::{SpannedText, Yaml},
         report::suggestion,
         shape::Section,
     },
 };
 
-/// The keys that only a runner takes, and those that only a command takes.
+/// The keys of a runner, and those of a command.
 const OF_A_RUNNER: [&str; 3] = ["runner", "fixed", "allow"];
 const OF_A_COMMAND: [&str; 2] = ["report", "report_path"];
 
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Whether the level and the exceptions are ones that node's tests can have.
+    /// Whether the proof level and the exceptions exist for node's tests.
     fn is_for_node(&mut self, parts: &Section<'_>, proof: Option<Proof>) -> bool {
         if proof == Some(Proof::Isolated)
             && let Some(key) = parts.key("proof")
@@ -167,7 +167,7 @@ impl Lowering<'_> {
         is_clean.then_some(files)
     }
 
-    fn refuse_fixed(&mut self, word: &Word, reason: &str) {
+    fn refuse_fixed(&mut self, word: &SpannedText, reason: &str) {
         let message = format!("the fixed tests `{}` cannot be read: {reason}", word.text);
         let place = self.report.place(&word.range);
         let finding = Diagnostic::error("GR050", message).at(place, "named here");
@@ -185,7 +185,12 @@ impl Lowering<'_> {
         self.find_named(&word, what, known)
     }
 
-    fn find_named<T: Copy>(&mut self, word: &Word, what: &str, known: &Names<T>) -> Option<T> {
+    fn find_named<T: Copy>(
+        &mut self,
+        word: &SpannedText,
+        what: &str,
+        known: &Names<T>,
+    ) -> Option<T> {
         let found = known.0.iter().find(|it| known.1(**it) == word.text).copied();
         if found.is_none() {
             let help = suggestion(&word.text, known.0.iter().map(|it| known.1(*it)));

@@ -1,4 +1,4 @@
-//! `tool`: a tool is called, with arguments that fit its input and an output that fits the fields.
+//! `tool`: calls a tool, with arguments that fit its input and an output that fits the fields.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     workflow::{
         Expression, ToolNode,
         lower::Lowering,
-        reader::{Data, Entry, Word, Yaml},
+        reader::{Data, Entry, SpannedText, Yaml},
         report::suggestion,
         typing::{describe, fits},
     },
@@ -48,7 +48,7 @@ impl Lowering<'_> {
     }
 
     /// The tool of a name, registered or built in.
-    pub(in crate::workflow) fn find_tool(&mut self, word: &Word) -> Option<Arc<dyn Tool>> {
+    pub(in crate::workflow) fn find_tool(&mut self, word: &SpannedText) -> Option<Arc<dyn Tool>> {
         let found = self.registry.find_tool(&word.text);
         let found = found.or_else(|| built_in(&word.text, self.tools_root.clone()));
         if found.is_none() {
@@ -61,14 +61,14 @@ impl Lowering<'_> {
     fn check_argument(
         &mut self,
         tool: &dyn Tool,
-        key: &Word,
+        key: &SpannedText,
         value: &Yaml,
         expression: Option<&Expression>,
     ) {
         let input = Type::of_schema(tool.input_schema());
         let Type::Record(record) = &input else { return };
         let Some(field) = record.fields.iter().find(|it| it.name == key.text) else {
-            // What the schema does not name, it may still allow.
+            // The schema may allow arguments that it does not list.
             if tool.input_schema().get("additionalProperties") == Some(&Value::Bool(false)) {
                 let message = format!("`{}` takes no argument `{}`", tool.name(), key.text);
                 let place = self.report.place(&key.range);
@@ -89,7 +89,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn check_missing(&mut self, tool: &dyn Tool, word: &Word, given: &[Entry]) {
+    fn check_missing(&mut self, tool: &dyn Tool, word: &SpannedText, given: &[Entry]) {
         let required = tool.input_schema().get("required").and_then(Value::as_array);
         let required = required.into_iter().flatten().filter_map(Value::as_str);
         let missing: Vec<String> = required
@@ -104,7 +104,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A field for the whole output, or fields with paths into it.
+    /// Reads a field for the whole output, or fields with paths into it.
     fn read_tool_writes(
         &mut self,
         tool: &dyn Tool,
@@ -147,7 +147,7 @@ impl Lowering<'_> {
         writes
     }
 
-    fn check_tool_output(&mut self, field: &Word, channel: &ChannelName, given: &Type) {
+    fn check_tool_output(&mut self, field: &SpannedText, channel: &ChannelName, given: &Type) {
         let declared = self.schema.channel(channel.as_str()).map_or(&Type::Any, |it| it.ty());
         if !fits(given, declared) {
             let message =
@@ -158,7 +158,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The type at a path; what stands behind something that may be absent may be absent too.
+/// The type at a path. A part of an optional value is optional too.
 fn part_of(output: &Type, path: &[String]) -> Option<Type> {
     let mut ty = output.clone();
     for name in path {

@@ -1,4 +1,4 @@
-//! `use`: another workflow is run as a part of this one.
+//! `use`: runs another workflow as a part of this one.
 
 use super::Reading;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     workflow::{
         EnterNode, Workflow,
         lower::Lowering,
-        reader::{Data, Entry, Word, Yaml},
+        reader::{Data, Entry, SpannedText, Yaml},
         report::suggestion,
         shape::Section,
     },
@@ -16,7 +16,7 @@ use crate::{
 
 /// The keys of a `use`.
 pub(in crate::workflow) const USE_KEYS: &[&str] = &["workflow", "in", "out"];
-/// The common keys that a node which uses a workflow has no use for.
+/// The common keys that do not apply to a node that uses a workflow.
 const REFUSED: &[(&str, &str)] = &[
     ("when", "put the condition into the route that leads here"),
     ("timeout", "each node of the used workflow has its own"),
@@ -118,7 +118,7 @@ impl Lowering<'_> {
     fn unknown_field<'n>(
         &mut self,
         used: &Workflow,
-        word: &Word,
+        word: &SpannedText,
         what: &str,
         known: impl Iterator<Item = &'n str>,
     ) {

@@ -1,4 +1,4 @@
-//! `write_files`: files are written to a folder.
+//! `write_files`: writes files to a folder.
 
 use super::{Reading, WRITE_FILES_KEYS, fits};
 use crate::{

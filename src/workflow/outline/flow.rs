@@ -1,14 +1,15 @@
-//! Values in brackets and quotes, which may go over several lines.
+//! Values in brackets and quotes, which may span several lines.
 
 use std::ops::Range;
 
 use super::{Slot, Step, scanner::Scanner};
 
-/// How deep brackets are followed.
+/// The deepest nesting of brackets that is followed.
 const DEPTH_MAX: usize = 64;
 
 impl Scanner<'_> {
-    /// A list or mapping in brackets; `at` stands at the first. Says whether it is closed.
+    /// Scans a list or mapping in brackets, from the opening one at `at`. Returns whether it is
+    /// closed.
     pub(super) fn brackets(&mut self, limit: usize, depth: usize) -> bool {
         let is_map = self.text[self.at..].starts_with('{');
         self.at += 1;
@@ -37,7 +38,8 @@ impl Scanner<'_> {
                     continue;
                 }
                 '[' | '{' if is_map && depth < DEPTH_MAX => {
-                    // A collection is no key of ours; what is in it has no place.
+                    // A collection cannot be a key of the format; its content has no place in the
+                    // outline.
                     let before = self.parts.len();
                     self.brackets(limit, depth + 1);
                     self.parts.truncate(before);
@@ -50,7 +52,7 @@ impl Scanner<'_> {
                     self.flow.pop();
                 }
             }
-            // The cursor stands in what was read last.
+            // The cursor is in the value before it.
             self.skip_blank(limit);
             if self.at >= limit {
                 return false;
@@ -58,7 +60,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A key in braces, with its value if there is one.
+    /// Scans a key in braces, with its value if there is one.
     fn entry(&mut self, limit: usize, depth: usize) {
         let key = match self.text[self.at..].chars().next() {
             Some('"' | '\'') => self.quoted(limit),
@@ -97,7 +99,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A text without quotes in brackets; always passes something.
+    /// Scans a text without quotes in brackets; always consumes something.
     fn flow_plain(&mut self, limit: usize) -> Range<usize> {
         let start = self.at;
         let rest = &self.text[start..limit];
@@ -116,7 +118,7 @@ impl Scanner<'_> {
         start..start + rest[..end].trim_end().len()
     }
 
-    /// The inside of a text in quotes; `at` stands at the first.
+    /// Scans the inside of a text in quotes, from the opening quote at `at`.
     pub(super) fn quoted(&mut self, limit: usize) -> Range<usize> {
         let start = self.at + 1;
         self.slot.start = start;

@@ -1,10 +1,10 @@
-//! The outline of a workflow file, for editors: which key and value stands where, and what a
-//! cursor stands in.
+//! The outline of a workflow file, for editors: the place of each key and value, and the path at
+//! the cursor.
 //!
-//! Unlike the reader it never gives up. It goes by indentation and brackets alone, so that it holds
-//! for a file that is being typed: a bracket or quote that is not closed ends where the next line
-//! stands no deeper than the key before it. Where the reader can read a file, both agree, which
-//! a test below shows; what they may differ in are scalars that are written over several lines.
+//! Unlike the reader it never fails. It uses indentation and brackets alone, so that it also works
+//! on a file that is being typed: an unclosed bracket or quote ends where the next line is indented
+//! no deeper than the key before it. Where the reader can read a file, both agree, as a test below
+//! shows; they may differ only in scalars over several lines.
 
 mod flow;
 mod scanner;
@@ -15,7 +15,7 @@ use std::{collections::HashMap, ops::Range};
 
 use self::scanner::Scanner;
 
-/// A step from a value into it.
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     /// Under a key of a mapping.
@@ -27,24 +27,24 @@ pub(crate) enum Step {
 /// A value of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// The way to it.
+    /// Its path.
     pub(crate) path: Vec<Step>,
-    /// The bytes of its key, without quotes; none for the item of a list.
+    /// The bytes of its key, without quotes; `None` for the item of a list.
     pub(crate) key: Option<Range<usize>>,
-    /// The bytes of its text, without quotes; none if it is no scalar.
+    /// The bytes of its text, without quotes; `None` if it is no scalar.
     pub(crate) value: Option<Range<usize>>,
 }
 
-/// What stands, or could stand, at a cursor.
+/// The element at a cursor, or the possible elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slot {
-    /// The way to the mapping whose key it is, or to the value.
+    /// The path of the mapping whose key it is, or of the value.
     pub(crate) path: Vec<Step>,
     /// Whether it can be a key.
     pub(crate) takes_key: bool,
     /// Whether it can be a value.
     pub(crate) takes_value: bool,
-    /// Where what is typed so far begins.
+    /// The start of the text typed so far.
     pub(crate) start: usize,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// The outline of a text, which may be broken.
+    /// The outline of a text, which may be incomplete.
     pub(crate) fn of(text: &str) -> Self {
         let mut outline = Self { parts: Scanner::run(text).parts, ..Self::default() };
         for (number, part) in outline.parts.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Outline {
         outline
     }
 
-    /// What stands at a cursor; what comes behind it does not matter.
+    /// Returns the slot at a cursor; the text behind it does not matter.
     pub(crate) fn slot(text: &str, cursor: usize) -> Slot {
         text.get(..cursor).map(|before| Scanner::run(before).slot).unwrap_or_default()
     }

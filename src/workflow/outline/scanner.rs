@@ -1,10 +1,10 @@
-//! Goes over a text by indentation and brackets.
+//! Scans a text by indentation and brackets.
 
 use std::ops::Range;
 
 use super::{Part, Slot, Step};
 
-/// A block collection that is open.
+/// An open block collection.
 enum Frame {
     Map { column: usize, key: String },
     List { column: usize, item: usize },
@@ -25,22 +25,22 @@ impl Frame {
     }
 }
 
-/// What was found so far, and where.
+/// The outline found so far and the current position.
 pub(super) struct Scanner<'t> {
     pub(super) text: &'t str,
     pub(super) at: usize,
     frames: Vec<Frame>,
-    /// The way from the innermost frame into open brackets.
+    /// The path from the innermost frame into open brackets.
     pub(super) flow: Vec<Step>,
     pub(super) parts: Vec<Part>,
-    /// Whether the end of the text stands in brackets, quotes or a block.
+    /// Whether the text ends inside brackets, quotes or a block.
     is_open: bool,
-    /// What the end of the text stands in.
+    /// The slot at the end of the text.
     pub(super) slot: Slot,
 }
 
 impl<'t> Scanner<'t> {
-    /// Goes over a whole text.
+    /// Scans a whole text.
     pub(super) fn run(text: &'t str) -> Self {
         let (frames, flow, parts) = (Vec::new(), Vec::new(), Vec::new());
         let mut scanner =
@@ -72,7 +72,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// A line with content; `at` stands at it.
+    /// Scans a line with content, which begins at `at`.
     fn block(&mut self, line_start: usize, mut column: usize) {
         self.leave(column);
         let end = self.line_end(self.at);
@@ -122,7 +122,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The value at `at`, of a key or an item that stands in a column.
+    /// Scans the value at `at`, of a key or an item in a column.
     fn value(&mut self, parent: usize) {
         let end = self.line_end(self.at);
         let rest = &self.text[self.at..end];
@@ -158,7 +158,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Goes on behind brackets or quotes.
+    /// Continues behind brackets or quotes.
     fn end_value(&mut self, limit: usize, is_closed: bool) {
         self.is_open = !is_closed && limit == self.text.len();
         self.at = if is_closed { self.line_end(self.at) + 1 } else { limit };
@@ -173,7 +173,7 @@ impl<'t> Scanner<'t> {
             self.slot = Slot::default();
         }
         self.at = end + 1;
-        // It goes on in lines that stand deeper and look like nothing else.
+        // The scalar continues in deeper lines that start nothing else.
         while self.at < self.text.len() {
             let (line, end) = (self.at, self.line_end(self.at));
             let column = indent(&self.text[line..end]);
@@ -216,7 +216,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The bytes of a key on this line, and what is behind its colon.
+    /// The bytes of a key on this line, and the position behind its colon.
     fn key(&self, end: usize) -> Option<(Range<usize>, usize)> {
         let rest = &self.text[self.at..end];
         let first = rest.chars().next()?;
@@ -247,7 +247,7 @@ impl<'t> Scanner<'t> {
         rest.is_some_and(|it| it.chars().next().is_none_or(char::is_whitespace))
     }
 
-    /// What could stand in a column where nothing stands yet.
+    /// Sets the slot for a column that is still empty.
     fn free_slot(&mut self, column: usize, start: usize) {
         self.leave(column);
         self.leave_lists(column);
@@ -261,7 +261,7 @@ impl<'t> Scanner<'t> {
         self.slot.start = start;
     }
 
-    /// The place of a value that begins here.
+    /// The slot of a value that begins here.
     pub(super) fn open_slot(&self, takes_key: bool) -> Slot {
         Slot { path: self.path(), takes_key, takes_value: true, start: self.at }
     }
@@ -274,7 +274,7 @@ impl<'t> Scanner<'t> {
         self.parts.push(Part { path: self.path(), key, value });
     }
 
-    /// Gives the value that was added last its text.
+    /// Sets the text of the value that was added last.
     pub(super) fn fill(&mut self, range: Range<usize>) {
         let path = self.path();
         if let Some(part) = self.parts.iter_mut().rev().find(|it| it.path == path) {
@@ -282,14 +282,14 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Leaves the collections that stand deeper than a column.
+    /// Closes the collections that are indented deeper than a column.
     fn leave(&mut self, column: usize) {
         while self.frames.last().is_some_and(|it| it.column() > column) {
             self.frames.pop();
         }
     }
 
-    /// Leaves the lists whose items stand in a column, as their key may.
+    /// Closes the lists whose items are in a column, where their key may be as well.
     fn leave_lists(&mut self, column: usize) {
         let ends = |it: &Frame| matches!(it, Frame::List { column: at, .. } if *at == column);
         while self.frames.last().is_some_and(ends) {
@@ -297,7 +297,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Where something that is not closed ends: at a line that stands no deeper than its parent.
+    /// The end of an unclosed element: a line that is indented no deeper than its parent.
     fn limit(&self, parent: usize) -> usize {
         let mut line = self.line_end(self.at) + 1;
         while line < self.text.len() {
@@ -321,7 +321,7 @@ impl<'t> Scanner<'t> {
         self.at += indent(&self.text[self.at..end]);
     }
 
-    /// Passes white space, line ends and comments.
+    /// Skips white space, line ends and comments.
     pub(super) fn skip_blank(&mut self, limit: usize) {
         loop {
             let rest = &self.text[self.at..limit];
@@ -336,12 +336,12 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// How many spaces and tabs stand at the front.
+/// The number of leading spaces and tabs.
 fn indent(text: &str) -> usize {
     text.len() - text.trim_start_matches([' ', '\t']).len()
 }
 
-/// A line without its comment and what is blank at its end.
+/// A line without its comment and trailing blanks.
 fn uncommented(text: &str) -> &str {
     let comment = text.match_indices('#').find(|(at, _)| {
         let before = text[..*at].chars().next_back();

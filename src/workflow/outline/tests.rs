@@ -26,7 +26,7 @@ fn files() -> Vec<(PathBuf, String)> {
     ];
     let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
     let mut files: Vec<PathBuf> = files.map(|it| it.unwrap().path()).collect();
-    // Cases beside a workflow are a format of their own.
+    // Case files beside a workflow have a different format.
     let is_of_cases =
         |it: &Path| it.file_stem().is_some_and(|it| Path::new(it).extension().is_some());
     files.retain(|it| it.extension().is_some_and(|it| it == "yaml") && !is_of_cases(it));
@@ -34,7 +34,7 @@ fn files() -> Vec<(PathBuf, String)> {
     files.into_iter().map(|it| (it.clone(), fs::read_to_string(it).unwrap())).collect()
 }
 
-/// Each key and scalar with its way and its first byte.
+/// Each key and scalar with its path and its first byte.
 fn expected(yaml: &Yaml, path: &[Step], file: &str, found: &mut BTreeSet<String>) {
     let into = |step: Step| path.iter().cloned().chain([step]).collect::<Vec<_>>();
     match &yaml.data {
@@ -56,7 +56,7 @@ fn expected(yaml: &Yaml, path: &[Step], file: &str, found: &mut BTreeSet<String>
                 let quotes = usize::from(start.starts_with(['"', '\'']));
                 let key = entry.key.range.start + quotes..entry.key.range.end - quotes;
                 found.insert(format!("{path:?}: {key:?}"));
-                // An alias has the place of what it names.
+                // The place of an alias is the place of its anchor.
                 if entry.value.range.start >= entry.key.range.start {
                     expected(&entry.value, &path, file, found);
                 }
@@ -65,8 +65,8 @@ fn expected(yaml: &Yaml, path: &[Step], file: &str, found: &mut BTreeSet<String>
     }
 }
 
-/// Files in which the reader reports a key or a tag and leaves it out, or a value that YAML has cut and
-/// puts it together.
+/// Files in which the reader reports and drops a key or a tag, or repairs a value that YAML has
+/// split.
 const DIFFER: &[&str] = &["duplicate_key", "yaml_tag", "commas"];
 
 #[test]
@@ -104,7 +104,7 @@ fn it_agrees_with_the_reader_where_that_can_read() {
     assert!(compared > 30, "only {compared} files");
 }
 
-/// The way to a cursor, which is `|` in the text, and what can stand there.
+/// The path of a cursor, which is `|` in the text, and the possible elements there.
 fn slot(text: &str) -> String {
     let cursor = text.find('|').unwrap();
     let slot = Outline::slot(&text.replacen('|', "", 1), cursor);

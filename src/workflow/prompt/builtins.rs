@@ -1,8 +1,8 @@
 //! The filters, tests and functions of a prompt: those of the engine, metered.
 //!
-//! The result of most is a few times as large as the arguments, so the arguments are counted. For the others
-//! [`multiplied`] says what else they make. `namespace` and `debug` are left out: the first makes values that
-//! contain themselves, the second writes everything there is.
+//! The result of most is a few times as large as the arguments, so only the arguments are counted.
+//! For the others [`multiplied`] estimates the extra memory. `namespace` and `debug` are left out:
+//! the first makes values that contain themselves, the second prints the whole state.
 
 use minijinja::{
     Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters, functions,
@@ -14,16 +14,16 @@ use super::{json, meter::meter};
 
 /// Counts a value and returns it.
 pub(super) const COUNT: &str = "$count";
-/// Counts a text of which each character may be looked at.
+/// Counts a text whose characters may all be read.
 pub(super) const TEXT: &str = "$text";
-/// Makes a list of what would be computed again whenever it is looked at.
+/// Makes a list of a lazy value, which would be computed again at each access.
 pub(super) const LIST: &str = "$list";
 /// The operator `+`.
 pub(super) const PLUS: &str = "$plus";
 /// The operator `*`.
 pub(super) const TIMES: &str = "$times";
 
-/// Puts filters, tests and functions that count in the place of those of the engine.
+/// Replaces filters, tests and functions of the engine by metered ones.
 pub(super) fn register(environment: &mut Environment<'_>) {
     register_filters(environment);
     register_tests(environment);
@@ -69,7 +69,7 @@ fn register_filters(environment: &mut Environment<'_>) {
     }
 }
 
-/// The tests that look at all of a value; the others look at its kind.
+/// The tests that read the whole value; the others check only its kind.
 fn register_tests(environment: &mut Environment<'_>) {
     macro_rules! add {
         ($($name:literal: $test:path),* $(,)?) => {
@@ -107,7 +107,7 @@ fn metered(
     }
 }
 
-/// A value that a filter made, as a list where it would be computed again at each look, and counted.
+/// Counts the value of a filter, as a list if it is lazy.
 fn settled(state: &mut State<'_, '_>, made: Value) -> Result<Value, Error> {
     let made = match made.kind() {
         ValueKind::Iterable => listed(state, [&made])?,
@@ -129,7 +129,7 @@ fn listed<const N: usize>(state: &mut State<'_, '_>, lists: [&Value; N]) -> Resu
     Ok(Value::from(items))
 }
 
-/// How many bytes a filter may make besides those that it is given.
+/// The bytes that a filter may make beyond its arguments.
 fn multiplied(name: &str, args: &[Value]) -> usize {
     let text = |at: usize| args.get(at).and_then(Value::as_str).unwrap_or_default();
     let length = || args.first().and_then(Value::len).unwrap_or(0);
@@ -145,7 +145,7 @@ fn multiplied(name: &str, args: &[Value]) -> usize {
         // Lists of 24 bytes an item.
         "batch" | "slice" => largest_number(args).saturating_mul(24),
         "format" => formatted(args),
-        // Each item is looked at together with the other arguments.
+        // Each item is processed together with the other arguments.
         "map" | "select" | "reject" | "selectattr" | "rejectattr" => {
             let others: usize = args.iter().skip(1).map(|it| size(Some(it))).sum();
             length().saturating_mul(others)
@@ -165,8 +165,8 @@ fn multiplied(name: &str, args: &[Value]) -> usize {
     }
 }
 
-/// How many bytes a printf format makes at most: a width or a precision adds as many, and each place takes
-/// any of the values.
+/// The most bytes that a printf format makes: a width or a precision adds its value, and each
+/// placeholder may take any of the values.
 fn formatted(args: &[Value]) -> usize {
     let format = args.first().and_then(Value::as_str).unwrap_or_default();
     let number = |it: &str| if it.is_empty() { 0 } else { it.parse().unwrap_or(usize::MAX) };
@@ -178,7 +178,8 @@ fn formatted(args: &[Value]) -> usize {
     places.saturating_mul(values.saturating_add(stars)).saturating_add(widths)
 }
 
-/// About how many bytes a value has as a text. The value was counted before, so it is not too large.
+/// The approximate bytes of a value as a text. The value was counted before, so it is not too
+/// large.
 fn size(value: Option<&Value>) -> usize {
     let Some(value) = value else { return 0 };
     match value.kind() {
@@ -205,7 +206,7 @@ fn largest_number(args: &[Value]) -> usize {
     numbers.filter_map(|it| it.as_usize()).max().unwrap_or(0)
 }
 
-/// Writes a value to the output, or into what a block captures.
+/// Writes a value to the output, or into the capture of a block.
 fn write(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     meter(state).write(value)?;
     escape_formatter(out, state, value)

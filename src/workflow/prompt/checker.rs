@@ -1,6 +1,6 @@
-//! Walks the tree of a template and checks names, fields, enum values and what may be unwritten.
+//! Walks the tree of a template and checks names, fields, enum values and unassigned fields.
 //!
-//! It says nothing it is not sure of: where a type is not known, anything goes.
+//! It reports only certain mistakes: a value of an unknown type is compatible with everything.
 
 use std::ops::Range;
 
@@ -14,28 +14,28 @@ use super::TEMPLATE;
 use crate::{
     id::NodeName,
     state::{Schema, Type},
-    workflow::{report::Problem, typing::describe, written::Written},
+    workflow::{report::Problem, typing::describe, written::AssignedFields},
 };
 
-/// What a prompt will see.
+/// The scope of a prompt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PromptScope<'a> {
     pub(crate) schema: &'a Schema,
-    /// The channels that are written by then.
-    pub(crate) written: &'a Written,
+    /// The channels that are assigned at this point.
+    pub(crate) written: &'a AssignedFields,
     pub(crate) node: &'a NodeName,
     /// Whether the node has a bound.
     pub(crate) bounded: bool,
     /// The name and the type of the item that is dispatched to the node.
     pub(crate) item: Option<(&'a str, &'a Type)>,
-    /// Whether an unknown name may be that of an item.
+    /// Whether an unknown name may be the name of an item.
     pub(crate) any_item: bool,
-    /// The paths that are there because the `when` of the node asks for them.
+    /// The paths that the node's `when` has proved present.
     pub(crate) given: &'a [String],
 }
 
 pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
-    // A text that does not parse has been refused when the prompt was compiled.
+    // A text that does not parse was refused when the prompt was compiled.
     let Ok(template) = parse(text, TEMPLATE, minijinja::syntax::SyntaxConfig::default()) else {
         return Vec::new();
     };
@@ -49,12 +49,12 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
 
 pub(super) struct Checker<'a> {
     pub(super) scope: PromptScope<'a>,
-    /// The item of the task, and what the template itself has named.
+    /// The item of the task, and the names that the template has defined.
     pub(super) variables: Vec<(String, Type)>,
-    /// The names that a condition around has found to be defined.
+    /// The names that an enclosing condition has proved defined.
     pub(super) defined: Vec<String>,
     problems: Vec<Problem>,
-    /// The fields that were found to be unwritten; one guard may do for all places.
+    /// The fields that were reported as unassigned; one guard may cover all places.
     pub(super) missed: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a block names is not known outside of it.
+    /// The names of a block are not visible outside of it.
     fn block(&mut self, statements: &[Stmt<'_>]) {
         let outside = self.variables.len();
         self.body(statements);
@@ -79,7 +79,7 @@ impl Checker<'_> {
             Stmt::EmitExpr(it) => drop(self.ty(&it.expr)),
             Stmt::IfCond(it) => {
                 self.ty(&it.expr);
-                // `set` inside an `if` is seen after it.
+                // A `set` inside an `if` is visible after it.
                 self.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
                 self.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
             }
@@ -137,7 +137,7 @@ impl Checker<'_> {
     fn for_loop(&mut self, it: &ForLoop<'_>) {
         let iterated = self.ty(&it.iter);
         let item = match iterated.required() {
-            // A recursive loop goes into items of its own items.
+            // A recursive loop iterates over the items of its items.
             _ if it.recursive => Type::Any,
             Type::List(item) => Type::clone(item),
             Type::Map(_) | Type::Record(_) => Type::String,
@@ -177,7 +177,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Does something with what a condition tells if it turns out this way.
+    /// Runs a check with the knowledge that a condition has this outcome.
     pub(super) fn knowing(
         &mut self,
         condition: &Expr<'_>,
@@ -208,7 +208,7 @@ impl Checker<'_> {
     }
 }
 
-/// Notes the names that are defined when a condition turned out this way.
+/// Records the names that are defined once a condition has this outcome.
 fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
     match condition {
         Expr::Test(it) if (it.name == "defined") == outcome => {

@@ -87,7 +87,7 @@ impl Checker<'_> {
             Expr::Test(it) => {
                 self.arguments(&it.args);
                 self.known("test", it.name, TESTS, it.span());
-                // Asking whether a name is defined is what may be done with one that is not.
+                // These tests may use an undefined name.
                 let asks = matches!(it.name, "defined" | "undefined");
                 self.maybe_undefined(&it.expr, asks);
                 Type::Any
@@ -102,7 +102,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What to do about a name that may not be there.
+    /// The advice for a name that may be undefined.
     fn guarded(&self, name: &str) -> String {
         let guard = format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`");
         match self.scope.schema.channel(name).and_then(natural_start) {
@@ -161,7 +161,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of a name, and whether it may be there.
+    /// The type of a name, and its presence.
     fn look_up(&self, name: &str) -> Option<(Type, Presence)> {
         if let Some((_, ty)) = self.variables.iter().rev().find(|(it, _)| it == name) {
             return Some((ty.clone(), Presence::Always));
@@ -171,7 +171,7 @@ impl Checker<'_> {
             "visit" => Type::Int,
             "max_visits" if self.scope.bounded || defined => Type::Int,
             "max_visits" => return Some((Type::Int, Presence::Never)),
-            // A registered node may send one, but a `map` calls it as it says.
+            // A registered node may dispatch an item, but a `map` names it.
             ITEM if defined => Type::Any,
             ITEM if self.scope.item.is_none() => return Some((Type::Any, Presence::Never)),
             ITEM => return None,
@@ -243,7 +243,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of something that need not be defined, if it is a plain name.
+    /// The type of an operand that may be undefined, if it is a plain name.
     fn maybe_undefined(&mut self, expression: &Expr<'_>, allowed: bool) -> Type {
         match expression {
             Expr::Var(it) if allowed && self.look_up(it.id).is_some() => {
@@ -286,7 +286,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A text in quotes that is compared with an enum must be one of its values.
+    /// Checks that a literal text that is compared with an enum is one of its values.
     fn compare(&mut self, left: &Type, left_is: &Expr<'_>, right: &Type, right_is: &Expr<'_>) {
         for (ty, literal, is) in [(left, right, right_is), (right, left, left_is)] {
             let (Expr::Const(_), Some(values), Some([text])) =

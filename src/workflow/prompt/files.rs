@@ -10,13 +10,13 @@ use super::Prompt;
 use crate::{
     diagnostic::{Diagnostic, Place, SourceFile},
     workflow::{
-        reader::{Word, Yaml},
+        reader::{SpannedText, Yaml},
         report::{Problem, Report, suggestion},
         source::{SourceFolder, SourcePath},
     },
 };
 
-/// A prompt and the text that its places point into.
+/// A prompt and the source of its places.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedPrompt {
     pub(crate) prompt: Prompt,
@@ -26,7 +26,7 @@ pub(crate) struct LoadedPrompt {
 #[derive(Clone, Debug)]
 enum Origin {
     File(Arc<SourceFile>),
-    /// Written in the workflow itself.
+    /// In the workflow itself.
     Inline(Yaml),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct PromptFiles {
 }
 
 impl LoadedPrompt {
-    /// Compiles a text that is written in the workflow.
+    /// Compiles a prompt in the workflow itself.
     pub(crate) fn inline(report: &mut Report, yaml: &Yaml, what: &str) -> Option<Self> {
         let word = report.word(yaml, what)?;
         let name = format!("{} ({what})", report.file.name);
@@ -73,8 +73,8 @@ impl PromptFiles {
         &self.folder
     }
 
-    /// Reads the prompt at a path that is written in the workflow.
-    pub(crate) fn load(&mut self, report: &mut Report, path: &Word) -> Option<LoadedPrompt> {
+    /// Reads the prompt at a path of the workflow.
+    pub(crate) fn load(&mut self, report: &mut Report, path: &SpannedText) -> Option<LoadedPrompt> {
         let relative = Path::new(&path.text);
         let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
         if !stays || path.text.is_empty() {
@@ -97,11 +97,11 @@ impl PromptFiles {
         None
     }
 
-    /// Reads the prompt that a node has if it does not say which.
+    /// Reads the default prompt of a node.
     pub(crate) fn load_default(
         &mut self,
         report: &mut Report,
-        node: &Word,
+        node: &SpannedText,
     ) -> Option<LoadedPrompt> {
         let path = format!("prompts/{}.md", node.text);
         if let Some(found) = self.folder.find(Path::new(&path)) {
@@ -117,7 +117,7 @@ impl PromptFiles {
         &mut self,
         report: &mut Report,
         found: &SourcePath,
-        named: &Word,
+        named: &SpannedText,
     ) -> Option<LoadedPrompt> {
         if !self.loaded.contains_key(found) {
             let prompt = self.read(report, found, named);
@@ -126,7 +126,12 @@ impl PromptFiles {
         self.loaded.get(found).cloned().flatten()
     }
 
-    fn read(&self, report: &mut Report, found: &SourcePath, named: &Word) -> Option<LoadedPrompt> {
+    fn read(
+        &self,
+        report: &mut Report,
+        found: &SourcePath,
+        named: &SpannedText,
+    ) -> Option<LoadedPrompt> {
         let name = found.shown.display().to_string();
         match self.folder.read(found) {
             Ok(text) => {
@@ -147,7 +152,7 @@ impl PromptFiles {
         }
     }
 
-    /// A suggestion out of the files that are there instead.
+    /// A suggestion from the existing files.
     fn nearby(&self, missing: &SourcePath, relative: &Path) -> Option<String> {
         let name = missing.shown.file_name()?.to_str()?;
         let mut names = self.folder.names_beside(missing);

@@ -1,21 +1,21 @@
-//! What the rendering of a template takes, so that none uses up time, memory or stack.
+//! Limits the rendering of a template, so that none uses up time, memory or stack.
 //!
-//! The engine counts instructions, and one instruction may copy a text of any length. So each value that an
-//! operator, a filter or the output works on is counted before by its size, see [`Meter::count`]. Values that
-//! are made are counted as well, and may not be nested without end.
+//! The engine counts instructions, and one instruction may copy a text of any length. So each
+//! operand of an operator or a filter, and each output, is counted by its size before, see
+//! [`Meter::count`]. New values are counted as well, and their nesting is bounded.
 
 use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
 use crate::data_limit::{DataLimit, DataLimitReached};
 
-/// How many steps each value counts for.
+/// The steps of each value.
 const STEPS_PER_VALUE: u64 = 4;
-/// How many bytes of a text count as one step.
+/// The bytes of a text that count as one step.
 const BYTES_PER_STEP: u64 = 8;
-/// How deep lists and mappings may stand in each other: what prints or drops one goes as deep.
+/// The deepest nesting of lists and mappings: printing and dropping a value recurse as deep.
 const DEPTH_MAX: usize = 100;
 
-/// What one rendering has taken so far.
+/// The steps and bytes of one rendering so far.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     steps: u64,
@@ -34,24 +34,24 @@ impl Meter {
         DataLimit::TemplateSteps.check(self.steps).map_err(limit_error)
     }
 
-    /// Counts bytes that are looked at or made.
+    /// Counts bytes that are read or made.
     pub(super) fn bytes(&mut self, bytes: usize) -> Result<(), Error> {
         self.steps(bytes as u64 / BYTES_PER_STEP + 1)
     }
 
-    /// Counts a value and all that is in it.
+    /// Counts a value with its content.
     pub(super) fn count(&mut self, value: &Value) -> Result<(), Error> {
         self.count_at(value, 0).map(drop)
     }
 
-    /// As [`Self::count`], for a value that is written.
+    /// Like [`Self::count`], for a value that is printed.
     pub(super) fn write(&mut self, value: &Value) -> Result<(), Error> {
         let bytes = self.count_at(value, 0)?;
         self.written = self.written.saturating_add(bytes);
         DataLimit::TemplateBytes.check(self.written).map_err(limit_error)
     }
 
-    /// Counts a value, and returns about how many bytes it is as a text.
+    /// Counts a value, and returns its approximate bytes as a text.
     fn count_at(&mut self, value: &Value, depth: usize) -> Result<u64, Error> {
         if depth > DEPTH_MAX {
             let message = format!("a value is nested deeper than {DEPTH_MAX} levels");

@@ -1,9 +1,10 @@
-//! A template whose operators are metered: the tree of the template, copied with a filter around each
-//! operand that may be large.
+//! A template whose operators are metered: a copy of its tree with a filter around each operand
+//! that may be large.
 //!
-//! The engine offers no other place to count what an operator works on. Code that costs the same for small and
-//! large values, such as `and` or the look-up of a field, is copied as it is. Text between tags becomes an
-//! expression, so that the formatter sees it, and counts it also where a block captures it.
+//! The engine has no other hook to count the operands of an operator. Code with the same cost for
+//! small and large values, such as `and` or the access to a field, is copied unchanged. Text
+//! between tags becomes an expression, so that the formatter counts it, also where a block captures
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ use minijinja::{
 
 use super::builtins::{COUNT, LIST, PLUS, TEXT, TIMES};
 
-/// A copy of a template that counts its operands, and the names that it looks up.
+/// Returns a copy of a template that counts its operands, and the names that it reads.
 pub(super) fn metered<'a>(template: &Stmt<'a>) -> (Stmt<'a>, BTreeSet<String>) {
     let mut copy = Copy { names: BTreeSet::new() };
     let stmt = match template {
@@ -44,7 +45,7 @@ impl Copy {
         statements.iter().filter_map(|it| self.statement(it)).collect()
     }
 
-    /// `None` for what a prompt cannot have; the checks report it.
+    /// Returns `None` for a statement that prompts cannot have; the checks report it.
     fn statement<'a>(&mut self, statement: &Stmt<'a>) -> Option<Stmt<'a>> {
         Some(match statement {
             Stmt::Template(it) => {
@@ -138,7 +139,7 @@ impl Copy {
         expr.map(|it| self.expr(it))
     }
 
-    /// Arguments, each counted: a method may look at all of one.
+    /// Counts each argument: a method may read all of one.
     fn args<'a>(&mut self, args: &[CallArg<'a>]) -> Vec<CallArg<'a>> {
         let mut copy = |it: &Expr<'a>| counted(COUNT, self.expr(it));
         args.iter()
@@ -266,7 +267,7 @@ fn emit(expr: Expr<'_>, span: Span) -> Stmt<'_> {
     Stmt::EmitExpr(Spanned::new(EmitExpr { expr }, span))
 }
 
-/// What a value is assigned to, which is no value itself.
+/// Copies the target of an assignment, which is no value itself.
 fn target<'a>(expr: &Expr<'a>) -> Expr<'a> {
     let span = expr.span();
     match expr {
@@ -280,7 +281,7 @@ fn target<'a>(expr: &Expr<'a>) -> Expr<'a> {
             Expr::GetAttr(Spanned::new(GetAttr { expr: target(&it.expr), name: it.name }, span))
         }
         Expr::Var(it) => Expr::Var(Spanned::new(Var { id: it.id }, span)),
-        // The parser takes nothing else.
+        // The parser accepts no other target.
         _ => constant(Value::UNDEFINED, span),
     }
 }
@@ -295,7 +296,7 @@ fn constant<'a>(value: Value, span: Span) -> Expr<'a> {
 
 /// An expression behind a filter that counts its value.
 fn counted<'a>(filter: &'static str, expr: Expr<'a>) -> Expr<'a> {
-    // A constant is as long as it is written.
+    // The size of a constant is bounded by the source.
     if matches!(expr, Expr::Const(_)) {
         return expr;
     }

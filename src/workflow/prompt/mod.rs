@@ -1,6 +1,6 @@
 //! Prompts: minijinja templates in strict mode, compiled and checked when a workflow is loaded.
 //!
-//! A prompt stands alone (no includes), never escapes for HTML, and sees every written field of
+//! A prompt stands alone (no includes), never escapes for HTML, and reads every assigned field of
 //! the state by name, `visit`, `max_visits`, `via` and, in a dispatched task, `item`.
 
 mod builtins;
@@ -42,13 +42,13 @@ use crate::{
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
 
-/// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks go down a tree of
-/// what is in it, which is as deep as it is long.
+/// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks recurse over
+/// its syntax tree, whose depth is at most its length.
 const TAG_BYTES_MAX: usize = 2_000;
-/// How many `{{ … }}` and `{% … %}` a prompt may have: more than anybody writes, and few enough to be
-/// checked at once.
+/// The most `{{ … }}` and `{% … %}` of a prompt: more than any real prompt has, and few enough for
+/// a fast check.
 const TAGS_MAX: usize = 20_000;
-/// How many `elif` a prompt may have, which are a tree as deep as well.
+/// The most `elif` of a prompt; the tree is as deep as their number.
 const ELIFS_MAX: usize = 100;
 
 /// A compiled template.
@@ -56,24 +56,24 @@ const ELIFS_MAX: usize = 100;
 pub struct Prompt {
     name: Arc<str>,
     text: Arc<str>,
-    /// The variables it may look at; the state is not converted for others.
+    /// The variables it may read; only these parts of the state are converted.
     variables: Arc<BTreeSet<String>>,
-    /// What it calls the item of a dispatched task, besides `item`.
+    /// The name of the item of a dispatched task, besides `item`.
     item: Option<Arc<str>>,
 }
 
-/// What a prompt sees.
+/// The values that a prompt can read.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptView<'a> {
     /// The state.
     pub state: &'a State,
-    /// How often the node has run since its count was last reset, this time included.
+    /// How often the node has run since its count was last reset, including this visit.
     pub visit: u32,
     /// The bound of `visit`.
     pub max_visits: Option<u32>,
-    /// By which way the run came to the node.
+    /// The trigger of the task.
     pub via: &'a Via,
-    /// What started the node.
+    /// The input of the task.
     pub input: &'a Input,
 }
 
@@ -86,7 +86,7 @@ pub struct PromptError {
 }
 
 impl Prompt {
-    /// Compiles a text; the name is what messages call it.
+    /// Compiles a text; messages use the name.
     pub(crate) fn compile(name: &str, text: &str) -> Result<Self, Problem> {
         if let Some(problem) = too_deep(text) {
             return Err(problem);
@@ -101,29 +101,30 @@ impl Prompt {
         })
     }
 
-    /// The same prompt, which calls the item of a dispatched task by another name.
+    /// The same prompt with another name for the item of a dispatched task.
     #[must_use]
     pub(crate) fn calling_item(self, name: Option<&str>) -> Self {
         Self { item: name.map(Arc::from), ..self }
     }
 
-    /// Checks every name in it against what it will see.
+    /// Checks every name in the prompt against the scope.
     pub(crate) fn check(&self, scope: PromptScope<'_>) -> Vec<Problem> {
         checker::check(&self.text, scope)
     }
 
-    /// Fills in the state.
+    /// Renders the prompt in a state.
     ///
     /// # Errors
     ///
-    /// Fails when it uses something that is not written, or a filter refuses a value.
+    /// Fails when it reads an unassigned value, or when a filter refuses a value.
     pub fn render(&self, view: &PromptView<'_>) -> Result<String, PromptError> {
         let rendered = self.render_metered(view);
         rendered.map_err(|source| PromptError { prompt: self.name.to_string(), source })
     }
 
     fn render_metered(&self, view: &PromptView<'_>) -> Result<String, minijinja::Error> {
-        // A compiled template would borrow the text beside it, and compiling takes less time than rendering.
+        // A compiled template would borrow the text next to it, and compiling takes less time than
+        // rendering.
         let template = parsed(&self.text)?;
         let mut generator = CodeGenerator::new(TEMPLATE, &self.text);
         generator.compile_stmt(&metered(&template).0);
@@ -137,7 +138,7 @@ impl Prompt {
         drop(out);
         match result {
             Ok(()) => Ok(text),
-            // The engine does not say which limit it is.
+            // The engine does not report which limit was reached.
             Err(error) if error.kind() == ErrorKind::OutOfFuel && error.source().is_none() => {
                 let max = DataLimit::TemplateSteps.value();
                 let reached = DataLimitReached { limit: DataLimit::TemplateSteps, max };
@@ -147,12 +148,12 @@ impl Prompt {
         }
     }
 
-    /// Where it comes from: a path, or the place of a text in the workflow.
+    /// Its source: a path, or the place of a text in the workflow.
     pub fn source_name(&self) -> &str {
         &self.name
     }
 
-    /// The template, as it is written.
+    /// The source text of the template.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -186,7 +187,7 @@ impl fmt::Debug for Prompt {
     }
 }
 
-/// What would be a tree too deep to go down, or too large.
+/// Reports a template whose tree would be too deep for recursion, or too large.
 fn too_deep(text: &str) -> Option<Problem> {
     let (mut tags, mut elifs) = (0, 0);
     for (start, _) in text.match_indices('{') {
@@ -224,7 +225,7 @@ fn parsed(text: &str) -> Result<Stmt<'_>, minijinja::Error> {
 
 fn environment<'a>() -> Environment<'a> {
     let mut environment = Environment::new();
-    // It would copy the template and its variables into each error.
+    // The debug mode would copy the template and its variables into each error.
     environment.set_debug(false);
     environment.set_fuel(Some(DataLimit::TemplateSteps.value()));
     builtins::register(&mut environment);
@@ -253,7 +254,7 @@ mod tests {
         graph::{ErrorKind, Failure},
         id::{ChannelName, NodeName},
         state::{Channel, Reducer, Schema, Update},
-        workflow::written::Written,
+        workflow::written::AssignedFields,
     };
 
     fn state(fields: &[(&str, serde_json::Value)]) -> State {
@@ -302,7 +303,7 @@ mod tests {
         let state = state(&[]);
         let scope = PromptScope {
             schema: state.schema(),
-            written: &Written::from_iter([]),
+            written: &AssignedFields::from_iter([]),
             node: &node,
             bounded: false,
             any_item: false,

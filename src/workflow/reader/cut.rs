@@ -1,36 +1,36 @@
-//! Values in `{ … }` that YAML ended at a comma within their brackets or quotes, such as
-//! `{ when: parts.exists(p, p.hard) }`: what was meant is put together again, and said once.
+//! Repairs values in `{ … }` that YAML ended at a comma within their brackets or quotes, such as
+//! `{ when: parts.exists(p, p.hard) }`: the pieces are joined again, and one mistake is reported.
 
 use std::ops::Range;
 
 use super::{Data, Entry};
 
-/// The most entries that one value is taken to be cut into.
+/// The most pieces of one split value.
 const PIECES_MAX: usize = 16;
 
-/// A value that may be cut, and what follows it.
+/// A value that may be split, and the entries behind it.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
-    /// Where the value begins; `None` if none may be cut.
+    /// The start of the value; `None` if no value may be split.
     start: Option<usize>,
-    /// The entries that may be the rest of it.
+    /// The entries that may be the rest of the value.
     pieces: Vec<Entry>,
 }
 
-/// What an entry is found to be.
+/// The result of the next entry.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// These are entries, one of which may be cut.
+pub(super) enum NextEntry {
+    /// These are real entries; the last one may be split.
     Entries(Vec<Entry>),
-    /// It may be the rest of the value before; what comes will tell.
+    /// It may be the rest of the previous value; later entries decide.
     Nothing,
-    /// It ends the value before, which stands there.
+    /// It ends the previous value, which has this span.
     End(Range<usize>),
 }
 
 impl Cut {
     /// Takes the next entry of a mapping in braces.
-    pub(super) fn next(&mut self, entry: Entry, file: &str) -> Found {
+    pub(super) fn next(&mut self, entry: Entry, file: &str) -> NextEntry {
         if let Some(start) = self.start {
             let end = match entry.value.data {
                 Data::Null => Some(entry.key.range.end),
@@ -41,10 +41,10 @@ impl Cut {
             if let Some(end) = end.filter(|_| is_piece && self.pieces.len() < PIECES_MAX) {
                 if file.get(start..end).is_some_and(|it| !is_open(it)) {
                     *self = Self::default();
-                    return Found::End(start..end);
+                    return NextEntry::End(start..end);
                 }
                 self.pieces.push(entry);
-                return Found::Nothing;
+                return NextEntry::Nothing;
             }
         }
         let mut entries = self.rest();
@@ -52,16 +52,16 @@ impl Cut {
             self.start = is_open(text).then_some(entry.value.range.start);
         }
         entries.push(entry);
-        Found::Entries(entries)
+        NextEntry::Entries(entries)
     }
 
-    /// The entries that turned out to be no rest of anything.
+    /// Returns the entries that turned out to be real ones.
     pub(super) fn rest(&mut self) -> Vec<Entry> {
         std::mem::take(self).pieces
     }
 }
 
-/// Whether it is no entry that somebody would write.
+/// Whether an entry is implausible as an entry of its mapping.
 fn is_odd(Entry { key, value }: &Entry) -> bool {
     matches!(value.data, Data::Null) || key.text.contains([')', ']', '"', '\''])
 }

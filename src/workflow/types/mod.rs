@@ -1,8 +1,8 @@
 //! The state of a workflow: a registered type, a JSON Schema, or fields in a short notation.
 //!
 //! The notation is `string int float bool json date duration`, `[T]`, `{field: T}`, `a | b`, `T?`
-//! and the names under `types`. A field may say more: `{type: T, merge: append, default: v,
-//! private: true, about: …}`. Start with [`read_state`].
+//! and the names under `types`. A field may have more keys:
+//! `{type: T, merge: append, default: v, private: true, about: …}`. Start with [`read_state`].
 
 mod notation;
 mod reducers;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::{notation::TYPES, reducers::REDUCERS, values::value_of};
 use super::{
-    reader::{Data, Entry, Word, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     registry::Registry,
     report::{Report, suggestion},
     shape::Section,
@@ -31,12 +31,12 @@ use crate::{
     state::{Channel, Reducer, Schema, Type, schema_size},
 };
 
-/// The keys of a reducer that takes its argument itself.
+/// The keys of a reducer with an argument.
 pub(super) const BEST_KEYS: &[&str] = &["best"];
-/// The keys of a field that says more than its type.
+/// The keys of a field with more than a type.
 pub(super) const SPEC_KEYS: &[&str] =
     &["type", "schema", "merge", "by", "default", "private", "about"];
-/// Words that prompts and expressions know otherwise.
+/// Words with another meaning in prompts and expressions.
 const RESERVED: &[&str] = &[
     "output",
     "via",
@@ -54,14 +54,14 @@ const RESERVED: &[&str] = &[
     "not",
 ];
 
-/// The state as it was read.
+/// The result of reading the state.
 #[derive(Debug, Default)]
 pub(super) struct ReadState {
-    /// `None` without a state that could be used, which is reported.
+    /// `None` without a usable state, which is reported.
     pub(super) schema: Option<Schema>,
-    /// The names under `types` that something uses.
+    /// The used names under `types`.
     pub(super) used: BTreeSet<String>,
-    /// The fields that are not as they were meant, which is reported.
+    /// The fields with reported mistakes.
     pub(super) vague: BTreeSet<ChannelName>,
 }
 
@@ -92,15 +92,15 @@ pub(super) fn read_state(
     ReadState { schema, used: reading.used, vague: reading.vague }
 }
 
-/// What is known while types are read.
+/// The state of reading types.
 struct Reading<'a, 'y> {
     report: &'a mut Report,
     registry: &'a Registry,
     folder: &'a SourceFolder,
     types: BTreeMap<&'y str, Named<'y>>,
-    /// The named types that are being read, the outermost first.
+    /// The named types that are currently read, the outermost first.
     open: Vec<&'y str>,
-    /// The schema files that were read, by their paths as written.
+    /// The schema files read so far, by their paths in the workflow.
     files: BTreeMap<&'y str, Value>,
     /// The nodes of all schemas from files and of all uses of named types.
     nodes: u64,
@@ -126,11 +126,11 @@ impl<'y> Reading<'_, 'y> {
         };
         let channels: Vec<Channel> =
             entries.iter().filter_map(|entry| self.channel(entry)).collect();
-        // The reader has seen to it that no key is given twice.
+        // The reader ensures that no key is repeated.
         Schema::new(channels).ok()
     }
 
-    fn registered(&mut self, name: &Word) -> Option<Schema> {
+    fn registered(&mut self, name: &SpannedText) -> Option<Schema> {
         let Some(schema) = self.registry.schema(&name.text) else {
             let help = suggestion(&name.text, self.registry.states())
                 .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
@@ -146,7 +146,7 @@ impl<'y> Reading<'_, 'y> {
         Some(schema.clone())
     }
 
-    /// Counts a schema that the state gets a copy of; `None` if that is too much, which is reported.
+    /// Counts a schema that is copied into the state; `None` above the limit, which is reported.
     fn grow(&mut self, schema: &Value, at: &Range<usize>) -> Option<()> {
         let limit = DataLimit::SchemaNodes;
         let is_told = limit.check(self.nodes).is_err();
@@ -182,7 +182,7 @@ impl<'y> Reading<'_, 'y> {
         if self.report.repeated.contains(&key.range.start) {
             self.vague.insert(name.clone());
         }
-        // A field whose type is reported may be anything, so that whatever uses it is not blamed.
+        // A field whose type is reported counts as `any`, so that its uses are not reported too.
         channel.or_else(|| {
             self.vague.insert(name.clone());
             Channel::new(name, json!({}), Reducer::Replace).ok()
@@ -241,7 +241,7 @@ impl<'y> Reading<'_, 'y> {
     }
 }
 
-/// Reports the private fields among those that go in or come out.
+/// Reports private fields among the inputs or outputs.
 pub(super) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schema: &Schema) {
     for word in yaml.items().iter().chain([yaml]).filter_map(Yaml::word) {
         if schema.channel(&word.text).is_some_and(Channel::is_private) {
@@ -253,8 +253,8 @@ pub(super) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schem
     }
 }
 
-/// Whether a field has a name that it cannot have; reported if so.
-fn refuse_reserved(report: &mut Report, field: &str, at: &Word) -> bool {
+/// Whether a field has a reserved name; reported if so.
+fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
     let reserved = RESERVED.contains(&field);
     if reserved {
         let message = format!("`{field}` means something else in expressions and prompts");
@@ -264,9 +264,9 @@ fn refuse_reserved(report: &mut Report, field: &str, at: &Word) -> bool {
     reserved
 }
 
-/// Whether a mapping says more of a field than its type, rather than being a record.
+/// Whether a mapping is a field with more than a type, and not a record.
 fn as_spec(yaml: &Yaml) -> bool {
-    // A misspelt key is still meant as one, and one whose value is no type cannot be a field.
+    // A misspelt key still marks a specification, and so does a key whose value cannot be a type.
     let is_flag = |it: &Yaml| {
         it.text().is_some_and(|it| it.parse::<bool>().is_ok() || it.parse::<f64>().is_ok())
     };

@@ -1,7 +1,7 @@
-//! Types in the short notation, and those that have a name of their own.
+//! Types in the short notation, and those with a name.
 //!
-//! A named type is written out where it is used, with its name as the title of a record. So a
-//! type cannot contain itself, and what all uses come to is bounded.
+//! A named type is expanded where it is used, with its name as the title of a record. So a type
+//! cannot contain itself, and the size of all uses is bounded.
 
 use serde_json::{Map, Value, json};
 
@@ -10,12 +10,12 @@ use crate::{
     diagnostic::Diagnostic,
     state::Type,
     workflow::{
-        reader::{Data, Entry, Word, Yaml},
+        reader::{Data, Entry, SpannedText, Yaml},
         report::suggestion,
     },
 };
 
-/// The types that have a name of their own.
+/// The types with a name.
 pub(in crate::workflow) const TYPES: &[&str] =
     &["string", "int", "float", "bool", "json", "date", "duration"];
 
@@ -48,7 +48,7 @@ impl<'y> Reading<'_, 'y> {
         }
     }
 
-    /// The JSON Schema of a type under `types`; one that is reported may be anything.
+    /// The JSON Schema of a type under `types`; a type with reported mistakes may be anything.
     fn read_named(&mut self, name: &'y str) -> Option<Value> {
         match self.types.get(name)?.clone() {
             Named::Read(schema) => Some(schema),
@@ -90,7 +90,7 @@ impl<'y> Reading<'_, 'y> {
                 None
             }
             Data::Scalar { text, .. } => {
-                let word = Word { text: text.clone(), range: yaml.range.clone() };
+                let word = SpannedText { text: text.clone(), range: yaml.range.clone() };
                 let (schema, rest) = self.notation(&word, text.trim())?;
                 if !rest.is_empty() {
                     let place = self.report.place(&word.range);
@@ -102,7 +102,7 @@ impl<'y> Reading<'_, 'y> {
         }
     }
 
-    /// A type with words about it, inside another one.
+    /// A type with a description, inside another type.
     fn described(&mut self, ty: &'y Yaml, spec: &'y Yaml) -> Option<Value> {
         let mut schema = self.schema_of(ty)?;
         let about = spec.get("about").and_then(Yaml::text);
@@ -127,7 +127,8 @@ impl<'y> Reading<'_, 'y> {
                 whole = false;
                 continue;
             };
-            // `json?` is no type of its own, because anything may be null; it may be left out.
+            // `json?` is not a separate type, because any JSON may be null; it only makes the key
+            // optional.
             let may_be_absent = schema == optional(&json!({}));
             if !may_be_absent && !matches!(Type::of_schema(&schema), Type::Optional(_)) {
                 required.push(key.text.clone());
@@ -144,8 +145,8 @@ impl<'y> Reading<'_, 'y> {
         })
     }
 
-    /// Reads a type off the front of a text, and gives back the rest.
-    fn notation<'t>(&mut self, word: &Word, text: &'t str) -> Option<(Value, &'t str)> {
+    /// Parses a type at the front of a text and returns the rest.
+    fn notation<'t>(&mut self, word: &SpannedText, text: &'t str) -> Option<(Value, &'t str)> {
         let (schema, rest) = if let Some(inner) = text.strip_prefix('[') {
             let (item, rest) = self.notation(word, inner.trim_start())?;
             let Some(rest) = rest.strip_prefix(']') else {
@@ -165,7 +166,7 @@ impl<'y> Reading<'_, 'y> {
         })
     }
 
-    fn simple(&mut self, word: &Word, named: &str) -> Option<Value> {
+    fn simple(&mut self, word: &SpannedText, named: &str) -> Option<Value> {
         if named.contains('|') {
             let values: Vec<&str> = named.split('|').map(str::trim).collect();
             if values.iter().any(|it| it.is_empty()) {
@@ -188,7 +189,7 @@ impl<'y> Reading<'_, 'y> {
     }
 
     /// A use of a type under `types`.
-    fn own(&mut self, word: &Word, named: &str) -> Option<Value> {
+    fn own(&mut self, word: &SpannedText, named: &str) -> Option<Value> {
         let Some(name) = self.types.keys().copied().find(|it| *it == named) else {
             let known = self.types.keys().copied().chain(TYPES.iter().copied());
             let help = in_other_words(named)
@@ -216,7 +217,7 @@ impl<'y> Reading<'_, 'y> {
     }
 }
 
-/// How an enum is written, where several texts stand in place of one type.
+/// The notation of an enum, for several texts in place of one type.
 fn as_enum(items: &[Yaml]) -> Option<String> {
     let texts: Option<Vec<&str>> = items.iter().map(Yaml::text).collect();
     let texts = texts.filter(|it| it.len() > 1 && !it.iter().any(|it| TYPES.contains(it)))?;
@@ -227,7 +228,7 @@ fn optional(schema: &Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
-/// A type by the name it has elsewhere.
+/// The type for a name of other languages.
 fn in_other_words(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
         "str" | "text" | "char" | "varchar" => "string",
@@ -241,7 +242,7 @@ fn in_other_words(name: &str) -> Option<&'static str> {
     })
 }
 
-fn unreadable(word: &Word, rest: &str) -> Diagnostic {
+fn unreadable(word: &SpannedText, rest: &str) -> Diagnostic {
     let message = format!("`{}` is no type from `{rest}` on", word.text);
     Diagnostic::error("GR014", message)
         .help("types are `string`, `[T]`, `{field: T}`, `a | b` and `T?`")

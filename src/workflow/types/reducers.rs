@@ -1,4 +1,4 @@
-//! How the writes to a field are folded: `merge`.
+//! The reducers of fields: `merge`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(in crate::workflow) const REDUCERS: &[&str] =
     &["replace", "append", "union", "sum", "min", "max", "merge", "messages", "best"];
 
 impl Reading<'_, '_> {
-    /// Reads `merge`, and `by`, which goes with `merge: best`.
+    /// Reads `merge`, and `by`, which belongs to `merge: best`.
     pub(super) fn reducer(&mut self, section: &Section<'_>, ty: &Type) -> Option<Reducer> {
         let (merge, by) = (section.get("merge"), section.get("by"));
         let is_best = merge.and_then(Yaml::text) == Some("best");
@@ -64,7 +64,7 @@ impl Reading<'_, '_> {
             "merge" => (Reducer::Merge, matches!(ty, Type::Record(_) | Type::Map(_)), "a record"),
             unknown => {
                 if let Some(own) = own {
-                    // What it can fold, only its author knows.
+                    // Only the author of a custom reducer knows which types it folds.
                     return Some(Reducer::Custom(Arc::clone(own)));
                 }
                 let own = self.registry.reducers().iter().map(|it| it.name());

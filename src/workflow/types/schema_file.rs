@@ -1,4 +1,4 @@
-//! Types that are written as JSON Schema in a file beside the workflow.
+//! Types from JSON Schema files beside the workflow.
 
 use std::path::{Component, Path};
 
@@ -8,13 +8,13 @@ use super::{Reading, refuse_reserved};
 use crate::{
     diagnostic::Diagnostic,
     state::Schema,
-    workflow::reader::{Word, Yaml},
+    workflow::reader::{SpannedText, Yaml},
 };
 
-/// The end of the name of such a file, which tells it from a type.
+/// The file extension that distinguishes such a file from a type.
 const ENDING: &str = ".json";
 
-/// The value of `schema` if it names a file; a record may have a field of that name.
+/// The value of `schema` if it names a file. A record may have a field `schema`.
 pub(super) fn named_by(yaml: &Yaml) -> Option<&Yaml> {
     yaml.get("schema").filter(|it| it.text().is_some_and(|text| text.trim().ends_with(ENDING)))
 }
@@ -51,7 +51,7 @@ impl<'y> Reading<'_, 'y> {
                 return None;
             }
         };
-        // The size is checked before the schema is compiled, which takes time in proportion to it.
+        // The size is checked before the schema is compiled, which takes time proportional to it.
         self.grow(&schema, &file.range)?;
         let is_new = file.text().is_some_and(|it| self.files.insert(it, schema.clone()).is_none());
         if let Some(reason) = Some(&schema).filter(|_| is_new).and_then(unusable) {
@@ -61,14 +61,14 @@ impl<'y> Reading<'_, 'y> {
         Some(schema)
     }
 
-    fn parse_schema(&self, path: &Word) -> Result<Value, String> {
+    fn parse_schema(&self, path: &SpannedText) -> Result<Value, String> {
         let relative = Path::new(&path.text);
         if !relative.components().all(|it| matches!(it, Component::Normal(_))) {
             return Err("a path here is relative and has no `..`".to_owned());
         }
         let text = self.folder.read(&self.folder.own(relative)).map_err(|it| it.to_string())?;
         let schema: Value = serde_json::from_str(&text).map_err(|it| it.to_string())?;
-        // A schema of `true` would be the type `json`, which has a name.
+        // A schema of `true` would be the type `json`, which has that name.
         if !schema.is_object() {
             return Err("a JSON Schema is an object".to_owned());
         }
@@ -84,13 +84,13 @@ impl<'y> Reading<'_, 'y> {
     }
 }
 
-/// Why a schema cannot be used, if it cannot.
+/// The reason why a schema cannot be used, if there is one.
 fn unusable(schema: &Value) -> Option<String> {
     let invalid = jsonschema::meta::validate(schema).err().map(|it| it.to_string());
     invalid.or_else(|| elsewhere(schema).map(|it| format!("it refers to `{it}`")))
 }
 
-/// What a schema refers to outside of itself.
+/// A reference of a schema to another document.
 fn elsewhere(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value {

@@ -1,4 +1,4 @@
-//! Values that are written in a workflow, read as the types they are for.
+//! Values of a workflow file, read as the types they are for.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// A value that is written in the file, read as a type.
+/// Reads a value of the file as a type.
 pub(in crate::workflow) fn value_of(report: &mut Report, yaml: &Yaml, ty: &Type) -> Option<Value> {
     Some(match &yaml.data {
         Data::Null => Value::Null,

@@ -1,17 +1,19 @@
 //! Random expressions have the value that another implementation of CEL gives them.
 //!
-//! The expressions are of what both languages have. Where they differ on purpose, or `cel` reads
-//! values otherwise, the test keeps away:
+//! The expressions use only constructs of both languages. The test avoids deliberate differences
+//! and values that `cel` reads otherwise:
 //!
-//! - `cel` takes whole numbers of JSON from zero on for unsigned ones, and an unsigned one plus `1` has
-//!   no value there; so it is given signed ones.
-//! - A whole number and another one are added here and not in CEL, so those are generated apart. They
-//!   are compared in both.
-//! - Division of floats by zero is an error here and infinite in CEL, so it is by constants.
-//! - In CEL `a || true` holds also if `a` has no value, on either side, and so do `exists` and `all`;
-//!   here it is from left to right. So what has no value here may have one there, if one of these
-//!   stands in it.
-//! - `has` is of fields of records; of the state itself, as here, CEL has none.
+//! - `cel` reads whole numbers of JSON from zero on as unsigned, and an unsigned one plus `1` has
+//!   no value there; so the test passes signed ones.
+//! - Here a whole number and a float can be added, in CEL they cannot, so those are generated
+//!   apart. Comparisons of them exist in both.
+//! - Division of floats by zero is an error here and infinite in CEL, so the divisors are
+//!   constants.
+//! - In CEL `a || true` holds also if `a` has no value, on either side, and so do `exists` and
+//!   `all`; here evaluation is from left to right. So an expression with one of these may have a
+//!   value there and none here.
+//! - `has` takes fields of records. Here it also takes fields of the state itself; CEL has no such
+//!   form.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -60,7 +62,8 @@ fn two(
     sides.prop_map(|(a, operator, b)| format!("{a} {operator} {b}"))
 }
 
-/// Whole numbers, of parts this deep. The brackets are left to the precedence of operators.
+/// Expressions of whole numbers with this depth. They rely on the precedence of operators instead
+/// of brackets.
 fn whole(depth: u32) -> BoxedStrategy<String> {
     let leaf = select(&["a", "b", "0", "1", "3", "9223372036854775807", "review.stars", "visits"]);
     let leaf = leaf.prop_map(|it| it.replace("visits", "numbers.size()")).boxed();
@@ -207,7 +210,7 @@ fn from_cel(value: &::cel::Value) -> Value {
     }
 }
 
-/// `None` if it compares texts that are known never to be equal, or the order of an enum's.
+/// Returns `None` if it compares texts that can never be equal, or the order of enum values.
 fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
     let written = schema.channels().iter().map(|it| it.name().clone()).collect();
     let nodes = BTreeSet::new();
@@ -225,7 +228,7 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
         Ok(expression) => Some(expression),
         Err(problems) => {
             let picky = |it: &Problem| {
-                // Two enums that share no value are the texts of two sides, as in `'' | 'a'`.
+                // Two enums without a common value are the texts of two operands, as in `'' | 'a'`.
                 let enums = it.message.contains(" | ") && it.message.ends_with("never compared");
                 let texts = it.message.contains('"') || it.message.ends_with("has no order");
                 let texts = texts || enums;
@@ -257,7 +260,7 @@ fn theirs(source: &str, fields: &Value) -> Result<Value, String> {
     program.execute(&context).map(|it| from_cel(&it)).map_err(|it| it.to_string())
 }
 
-/// Whether something in it may do without a value in CEL.
+/// Whether CEL can evaluate the expression although a part has no value.
 fn forgives(source: &str) -> bool {
     ["&&", "||", ".exists", ".all("].iter().any(|it| source.contains(it))
 }

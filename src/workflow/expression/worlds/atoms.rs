@@ -1,4 +1,4 @@
-//! The terms of some conditions, each with the finitely many values that tell them apart.
+//! The terms of some conditions, each with a finite set of values that distinguishes them.
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
@@ -11,34 +11,34 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Atom {
     pub(super) term: Term,
-    /// Those that are worth showing come first.
+    /// The values, with the best ones for examples first.
     pub(super) values: Vec<AtomValue>,
-    /// The atoms that say whether the term is there at all.
+    /// The atoms that decide whether the term is present.
     pub(super) guards: Vec<usize>,
     /// Whether it is the presence of a path.
     pub(super) presence: bool,
 }
 
-/// One value, or one of which all others like it behave the same.
+/// A value, or a representative of values with the same behaviour.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AtomValue {
     Bool(bool),
     Present(bool),
     Text(String),
-    /// None of the texts that it is compared with.
+    /// A text that differs from all compared texts.
     OtherText,
     Number(f64),
     Order(Ordering),
 }
 
-/// The atoms of a list of conditions, in the order in which they come up.
+/// The atoms of a list of conditions, in order of their first use.
 #[derive(Debug, Default)]
 pub(super) struct Atoms {
     pub(super) list: Vec<Atom>,
     by_key: BTreeMap<(Sort, String), usize>,
 }
 
-/// Questions of one sort about one term are about one atom.
+/// Questions of one sort about one term share an atom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sort {
     Bool,
@@ -49,7 +49,7 @@ enum Sort {
 }
 
 impl Atoms {
-    /// The atoms that some tests are about.
+    /// Returns the atoms of some tests.
     pub(super) fn of<'t>(tests: impl Iterator<Item = &'t Test>) -> Self {
         let mut atoms = Self::default();
         let mut asked: Vec<Vec<&Ask>> = Vec::new();
@@ -71,7 +71,7 @@ impl Atoms {
         atoms
     }
 
-    /// Which atom a test is about.
+    /// Returns the atom of a test.
     pub(super) fn find(&self, test: &Test) -> Option<usize> {
         self.by_key.get(&(sort(&test.ask), test.term.text.clone())).copied()
     }
@@ -82,7 +82,7 @@ impl Atoms {
             .map(|(at, it)| (at, it.term.text.clone()))
             .collect();
         for (at, atom) in self.list.iter_mut().enumerate() {
-            // A path is there only if all on the way to it is.
+            // A path is present only if every part of it is.
             let needs = if atom.presence { &atom.term.reads } else { &atom.term.needs };
             let guards = present
                 .iter()
@@ -92,13 +92,13 @@ impl Atoms {
     }
 }
 
-/// Whether a path is another one, or goes on from it.
+/// Whether a path equals another one or lies below it.
 pub(super) fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Ask {
-    /// The answer where the term has this value.
+    /// The answer for this value of the term.
     pub(super) fn answer(&self, value: &AtomValue) -> bool {
         match (self, value) {
             (Self::Holds, AtomValue::Bool(it)) | (Self::Present, AtomValue::Present(it)) => *it,
@@ -107,7 +107,8 @@ impl Ask {
                 it.partial_cmp(than).is_some_and(|order| holds(*operator, order))
             }
             (Self::Order { operator }, AtomValue::Order(order)) => holds(*operator, *order),
-            // `Text` of another text; the rest cannot be, as an atom is of one sort.
+            // `Text` with another text. Other combinations are impossible, because an atom has one
+            // sort.
             _ => false,
         }
     }
@@ -134,7 +135,7 @@ fn sort(ask: &Ask) -> Sort {
     }
 }
 
-/// The values of a term that is asked these questions, all of one sort.
+/// Returns the values of a term for these questions, all of one sort.
 fn values(asked: &[&Ask]) -> Vec<AtomValue> {
     let Some(first) = asked.first() else { return Vec::new() };
     match first {
@@ -187,7 +188,7 @@ fn numbers(kind: NumberKind, mut cuts: Vec<f64>) -> Vec<AtomValue> {
         NumberKind::Whole | NumberKind::Count => Some(above(pair[0])).filter(|it| *it < pair[1]),
     });
     let all = cuts.iter().copied().chain(between).chain(ends.into_iter().flatten());
-    // Minus zero would be shown as such.
+    // Without this, minus zero would be shown as `-0`.
     all.filter(is_one).map(|it| AtomValue::Number(it + 0.0)).collect()
 }
 

@@ -1,21 +1,21 @@
-//! What is found out about lists of cases, and about the parts of one condition.
+//! Satisfiability of lists of cases and of the parts of one condition.
 
 use super::super::Expression;
 use super::{
     atoms::{Atom, is_below},
     formula::{Formula, FormulaKind},
-    search::{Found, Search, Wish, World},
+    search::{Search, SearchResult, Wish, World},
     translate::Conditions,
 };
 use crate::workflow::report::Problem;
 
-/// More things are not named in an example.
+/// The most values that an example shows.
 const SHOWN_MAX: usize = 6;
 
 /// Conditions that are tried in order.
 #[derive(Debug)]
 pub(crate) struct CaseList {
-    /// `None` if they are too many or too large to be looked at.
+    /// `None` if the conditions are too many or too large for a search.
     search: Option<Search>,
     count: usize,
 }
@@ -23,18 +23,18 @@ pub(crate) struct CaseList {
 /// Whether there are states in which no case holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Uncovered {
-    /// There are none.
+    /// No.
     No,
-    /// There is this one, in words.
+    /// Yes; this is one, in words.
     Yes(String),
-    /// There may be one like this, in words. It depends on things that may exclude each other.
+    /// Possibly this one, in words. It combines values that may exclude each other.
     Perhaps(String),
-    /// It cannot be told.
+    /// The search was too long.
     Unknown,
 }
 
 impl CaseList {
-    /// The cases with these conditions.
+    /// A list of cases with these conditions.
     pub(crate) fn of(conditions: &[&Expression]) -> Self {
         let formulas: Option<Vec<&Formula>> =
             conditions.iter().map(|it| it.conditions.whole.as_ref()).collect();
@@ -42,14 +42,14 @@ impl CaseList {
         Self { search, count: conditions.len() }
     }
 
-    /// Whether every state has its case.
+    /// Checks whether every state has a case.
     pub(crate) fn uncovered(&mut self) -> Uncovered {
         let Some(search) = &mut self.search else { return Uncovered::Unknown };
         let wishes: Vec<Wish> = (0..self.count).map(|it| (it, false)).collect();
         match search.find(&wishes) {
-            Found::Never => Uncovered::No,
-            Found::Unknown => Uncovered::Unknown,
-            Found::World(world) => {
+            SearchResult::Never => Uncovered::No,
+            SearchResult::Unknown => Uncovered::Unknown,
+            SearchResult::World(world) => {
                 let world = search.smallest(&wishes, world);
                 let shown = shown(&search.atoms, &world);
                 match shown {
@@ -61,13 +61,14 @@ impl CaseList {
         }
     }
 
-    /// The cases that leave nothing to a later one, as few as it takes; none if it may be reached.
+    /// Returns the earlier cases that make a case unreachable, as few as possible; none if it is
+    /// reachable.
     pub(crate) fn takers(&mut self, case: usize, passed: &[usize]) -> Vec<usize> {
         let Some(search) = &mut self.search else { return Vec::new() };
         let before: Vec<usize> = (0..case).filter(|it| !passed.contains(it)).collect();
         let never = |search: &mut Search, before: &[usize]| {
             let wishes = std::iter::once((case, true)).chain(before.iter().map(|it| (*it, false)));
-            search.find(&wishes.collect::<Vec<_>>()) == Found::Never
+            search.find(&wishes.collect::<Vec<_>>()) == SearchResult::Never
         };
         if !never(search, &before) {
             return Vec::new();
@@ -91,7 +92,7 @@ impl CaseList {
     }
 }
 
-/// The parts of conditions that are always true, or never, the innermost ones.
+/// Reports the innermost parts of conditions that are always true or never true.
 pub(in super::super) fn constant_parts(conditions: &Conditions) -> Vec<Problem> {
     let mut problems = Vec::new();
     for condition in conditions.whole.iter().chain(&conditions.inside) {
@@ -109,11 +110,11 @@ fn note_constants(formula: &Formula, problems: &mut Vec<Problem>) {
         return;
     }
     let Some(mut search) = Search::of(&[formula]) else { return };
-    let mut never = |outcome| search.find(&[(0, outcome)]) == Found::Never;
+    let mut never = |outcome| search.find(&[(0, outcome)]) == SearchResult::Never;
     let outcome = match (never(true), never(false)) {
         (true, false) => "never",
         (false, true) => "always",
-        // What has no value at all is not about truth.
+        // A part that never has a value is neither always true nor never true.
         (true, true) | (false, false) => return,
     };
     let message = format!("this condition is {outcome} true");
@@ -134,7 +135,7 @@ fn shown(atoms: &[Atom], world: &World) -> Option<String> {
     Some(if shown.is_empty() { last } else { format!("{} and {last}", shown.join(", ")) })
 }
 
-/// Whether what is decided can be so in one state: it is about different fields, each free.
+/// Whether one state can have all the decided values: their fields are different and independent.
 fn is_of_a_state(atoms: &[Atom], world: &World) -> bool {
     let decided = atoms.iter().zip(world).filter(|(_, value)| value.is_some());
     let decided: Vec<&Atom> = decided.map(|(atom, _)| atom).collect();

@@ -1,10 +1,10 @@
-//! A condition as questions about terms, joined by the logic around them.
+//! A condition as a formula: questions about terms, joined by logic.
 
 use std::ops::Range;
 
 use super::super::syntax::Operator;
 
-/// A condition, or a part of one, and the bytes it was written at.
+/// A condition, or a part of one, with its bytes in the source.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Formula {
     pub(super) kind: FormulaKind,
@@ -15,13 +15,13 @@ pub(in super::super) struct Formula {
 pub(super) enum FormulaKind {
     /// Written as `true` or `false`.
     Literal(bool),
-    /// It turned out so when it was translated.
+    /// Decided by the translation.
     Known(bool),
     Test(Box<Test>),
     Not(Box<Formula>),
     And(Box<[Formula; 2]>),
     Or(Box<[Formula; 2]>),
-    /// Both hold, or neither does.
+    /// Both are true, or both are false.
     Same(Box<[Formula; 2]>),
     If(Box<[Formula; 3]>),
 }
@@ -33,15 +33,15 @@ pub(super) struct Test {
     pub(super) ask: Ask,
 }
 
-/// What has one value in a state. Equal texts are equal terms.
+/// A term with one value in each state. Equal texts are equal terms.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {
     pub(super) text: String,
-    /// The paths it looks at, by whatever way.
+    /// The paths that the term reads, directly or indirectly.
     pub(super) reads: Vec<String>,
-    /// The paths without which it has no value.
+    /// The paths that it needs to have a value.
     pub(super) needs: Vec<String>,
-    /// Whether each of its values is that of some state, whatever other terms are.
+    /// Whether each of its values occurs in some state, independent of the other terms.
     pub(super) free: bool,
 }
 
@@ -49,13 +49,13 @@ pub(super) struct Term {
 pub(super) enum Ask {
     /// Whether it is true.
     Holds,
-    /// Whether the path that is the term is there.
+    /// Whether the path is present; the term is the path.
     Present,
-    /// Whether it is this text, one of a few if `among` says so.
+    /// Whether it is this text. `among` lists the possible texts if they are known.
     Text { among: Option<Vec<String>>, is: String },
     /// How a number compares with a constant.
     Number { kind: NumberKind, operator: Operator, than: f64 },
-    /// How one thing compares with another; the term is both.
+    /// How one operand compares with the other; the term contains both.
     Order { operator: Operator },
 }
 
@@ -68,7 +68,7 @@ pub(super) enum NumberKind {
 }
 
 impl Formula {
-    /// How many parts it has.
+    /// The number of parts.
     pub(super) fn size(&self) -> usize {
         1 + self.parts().iter().map(Self::size).sum::<usize>()
     }

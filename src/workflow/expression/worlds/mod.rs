@@ -1,14 +1,14 @@
-//! Conditions decided for every state at once, over a finite abstraction of the states.
+//! Satisfiability: decides conditions for all states at once, over a finite abstraction.
 //!
-//! `translate` makes a formula of a condition when it is compiled: what it asks of which term.
-//! `atoms` turns the terms of several conditions into finitely many values each (the values of an
-//! enum, the numbers at and between the constants something is compared with, "another text").
-//! `search` looks for a world, one value a term, in which conditions turn out as wanted.
+//! `translate` turns a compiled condition into a formula: questions about terms. `atoms` reduces
+//! the terms of several conditions to finitely many values each (the values of an enum, the numbers
+//! at and between the constants of a comparison, "another text"). `search` looks for a world, one
+//! value a term, in which the conditions have the wanted outcomes.
 //!
-//! What is said is true of every state. Where the abstraction is too coarse (two terms that
-//! depend on each other) or the search too long, a world is found that no state has, or nothing
-//! is said; never the other way round. A state in which an expression has no value is in no
-//! world: the run fails there, and no case is taken.
+//! Every reported result holds for all states. The abstraction can be too coarse (two terms that
+//! depend on each other) and the search too long; then the search finds a world that no state has,
+//! or reports nothing, but never a wrong result. A state in which an expression has no value is in
+//! no world: the run fails there, and no case is taken.
 
 mod atoms;
 mod cases;

@@ -1,8 +1,8 @@
-//! Looks for a world in which conditions turn out as wanted.
+//! Looks for a world in which conditions have the wanted outcomes.
 //!
-//! Formulas are evaluated over what is decided so far, to the set of outcomes that are still
-//! possible; the first term that an outcome hangs on is decided next. So terms that make no
-//! difference are never looked at.
+//! It evaluates the formulas over the values decided so far, to the set of outcomes that are still
+//! possible. It then decides the first term on which an outcome depends. So it never tries terms
+//! that make no difference.
 
 use super::{
     atoms::{Atom, Atoms},
@@ -11,14 +11,14 @@ use super::{
 
 /// How many terms a world may decide; it bounds the depth of the search.
 const DECIDED_MAX: usize = 100;
-/// How much one list of conditions may cost, in parts looked at: so much anyway, …
+/// The greatest cost of a search for one list of conditions, in visited parts: a fixed part, …
 const COST_MIN: usize = 20_000;
-/// … and so much a part.
+/// … and this for each part.
 const COST_PER_PART: usize = 200;
-/// Tables of answers with more entries are not made.
+/// The most entries of a table of answers; larger ones are not built.
 const ANSWERS_MAX: usize = 500_000;
 
-/// Conditions over the atoms they have in common.
+/// The conditions over their common atoms.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) atoms: Vec<Atom>,
@@ -26,21 +26,21 @@ pub(super) struct Search {
     cost_left: usize,
 }
 
-/// For each atom the value that it has, if that is decided.
+/// The decided value of each atom.
 pub(super) type World = Vec<Option<usize>>;
 
-/// What is known of a wish.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// Conditions turn out so in this world, whatever is undecided in it.
+pub(super) enum SearchResult {
+    /// The conditions have these outcomes in this world. Undecided terms make no difference.
     World(World),
-    /// They never turn out so.
+    /// No world has these outcomes.
     Never,
-    /// It would take too long to find out.
+    /// The search would take too long.
     Unknown,
 }
 
-/// A condition and how it is to turn out.
+/// The index of a condition and its wanted outcome.
 pub(super) type Wish = (usize, bool);
 
 #[derive(Debug)]
@@ -55,18 +55,18 @@ enum Part {
     If(Box<[Self; 3]>),
 }
 
-/// The outcomes that are possible, and the first undecided atom that they hang on.
+/// The possible outcomes, and the first undecided atom that they depend on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcomes {
     holds: bool,
     fails: bool,
-    /// It may have no value, as something is absent.
+    /// It may have no value, because something is absent.
     absent: bool,
     pivot: Option<usize>,
 }
 
 impl Search {
-    /// `None` if there is too much to look at.
+    /// Returns `None` if the conditions are too large.
     pub(super) fn of(formulas: &[&Formula]) -> Option<Self> {
         let mut tests = Vec::new();
         for formula in formulas {
@@ -84,12 +84,12 @@ impl Search {
         Some(Self { atoms: atoms.list, conditions, cost_left })
     }
 
-    /// A world in which every wish comes true; the wishes that are likely to fail stand first.
-    pub(super) fn find(&mut self, wishes: &[Wish]) -> Found {
+    /// Finds a world that meets every wish. Callers put the wishes that are likely to fail first.
+    pub(super) fn find(&mut self, wishes: &[Wish]) -> SearchResult {
         self.deepen(wishes, &mut vec![None; self.atoms.len()], 0)
     }
 
-    /// The world without the atoms that make no difference to the wishes.
+    /// Removes the atoms that make no difference to the wishes.
     pub(super) fn smallest(&mut self, wishes: &[Wish], mut world: World) -> World {
         for at in (0..world.len()).rev() {
             if let Some(value) = world[at].take()
@@ -101,29 +101,29 @@ impl Search {
         world
     }
 
-    fn deepen(&mut self, wishes: &[Wish], world: &mut World, depth: usize) -> Found {
+    fn deepen(&mut self, wishes: &[Wish], world: &mut World, depth: usize) -> SearchResult {
         let pivot = match self.come_true(wishes, world) {
-            None => return Found::Never,
-            Some((true, _)) => return Found::World(world.clone()),
+            None => return SearchResult::Never,
+            Some((true, _)) => return SearchResult::World(world.clone()),
             Some((false, pivot)) => pivot,
         };
         let (Some(pivot), true) = (pivot, depth < DECIDED_MAX && self.cost_left > 0) else {
-            return Found::Unknown;
+            return SearchResult::Unknown;
         };
         for value in 0..self.atoms[pivot].values.len() {
             world[pivot] = Some(value);
             if self.is_possible(pivot, world) {
                 match self.deepen(wishes, world, depth + 1) {
-                    Found::Never => (),
+                    SearchResult::Never => (),
                     found => return found,
                 }
             }
         }
         world[pivot] = None;
-        Found::Never
+        SearchResult::Never
     }
 
-    /// Whether all wishes come true in every world like this one; `None` if one never does.
+    /// Whether every world like this one meets all wishes; `None` if none meets some wish.
     fn come_true(&mut self, wishes: &[Wish], world: &World) -> Option<(bool, Option<usize>)> {
         let (mut sure, mut pivot) = (true, None);
         for (condition, wanted) in wishes {
@@ -145,7 +145,7 @@ impl Search {
         Some((sure, pivot))
     }
 
-    /// Whether a path that was just decided goes with those above and below it.
+    /// Whether the presence of a path is consistent with the paths above and below it.
     fn is_possible(&self, decided: usize, world: &World) -> bool {
         let holds = |at: usize| world[at].map(|value| value == PRESENT);
         if !self.atoms[decided].presence {
@@ -204,7 +204,7 @@ impl Search {
             },
         };
         if self.atoms[atom].presence {
-            // Something above that is absent makes it absent, which is an answer.
+            // If a part above is absent, the path is absent, which is an answer.
             return outcomes;
         }
         for guard in &self.atoms[atom].guards {
@@ -221,7 +221,7 @@ impl Search {
     }
 }
 
-/// The value of a path that is there, among those of [`Ask::Present`].
+/// The value of a present path, among those of [`Ask::Present`].
 const PRESENT: usize = 1;
 
 impl Outcomes {
@@ -233,7 +233,7 @@ impl Outcomes {
         Self { holds: self.fails, fails: self.holds, ..self }
     }
 
-    /// What comes of each outcome that has a value.
+    /// Continues with each outcome that has a value.
     fn then(self, mut next: impl FnMut(bool) -> Self) -> Self {
         let mut all = Self { absent: self.absent, pivot: self.pivot, ..Self::default() };
         for outcome in [true, false] {

@@ -1,4 +1,4 @@
-//! What is said about conditions, by examples, and that no state contradicts it.
+//! Satisfiability of conditions, by examples; and no state contradicts a result.
 
 mod random;
 
@@ -148,7 +148,7 @@ fn a_state_without_a_case_is_shown_with_what_matters_in_it() {
         (&["attempts < limit"], yes("`attempts` is equal to `limit`")),
         (&["severity == before"], yes("`severity` is \"minor\" and `before` is \"major\"")),
         (&["attempts + 1 > 3"], perhaps("`attempts + 1` is 3")),
-        // Whether the two exclude each other is beyond the abstraction.
+        // The abstraction cannot decide whether the two exclude each other.
         (&["attempts > limit", "attempts <= 3"], perhaps("`attempts <=> limit`")),
         (&["any.a == 1", "any.a != 2"], perhaps("`any.a == 1` is false and `any.a == 2` is true")),
         (&["has(attempts)"], perhaps("`attempts` is absent")),
@@ -270,7 +270,7 @@ fn parts_that_may_differ_are_left_alone() {
 
 #[test]
 fn what_would_take_too_long_is_not_decided() {
-    // Of twenty sums, which of them are positive? All that is known is that it hangs together.
+    // Which of twenty sums are positive? The abstraction only finds that they depend on each other.
     let terms: Vec<String> = (0..20).map(|it| format!("(attempts + {it} > 0)")).collect();
     let odd = terms.iter().skip(1).fold(terms[0].clone(), |all, it| format!("({all}) == {it}"));
     let even = format!("!({odd})");

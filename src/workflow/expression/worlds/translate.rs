@@ -1,6 +1,6 @@
 //! Makes a formula of a checked condition.
 //!
-//! What is not understood becomes a term that may be true or false by itself.
+//! A part that it cannot translate becomes an independent term that may be true or false.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -15,25 +15,25 @@ use super::{
 };
 use crate::state::Type;
 
-/// Whole numbers below this are exact as floats, so that comparing one with a constant below it
-/// gives the same by whichever of the two.
+/// Whole numbers below this are exact as floats. A comparison with a constant below it gives the
+/// same result for whole numbers and for floats.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 /// Two enums with more values in common are compared as a whole.
 const COMMON_MAX: usize = 32;
 
-/// The types of the parts of an expression, by the bytes they were written at.
+/// The types of the parts of an expression, by their bytes in the source.
 pub(in super::super) type Types = BTreeMap<(usize, usize), Type>;
 
 /// The conditions of an expression.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Conditions {
-    /// The expression itself, if it is true or false.
+    /// The whole expression, if it is a bool.
     pub(super) whole: Option<Formula>,
-    /// Those that stand in parts that are not: of `exists` and `all`, of `? :`.
+    /// The conditions inside parts that are no bools: of `exists` and `all`, of `? :`.
     pub(super) inside: Vec<Formula>,
 }
 
-/// The conditions of an expression; `types` are those of its parts.
+/// Returns the conditions of an expression; `types` are the types of its parts.
 pub(in super::super) fn translate(root: &Node, types: &Types) -> Conditions {
     let translation = Translation { types };
     let is_condition = matches!(translation.ty(root), Type::Bool | Type::Any);
@@ -142,7 +142,7 @@ impl Translation<'_> {
                 Type::String | Type::Enum(_) | Type::Date,
                 _,
             ) => ordering(Operator::Equal, left, right),
-            // Of other types it is not known how equality and order go together.
+            // For other types the relation between equality and order is unknown.
             _ => {
                 let (a, b) = (left.to_string(), right.to_string());
                 let in_order = a <= b || literal(right).is_some();
@@ -155,7 +155,7 @@ impl Translation<'_> {
 
     fn ordered(&self, operator: Operator, left: &Node, right: &Node) -> FormulaKind {
         let number = |it: &Node| matches!(self.ty(it), Type::Int | Type::Float);
-        // Dates are texts in the order of time.
+        // Dates are texts whose order is the order of time.
         let text = |it: &Node| matches!(self.ty(it), Type::String | Type::Enum(_) | Type::Date);
         if number(left) && number(right) {
             return match (exact(left), exact(right)) {
@@ -180,8 +180,8 @@ impl Translation<'_> {
         test(term, Ask::Number { kind: self.number_kind(of), operator, than })
     }
 
-    /// What is known of a number. A field of whole numbers may hold `1.0`, half of which is `0.5`,
-    /// so what is computed may be any number.
+    /// The kind of a number. A field of whole numbers may hold `1.0`, half of which is `0.5`, so a
+    /// computed value may be any number.
     fn number_kind(&self, node: &Node) -> NumberKind {
         match &node.kind {
             Kind::Size(_) | Kind::Visits(_) => NumberKind::Count,
@@ -192,7 +192,7 @@ impl Translation<'_> {
 
     fn present(&self, of: &Node) -> FormulaKind {
         let path = of.path().unwrap_or_default();
-        // What need not be there may be absent; of the rest it is not known here.
+        // An optional value may be absent; about others nothing is known here.
         let found = self.types.get(&(of.range.start, of.range.end));
         let free = matches!(found, Some(Type::Optional(_)));
         let term = Term { reads: vec![path.clone()], text: path, needs: Vec::new(), free };
@@ -213,7 +213,7 @@ fn text(of: &Node, among: Option<&Vec<String>>, is: &str) -> FormulaKind {
     test(term(of), Ask::Text { among: among.cloned(), is: is.to_owned() })
 }
 
-/// A comparison of two terms, of which it is known only that they have an order.
+/// A comparison of two terms, of which only their order is known.
 fn ordering(operator: Operator, left: &Node, right: &Node) -> FormulaKind {
     let (a, b) = (left.to_string(), right.to_string());
     let (operator, text) = if a <= b {
@@ -261,7 +261,7 @@ fn is_path(node: &Node) -> bool {
     node.path().is_some()
 }
 
-/// Notes what a part looks at; `always` if it cannot have a value without it.
+/// Records the paths of a part. `always` means that the term needs them to have a value.
 fn look(node: &Node, always: bool, into: &mut Term) {
     if let Some(path) = node.path() {
         if always && !into.needs.contains(&path) {
@@ -307,7 +307,7 @@ fn look(node: &Node, always: bool, into: &mut Term) {
     }
 }
 
-/// The value of a condition that looks at nothing.
+/// The value of a constant condition.
 fn closed(node: &Node) -> Option<FormulaKind> {
     evaluate_closed(node)?.ok()?.as_bool().map(FormulaKind::Known)
 }
@@ -319,13 +319,13 @@ fn literal(node: &Node) -> Option<&Value> {
     }
 }
 
-/// A constant that every number can be compared with exactly.
+/// A constant that can be compared exactly with every number.
 fn exact(node: &Node) -> Option<f64> {
     let number = evaluate_closed(node)?.ok()?.as_f64()?;
     (number.abs() < EXACT_BELOW).then_some(number)
 }
 
-/// The operator that says the same with its sides exchanged.
+/// The equivalent operator for exchanged operands.
 fn turned(operator: Operator) -> Operator {
     match operator {
         Operator::Less => Operator::Greater,

@@ -1,4 +1,4 @@
-//! Random conditions over random states: no state contradicts what is said of all of them.
+//! Random conditions over random states: no state contradicts a result about all states.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -9,13 +9,13 @@ use super::{
     super::{
         super::ExpressionView,
         atoms::AtomValue,
-        search::{Found, Search, Wish},
+        search::{Search, SearchResult, Wish},
     },
     *,
 };
 use crate::state::{State, Update};
 
-/// Conditions over few things with few constants, so that they often meet.
+/// Conditions over few fields and constants, so that they often overlap.
 fn conditions() -> impl Strategy<Value = String> {
     let leaves = [
         "passed",
@@ -97,7 +97,7 @@ fn cases() -> impl Strategy<Value = Vec<String>> {
     ]
 }
 
-/// The fields of a state; null is one that is not there.
+/// The fields of a state; null stands for an absent one.
 fn fields() -> impl Strategy<Value = Map<String, Value>> {
     let one_of = |values: Value| prop::sample::select(values.as_array().unwrap().clone());
     let fields = [
@@ -129,7 +129,7 @@ fn state(schema: &Schema, fields: &Map<String, Value>) -> State {
     schema.apply(schema.empty(), [&update]).unwrap().0
 }
 
-/// How conditions turn out; `None` if one has no value.
+/// The outcomes of conditions; `None` if one has no value.
 fn outcomes(expressions: &[Expression], state: &State, visits: u32) -> Vec<Option<bool>> {
     let visits = BTreeMap::from([(node("sse"), visits)]);
     let view = ExpressionView { state, visits: &visits, item: None, output_dir: None };
@@ -137,7 +137,7 @@ fn outcomes(expressions: &[Expression], state: &State, visits: u32) -> Vec<Optio
     expressions.iter().map(outcome).collect()
 }
 
-/// Puts what a world decides into a state of which it says nothing else.
+/// Adds the values of a world to a state without other values.
 fn decided(
     search: &Search,
     world: &[Option<usize>],
@@ -156,7 +156,7 @@ fn decided(
             fields.insert(path.to_owned(), value);
         }
     };
-    // What is there first, so that its value may follow.
+    // Presence comes first, so that the value can follow.
     let mut decided: Vec<_> = search.atoms.iter().zip(world).collect();
     decided.sort_by_key(|(atom, _)| !atom.presence);
     for (atom, value) in decided {
@@ -229,7 +229,7 @@ proptest! {
                 prop_assert!(!dead, "{} of {sources:?} is reached in {fields:?}", sources[at]);
             }
             for (part, said) in &constant {
-                // A part may stand behind a guard, without which it is no expression.
+                // A part may depend on a guard and be invalid without it.
                 if let Ok(part) = try_compiled(&schema, part) {
                     let outcome = outcomes(&[part], &state(&schema, fields), *visits)[0];
                     prop_assert!(outcome.is_none_or(|it| it == (said == "always true")));
@@ -250,18 +250,18 @@ proptest! {
         if let Uncovered::Yes(example) = cases.uncovered() {
             let search = cases.search().unwrap();
             let wishes: Vec<Wish> = (0..sources.len()).map(|it| (it, false)).collect();
-            let Found::World(world) = search.find(&wishes) else { panic!("{example}") };
+            let SearchResult::World(world) = search.find(&wishes) else { panic!("{example}") };
             let world = search.smallest(&wishes, world);
             let (mut fields, mut visits) = (fields, visits);
-            // What is not named is there if it must be.
+            // Values that the example leaves out are filled in if they must be present.
             for (name, value) in [("review", json!({"stars": 1})), ("any", json!(1))] {
                 let found = &mut fields[name];
                 *found = if found.is_null() { value } else { found.take() };
             }
             decided(search, &world, &mut fields, &mut visits);
             let found = outcomes(&expressions, &state(&schema, &fields), visits);
-            // What the example leaves open may have no value here, such as `attempts / limit` with
-            // a limit of zero. The run fails there, and takes no case either.
+            // Values outside the example may have no value here, such as `attempts / limit` with a
+            // limit of zero. The run fails there, and takes no case either.
             prop_assert!(
                 found.iter().all(|it| *it != Some(true)),
                 "{sources:?} when {example}: {fields:?} gives {found:?}"

@@ -1,11 +1,11 @@
-//! The names of the nodes, which everything else may point to, and what is structure among them:
-//! the branches of each `parallel`, the nodes that each `map` and `join` names.
+//! The names of the nodes, to which the rest of the file refers, and their structure: the branches
+//! of each `parallel`, the nodes that each `map` and `join` names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     nodes::KINDS,
-    reader::{Data, Word, Yaml},
+    reader::{Data, SpannedText, Yaml},
     report::Report,
     shape::built_in,
 };
@@ -17,42 +17,42 @@ use crate::{
 
 /// The names under `nodes`.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
+pub(super) struct Declarations {
     /// The nodes that run.
     pub(super) nodes: BTreeSet<NodeName>,
     /// The branches of each `parallel`: nodes and other `parallel`s, one after the other.
     pub(super) groups: BTreeMap<NodeName, Vec<Vec<NodeName>>>,
-    /// The node that each `map` does for every item.
+    /// The node that each `map` runs for every item.
     pub(super) maps: BTreeMap<NodeName, NodeName>,
     /// The nodes that each node with a `join` waits for.
     pub(super) joins: BTreeMap<NodeName, Vec<NodeName>>,
-    /// What has a part that is no node, or not one that can be a part, which is reported: `parallel`s,
-    /// `map`s, nodes with a `join`, and nodes of no kind, which may have been any of these. Nobody is
-    /// blamed for what such a part may have done.
+    /// The nodes with an invalid part, which is reported: `parallel`s, `map`s, nodes with a `join`,
+    /// and nodes of no kind, which may have been any of these. The checks assume that such a part
+    /// may do anything, so they report nothing about its consequences.
     pub(super) vague: BTreeSet<NodeName>,
-    /// Whether some node has a name that it cannot have, which is reported.
+    /// Whether some node has an invalid name, which is reported.
     is_misnamed: bool,
 }
 
-/// What follows a name by where it stands.
+/// The continuation behind a name, as given by its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
-    /// Whatever its `then` says.
+    /// The targets of its `then`.
     Then,
     /// The next name of its branch, unless its `then` says something else.
     Next(NodeName),
-    /// Whatever follows the `parallel` whose branch ends with it.
+    /// The targets of the `parallel` whose branch ends with it.
     Group(NodeName),
-    /// Whatever follows the `map` that it is done for.
+    /// The targets of the `map` that runs it.
     Map(NodeName),
 }
 
-/// Who has a name as a part of it: a `parallel` or a `map`.
+/// The `parallel` or `map` that a name is a part of.
 type Owners = BTreeMap<NodeName, NodeName>;
 
-impl Heads {
+impl Declarations {
     pub(super) fn read(report: &mut Report, yaml: &Yaml) -> Self {
-        let mut heads = Self::default();
+        let mut declarations = Self::default();
         let (mut branches, mut maps, mut joins) = (Vec::new(), Vec::new(), Vec::new());
         for entry in yaml.entries() {
             if built_in(&entry.key.text).is_some() {
@@ -60,11 +60,11 @@ impl Heads {
                 let place = report.place(&entry.key.range);
                 let finding = Diagnostic::error("GR016", message).at(place, "reserved");
                 report.push(finding.help("choose another name"));
-                heads.is_misnamed = true;
+                declarations.is_misnamed = true;
                 continue;
             }
             let Some(name) = report.node_name(&entry.key) else {
-                heads.is_misnamed = true;
+                declarations.is_misnamed = true;
                 continue;
             };
             if let Some(parallel) = entry.value.get("parallel") {
@@ -72,41 +72,44 @@ impl Heads {
                 continue;
             }
             if !KINDS.iter().any(|(kind, _)| entry.value.get(kind).is_some()) {
-                heads.vague.insert(name.clone());
+                declarations.vague.insert(name.clone());
             }
             maps.extend(entry.value.get("map").map(|map| (name.clone(), map)));
             joins.extend(entry.value.get("join").map(|join| (name.clone(), join)));
-            heads.nodes.insert(name);
+            declarations.nodes.insert(name);
         }
-        heads.groups = branches.iter().map(|(name, _)| (name.clone(), Vec::new())).collect();
+        declarations.groups = branches.iter().map(|(name, _)| (name.clone(), Vec::new())).collect();
         let mut owners = Owners::new();
         for (name, yaml) in branches {
-            let found = heads.read_branches(report, &name, yaml, &mut owners);
+            let found = declarations.read_branches(report, &name, yaml, &mut owners);
             if found.iter().flatten().any(Option::is_none) {
-                heads.vague.insert(name.clone());
+                declarations.vague.insert(name.clone());
             }
             let found = found.into_iter().map(|it| it.into_iter().flatten().collect());
             let found: Vec<Vec<NodeName>> = found.collect();
-            heads.groups.insert(name, found.into_iter().filter(|it| !it.is_empty()).collect());
+            declarations
+                .groups
+                .insert(name, found.into_iter().filter(|it| !it.is_empty()).collect());
         }
-        heads.cut_circles(report, yaml, &mut owners);
+        declarations.cut_circles(report, yaml, &mut owners);
         for (name, yaml) in maps {
-            let found = yaml.get("do").and_then(|it| heads.read_do(report, &name, it, &mut owners));
+            let found =
+                yaml.get("do").and_then(|it| declarations.read_do(report, &name, it, &mut owners));
             match found {
-                Some(node) => _ = heads.maps.insert(name, node),
-                None => _ = heads.vague.insert(name),
+                Some(node) => _ = declarations.maps.insert(name, node),
+                None => _ = declarations.vague.insert(name),
             }
         }
         for (name, yaml) in joins {
-            let awaited = heads.read_join(report, &name, yaml);
+            let awaited = declarations.read_join(report, &name, yaml);
             let is_vague = awaited.iter().any(Option::is_none);
             let awaited: Vec<NodeName> = awaited.into_iter().flatten().flatten().collect();
             if is_vague || awaited.len() < 2 {
-                heads.vague.insert(name.clone());
+                declarations.vague.insert(name.clone());
             }
-            heads.joins.insert(name, awaited);
+            declarations.joins.insert(name, awaited);
         }
-        heads
+        declarations
     }
 
     fn read_branches(
@@ -129,11 +132,11 @@ impl Heads {
         branches
     }
 
-    /// A name that becomes a part of a `parallel` or a `map`, and of nothing else.
+    /// Adds a name as a part of a `parallel` or a `map`. A name can be a part only once.
     fn part(
         &self,
         report: &mut Report,
-        word: &Word,
+        word: &SpannedText,
         owner: &NodeName,
         owners: &mut Owners,
     ) -> Option<NodeName> {
@@ -156,7 +159,7 @@ impl Heads {
         None
     }
 
-    /// A `parallel` that is a branch of its own branch would have no beginning.
+    /// Removes cycles of branches: a `parallel` within its own branch would have no beginning.
     fn cut_circles(&mut self, report: &mut Report, yaml: &Yaml, owners: &mut Owners) {
         let names: Vec<NodeName> = self.groups.keys().cloned().collect();
         for name in names {
@@ -170,7 +173,7 @@ impl Heads {
                 let place = report.place(&key.range);
                 report.push(Diagnostic::error("GR039", message).at(place, "has no beginning"));
             }
-            // What is cut once is no circle any more, so each is reported once.
+            // Breaking the cycle here reports it only once.
             owners.retain(|_, owner| *owner != name);
             self.groups.insert(name, Vec::new());
         }
@@ -194,7 +197,7 @@ impl Heads {
         self.part(report, &word, map, owners)
     }
 
-    /// The nodes that each name ends with; `None` for a name that cannot be waited for.
+    /// Reads the nodes that a join awaits; `None` for a name that cannot be awaited.
     fn read_join(
         &self,
         report: &mut Report,
@@ -228,22 +231,22 @@ impl Heads {
         self.nodes.get(name).or_else(|| Some(self.groups.get_key_value(name)?.0))
     }
 
-    /// Whether a node may have been meant as a part of something: nothing has it, and something
-    /// has a part that is no node.
+    /// Whether a node may have been meant as a part of something: it is no part of anything, and
+    /// some `parallel` or `map` has an invalid part.
     pub(super) fn may_be_a_part(&self, name: &NodeName) -> bool {
         let has_parts = |it: &&NodeName| !self.joins.contains_key(*it);
         self.vague.iter().any(|it| has_parts(&it) && it != name)
             && self.follows(name) == Follows::Then
     }
 
-    /// Whether a node may have been meant as what a `map` does, with an item of any name.
+    /// Whether a node may have been meant as the node of a `map`, with an item of any name.
     pub(super) fn may_have_an_item(&self, name: &NodeName) -> bool {
         let is_map =
             |it: &&NodeName| !self.joins.contains_key(*it) && !self.groups.contains_key(*it);
         self.vague.iter().any(|it| is_map(&it) && it != name) && self.follows(name) == Follows::Then
     }
 
-    /// What follows a name by where it stands.
+    /// The continuation behind a name, as given by its position.
     pub(super) fn follows(&self, name: &NodeName) -> Follows {
         if let Some((map, _)) = self.maps.iter().find(|(_, node)| *node == name) {
             return Follows::Map(map.clone());
@@ -259,7 +262,7 @@ impl Heads {
         Follows::Then
     }
 
-    /// The nodes that a name begins with.
+    /// The first nodes of a name.
     pub(super) fn starts(&self, name: &NodeName) -> Vec<NodeName> {
         match self.groups.get(name) {
             Some(branches) => {
@@ -269,7 +272,7 @@ impl Heads {
         }
     }
 
-    /// The nodes that a name ends with.
+    /// The last nodes of a name.
     pub(super) fn ends(&self, name: &NodeName) -> Vec<NodeName> {
         match self.groups.get(name) {
             Some(branches) => {
@@ -293,7 +296,7 @@ impl Heads {
         }
     }
 
-    /// What a name stands for; a `parallel` stands for where its branches begin.
+    /// Returns the targets of a name; a `parallel` means the first nodes of its branches.
     pub(super) fn targets(&self, name: &str) -> Option<Vec<Target>> {
         if let Some(target) = built_in(name) {
             return Some(vec![target]);
@@ -302,7 +305,7 @@ impl Heads {
         Some(self.starts(head).into_iter().map(Target::Node).collect())
     }
 
-    /// Every word that can be a target.
+    /// Every name that can be a target.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.names().chain(["end", "fail"])
     }
@@ -311,11 +314,11 @@ impl Heads {
         self.nodes.iter().chain(self.groups.keys()).map(NodeName::as_str)
     }
 
-    /// Reports a word that names no node, unless it may name one whose own name is reported.
+    /// Reports a name of no node, unless the name of some node is invalid.
     fn unknown<'n>(
         &'n self,
         report: &mut Report,
-        word: &Word,
+        word: &SpannedText,
         known: impl Iterator<Item = &'n str>,
     ) {
         if !self.is_misnamed || did_you_mean(&word.text, self.words()).is_some() {
@@ -323,16 +326,16 @@ impl Heads {
         }
     }
 
-    /// The nodes a word names, reported if there are none.
-    pub(super) fn named(&self, report: &mut Report, word: &Word) -> Vec<Target> {
+    /// Returns the nodes of a name; reported if there are none.
+    pub(super) fn named(&self, report: &mut Report, word: &SpannedText) -> Vec<Target> {
         self.targets(&word.text).unwrap_or_else(|| {
             self.unknown(report, word, self.words());
             Vec::new()
         })
     }
 
-    /// The nodes a word leads to, reported if there are none or they are not to be led to.
-    pub(super) fn resolve(&self, report: &mut Report, word: &Word) -> Vec<Target> {
+    /// Returns the targets of a name; reported if there are none or they cannot be targets.
+    pub(super) fn resolve(&self, report: &mut Report, word: &SpannedText) -> Vec<Target> {
         let targets = self.named(report, word);
         for node in targets.iter().filter_map(Target::node) {
             if let Some((map, _)) = self.maps.iter().find(|(_, it)| *it == node) {
@@ -346,8 +349,8 @@ impl Heads {
         targets
     }
 
-    /// The one target a word names, for a place that a whole `parallel` cannot stand at.
-    pub(super) fn resolve_one(&self, report: &mut Report, word: &Word) -> Option<Target> {
+    /// Returns the single target of a name, for places that do not accept a whole `parallel`.
+    pub(super) fn resolve_one(&self, report: &mut Report, word: &SpannedText) -> Option<Target> {
         if self.groups.contains_key(word.text.as_str()) {
             let message =
                 format!("`{}` is a parallel, and only one node can follow here", word.text);
