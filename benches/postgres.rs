@@ -15,8 +15,8 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        Checkpointer as _, Claim, Commit, Entry, Hold, Outcome, Position, Presence, RunInfo,
-        Standing, TaskRecord,
+        Checkpointer as _, Claim, Commit, Entry, LeaseToken, Outcome, Position, Presence, RunInfo,
+        RunStatus, TaskRecord,
     },
     event::{Spent, Status},
     id::{ChannelName, NodeName, Step, TaskId},
@@ -105,11 +105,11 @@ async fn whole_run(storage: &PostgresStorage) {
     for step in 1..=STEPS {
         storage.append(&hold, &entry(step)).await.unwrap();
     }
-    let end = Standing { status: Status::Done, reason: None };
+    let end = RunStatus { status: Status::Done, reason: None };
     storage.append(&hold, &end.into()).await.unwrap();
 }
 
-async fn accept(storage: &PostgresStorage) -> (Presence, Hold) {
+async fn accept(storage: &PostgresStorage) -> (Presence, LeaseToken) {
     let presence = Presence::new();
     let claim = Claim { owner: presence.owner().clone(), ttl: Duration::from_secs(15), over: None };
     let info = RunInfo {

@@ -716,7 +716,8 @@ async fn a_node_that_chooses_its_own_way_is_not_kept() {
     let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
     for runs in 1..=2 {
         let graph = opaque(&ran, &cache, |_| {
-            let goto = graphrun::graph::Goto::Instead(vec![graphrun::graph::Hop::To(Target::End)]);
+            let goto =
+                graphrun::graph::Goto::Instead(vec![graphrun::graph::Transition::To(Target::End)]);
             Ok(Command { update: Update::default(), goto })
         });
         let told = run(graph, json!({})).await;

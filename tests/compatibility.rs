@@ -12,7 +12,7 @@ use graphrun::{
     compile::compile,
     engine::Engine,
     event::Status,
-    graph::{Command, Goto, GraphBuilder, Hop, NodeContext, NodeError, Target, node_fn},
+    graph::{Command, Goto, GraphBuilder, NodeContext, NodeError, Target, Transition, node_fn},
     id::NodeName,
     storage::MemoryStorage,
 };
@@ -217,7 +217,7 @@ async fn a_command_can_add_to_the_edges() {
             async move { Ok::<_, NodeError>(command) }
         })
     };
-    let also = Goto::Also(vec![Hop::To(Target::Node(NodeName::parse("there").unwrap()))]);
+    let also = Goto::Also(vec![Transition::To(Target::Node(NodeName::parse("there").unwrap()))]);
     let graph = GraphBuilder::new::<Notes>("goto")
         .node("goes", noting("goes", also))
         .node("here", noting("here", Goto::Edges))

@@ -690,7 +690,7 @@ async fn a_command_ends_its_branch_only_where_it_was_declared_to() {
 async fn a_command_may_go_only_where_it_was_declared_to() {
     let goes = |to: &'static str| {
         node_fn(move |_: Nothing, _| async move {
-            let hop = graphrun::graph::Hop::To(Target::Node(name(to)));
+            let hop = graphrun::graph::Transition::To(Target::Node(name(to)));
             let goto = graphrun::graph::Goto::Instead(vec![hop]);
             Ok::<_, NodeError>(Command { update: Noted { notes: vec!["goes".into()] }, goto })
         })

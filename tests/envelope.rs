@@ -17,8 +17,8 @@ use graphrun::{
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::Spent,
     graph::{
-        Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Hop, Limits, Node,
-        NodeContext, NodeError, Policies, Target,
+        Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Limits, Node, NodeContext,
+        NodeError, Policies, Target, Transition,
     },
     id::{NodeName, RunId},
     state::{Schema, Update},
@@ -104,7 +104,7 @@ fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
         _ => None,
     });
     let may: Vec<Target> = may.flatten().collect();
-    let hops: Vec<Hop> = if may.is_empty() { Vec::new() } else { dice.hops(&may, 3) };
+    let hops: Vec<Transition> = if may.is_empty() { Vec::new() } else { dice.hops(&may, 3) };
     let goto = match dice.below(3) {
         1 if !hops.is_empty() => Goto::Instead(hops),
         2 => Goto::Also(hops),

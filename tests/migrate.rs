@@ -10,8 +10,8 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        Became, CheckpointError, Checkpointer, Claim, ForkedFrom, Mapping, Message, Outcome,
-        Presence, RunInfo, asked_questions,
+        CheckpointError, Checkpointer, Claim, ForkedFrom, Mapping, Message, Outcome, Presence,
+        QuestionOutcome, RunInfo, asked_questions,
     },
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, superstep::Pauses},
@@ -315,7 +315,7 @@ async fn g16_migration_keeps_questions_with_name_and_deadline() {
     let asked = |journal: &[graphrun::checkpoint::Logged]| {
         let asked = asked_questions(journal).into_iter();
         let told = |it: graphrun::checkpoint::AskedQuestion| {
-            (it.full_name(), it.link, it.became == Became::Open, it.question.deadline)
+            (it.full_name(), it.link, it.became == QuestionOutcome::Open, it.question.deadline)
         };
         asked.map(told).collect::<Vec<_>>()
     };
@@ -455,7 +455,7 @@ async fn g17_dropped_tasks_still_count_their_usage() {
     let migrated = place.migrate(graph(old), &mapping).await.unwrap();
     assert_eq!(migrated.questions, []);
     let asked = asked_questions(&place.storage.journal(&place.run, 0, 99).await.unwrap());
-    assert!(matches!(asked[0].became, Became::Dropped { .. }), "{asked:?}");
+    assert!(matches!(asked[0].became, QuestionOutcome::Dropped { .. }), "{asked:?}");
     let end = place.end(graph(old), &[]).await;
     assert_eq!(list(&end, "notes"), ["plan", "work", "both"]);
 

@@ -11,7 +11,9 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{AskedQuestion, Became, Checkpointer, ForkedFrom, RunInfo, asked_questions},
+    checkpoint::{
+        AskedQuestion, Checkpointer, ForkedFrom, QuestionOutcome, RunInfo, asked_questions,
+    },
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, RunEnd, RunError, Stop, failures},
     event::{EventSink, Status},
@@ -232,7 +234,8 @@ async fn a_question_three_levels_within_is_answered_by_another_process_and_the_a
 
     let asked = asked(storage.as_ref(), &run()).await;
     let [asked] = asked.as_slice() else { panic!("it is asked once: {asked:?}") };
-    let by_ann = matches!(&asked.became, Became::Answered { by: Some(by), .. } if by == "ann");
+    let by_ann =
+        matches!(&asked.became, QuestionOutcome::Answered { by: Some(by), .. } if by == "ann");
     assert!(asked.node.as_str() == ASK && by_ann, "{asked:?}");
     let late = next.resume(&storage, &run(), Some("bad")).await.unwrap_err();
     assert!(matches!(late, RunError::Closed { .. }), "{late}");

@@ -13,7 +13,7 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        Became, CheckpointError, Checkpointer, Message, Outcome, RunInfo, asked_questions,
+        CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunInfo, asked_questions,
     },
     engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Pauses},
     event::{Event, EventSink, Status},
@@ -181,8 +181,8 @@ async fn g16_an_answer_belongs_to_the_entry_that_asked() {
     };
     let asked = asked_questions(&journal);
     let [open, answered, _] = asked.as_slice() else { panic!("{asked:?}") };
-    assert_eq!((&open.became, open.link), (&Became::Open, asked_in(0)));
-    let Became::Answered { by, to, .. } = &answered.became else { panic!("{answered:?}") };
+    assert_eq!((&open.became, open.link), (&QuestionOutcome::Open, asked_in(0)));
+    let QuestionOutcome::Answered { by, to, .. } = &answered.became else { panic!("{answered:?}") };
     assert_eq!((by.as_deref(), *to), (Some("ann"), Some(asked_in(1))));
 }
 

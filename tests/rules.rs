@@ -16,9 +16,9 @@ use graphrun::{
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Spent, Status},
     graph::{
-        Backoff, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Hop,
-        Input, Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError,
-        RouteView, Spread, Target, Via, Way,
+        Backoff, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Input,
+        Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError, RouteView,
+        Spread, Target, Transition, Trigger, Way,
     },
     id::{ChannelName, NodeName, RunId},
     state::{State, Update},
@@ -230,7 +230,7 @@ fn a_used_up_bound_is_routed_and_a_reset_allows_new_visits() {
     let ran = notes(hand.machine.state());
     let count = |node: &str| ran.iter().filter(|it| *it == node).count();
     assert_eq!((count("code"), count("test"), count("lead")), (9, 9, 2));
-    assert_eq!(vias[0], Via::Exhausted { node: name("code"), max_visits: 3 });
+    assert_eq!(vias[0], Trigger::Exhausted { node: name("code"), max_visits: 3 });
     let (status, reason) = hand.rest.unwrap();
     assert_eq!(status, Status::Failed);
     assert_eq!(reason.unwrap(), "`lead` used up its 2 visits");
@@ -648,8 +648,10 @@ fn only_edges_arrive_at_a_join() {
             .join(["a", "b"], "both")
             .may_go("a", ["both"]),
     );
-    let twice =
-        Command { update: Update::default(), goto: Goto::Also(vec![Hop::Join(name("both"))]) };
+    let twice = Command {
+        update: Update::default(),
+        goto: Goto::Also(vec![Transition::Join(name("both"))]),
+    };
     let (_, (status, reason)) = Hand::start(&graph).run(|_| 0, |_| Ok(twice.clone()));
     let expected = "`a` failed: `a` chose to go to `both`, which is not declared with `may_go`";
     assert_eq!((status, reason.as_deref()), (Status::Failed, Some(expected)));
@@ -660,7 +662,7 @@ fn only_edges_arrive_at_a_join() {
 struct Sly {
     spread: Spread,
     ways: Vec<Way>,
-    takes: Vec<Hop>,
+    takes: Vec<Transition>,
 }
 
 impl Route for Sly {
@@ -676,16 +678,17 @@ impl Route for Sly {
         self.spread
     }
 
-    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         Ok(self.takes.clone())
     }
 }
 
 #[test]
 fn a_route_cannot_choose_undeclared_targets() {
-    let (a, b) = (|| Hop::To(Target::Node(name("a"))), || Hop::To(Target::Node(name("b"))));
-    let item = || Hop::Dispatch(Dispatch { node: name("a"), input: json!(1) });
-    let ends = |spread, takes: &[Hop]| {
+    let (a, b) =
+        (|| Transition::To(Target::Node(name("a"))), || Transition::To(Target::Node(name("b"))));
+    let item = || Transition::Dispatch(Dispatch { node: name("a"), input: json!(1) });
+    let ends = |spread, takes: &[Transition]| {
         let (mut graph, findings) = GraphBuilder::new::<Team>("sly")
             .node("start", Decided)
             .node("a", Decided)
@@ -705,13 +708,13 @@ fn a_route_cannot_choose_undeclared_targets() {
     assert_eq!(ends(Spread::One, &[b()]), done);
     assert_eq!(ends(Spread::Several, &[a(), b()]), done);
     assert_eq!(ends(Spread::Items, &[item(), item(), b()]), done);
-    let c = Hop::To(Target::Node(name("c")));
+    let c = Transition::To(Target::Node(name("c")));
     for (spread, takes, chose) in [
         (Spread::One, vec![a(), b()], "b"),
         (Spread::One, vec![item()], "a"),
         (Spread::Several, vec![b(), item()], "a"),
         (Spread::Items, vec![c], "c"),
-        (Spread::Items, vec![Hop::Join(name("b"))], "b"),
+        (Spread::Items, vec![Transition::Join(name("b"))], "b"),
     ] {
         let (status, reason) = ends(spread, &takes);
         let expected =

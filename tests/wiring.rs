@@ -14,9 +14,9 @@ use graphrun::{
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Spent, Status},
     graph::{
-        Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Hop, Node,
-        NodeContext, NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError,
-        RouteView, Spread, Target, Way,
+        Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node, NodeContext,
+        NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError, RouteView, Spread,
+        Target, Transition, Way,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Reducer, Schema, Update},
@@ -66,9 +66,9 @@ impl Route for ByDice {
         Some(self.choices.iter().map(choice).collect())
     }
 
-    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let at = throw(&self.dice, self.choices.len());
-        Ok(self.choices[at].iter().cloned().map(Hop::To).collect())
+        Ok(self.choices[at].iter().cloned().map(Transition::To).collect())
     }
 }
 

@@ -18,7 +18,8 @@ use async_trait::async_trait;
 use graphrun::{
     diagnostic::{CODES, Code, Diagnostics, SourceFile},
     graph::{
-        Command, Contract, Edge, Hop, Input, Node, NodeContext, NodeError, Route, RouteView, Target,
+        Command, Contract, Edge, Input, Node, NodeContext, NodeError, Route, RouteView, Target,
+        Transition,
     },
     id::{ChannelName, NodeName},
     state::{Fold, Schema, State, Update},
@@ -439,7 +440,7 @@ fn routes_are_labelled_and_decide_by_the_state() {
         let view = RouteView { state: &state, visits: &visits, input: &Input::State };
         route_of(&workflow, node).decide(&view).map_err(|error| error.to_string())
     };
-    let to = |name: &str| Ok(vec![Hop::To(Target::Node(NodeName::parse(name).unwrap()))]);
+    let to = |name: &str| Ok(vec![Transition::To(Target::Node(NodeName::parse(name).unwrap()))]);
     let result = |passed: bool| json!({"passed": passed, "total_tests": 2, "passed_count": 1, "failed_count": 1, "error_output": ""});
     assert_eq!(decide("unit_tests", "test_result", result(true)), to("tl"));
     assert_eq!(decide("unit_tests", "test_result", result(false)), to("sse"));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     checkpoint::{Outcome, Position, TaskRecord},
     diagnostic::Place,
-    graph::{Catch, Edge, Graph, Hop, Target},
+    graph::{Catch, Edge, Graph, Target, Transition},
     id::{NodeName, TaskId},
 };
 
@@ -217,7 +217,7 @@ impl Coverage {
                 for (at, edge) in graph.edges.iter().enumerate() {
                     if let Edge::Then { from, to, .. } = edge
                         && from == node
-                        && hops.contains(&Hop::To(to.clone()))
+                        && hops.contains(&Transition::To(to.clone()))
                     {
                         self.take(&Key::Edge(at));
                     }
@@ -294,10 +294,12 @@ pub(super) fn used_up(
         };
         for hop in hops {
             match hop {
-                Hop::Join(to) => {
+                Transition::Join(to) => {
                     joins.entry(to.clone()).or_default().insert(record.node.clone());
                 }
-                Hop::To(_) | Hop::Dispatch(_) => reached.extend(hop.target().node().cloned()),
+                Transition::To(_) | Transition::Dispatch(_) => {
+                    reached.extend(hop.target().node().cloned());
+                }
             }
         }
     }

@@ -25,7 +25,7 @@ use crate::{
         use_up,
     },
     event::{Spent, Status},
-    graph::{Graph, Hop, Input, Limits, Target, Via},
+    graph::{Graph, Input, Limits, Target, Transition, Trigger},
     id::{NodeName, RunId},
     workflow::Workflow,
 };
@@ -347,7 +347,7 @@ impl Search<'_> {
         }
         use_up(&self.limits, &mut position, error.clone());
         *position.visits.entry(node.clone()).or_default() += 1;
-        let via = Via::Limit { error };
+        let via = Trigger::Limit { error };
         position.frontier.push(Activation { node: node.clone(), input: Input::State, via });
         let state = machine.state().as_ref().clone();
         let checkpoint = Checkpoint { position, state };
@@ -405,7 +405,7 @@ fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bo
     let fails = |it: &TaskRecord| match &it.outcome {
         Recorded::Finished { hops, .. }
         | Recorded::Skipped { hops, .. }
-        | Recorded::Caught { hops, .. } => hops.contains(&Hop::To(Target::Fail)),
+        | Recorded::Caught { hops, .. } => hops.contains(&Transition::To(Target::Fail)),
         Recorded::Failed { .. }
         | Recorded::Retrying { .. }
         | Recorded::CutOff

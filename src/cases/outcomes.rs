@@ -11,8 +11,8 @@ use crate::{
     compile::CompiledGraph,
     engine::superstep::Task,
     graph::{
-        Command, ErrorKind, Failure, Memos, NodeContext, NodeError, Question, Reporter, Sight,
-        Touches,
+        Access, Command, ErrorKind, Failure, Memos, NodeContext, NodeError, Question, Reporter,
+        SideEffects,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
@@ -42,7 +42,7 @@ pub(super) struct Outcome {
 #[derive(Debug)]
 pub(super) struct Outcomes<'a> {
     graph: &'a CompiledGraph,
-    sights: Vec<Sight>,
+    sights: Vec<Access>,
     made: BTreeMap<NodeName, Vec<Outcome>>,
     /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
@@ -73,7 +73,7 @@ impl<'a> Outcomes<'a> {
     pub(super) fn of(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
         let graph = self.graph;
         let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
-        if spec.node.touches() == Touches::Nothing {
+        if spec.node.touches() == SideEffects::Nothing {
             // The result depends on the state, so it cannot be cached.
             let mut outcomes = self.computed(run, task);
             outcomes.extend(self.failures(&task.node, spec.node.kind() == "ask"));
@@ -104,7 +104,7 @@ impl<'a> Outcomes<'a> {
     /// Returns each kind of failure that the node catches; one kind represents `any`.
     fn failures(&self, node: &NodeName, may_fail: bool) -> Vec<Outcome> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
-        let computes = spec.node.touches() == Touches::Nothing;
+        let computes = spec.node.touches() == SideEffects::Nothing;
         let caught = spec.policies.catch.iter().filter(|_| may_fail);
         // A question can only fail by its deadline, if it has one.
         let may_be_late = spec.policies.timeout.is_some();
@@ -130,9 +130,9 @@ impl<'a> Outcomes<'a> {
     fn answered(&mut self, run: &RunId, task: &Task, question: &Question) -> Vec<Outcome> {
         let written = self.graph.node(&task.node).and_then(|it| it.node.contract().writes);
         let channel = written.unwrap_or_default().into_iter().next();
-        let sights: Vec<Sight> = self.sights.clone();
+        let sights: Vec<Access> = self.sights.clone();
         let sights = sights.into_iter().filter(|it| Some(&it.channel) == channel.as_ref());
-        let sights: Vec<Sight> = sights.collect();
+        let sights: Vec<Access> = sights.collect();
         let what = format!("an answer to `{}`", task.node);
         let values =
             self.values(&what, &question.schema, &sights, &|it| question.check(it).is_ok());
@@ -223,7 +223,7 @@ impl<'a> Outcomes<'a> {
 
     fn channel_values(&mut self, channel: &Channel) -> Vec<Named> {
         let name = channel.name();
-        let sights: Vec<Sight> =
+        let sights: Vec<Access> =
             self.sights.iter().filter(|it| it.channel == *name).cloned().collect();
         let what = format!("the field `{name}`");
         self.values(&what, channel.schema(), &sights, &|it| channel.check(it).is_ok())
@@ -234,7 +234,7 @@ impl<'a> Outcomes<'a> {
         &mut self,
         what: &str,
         schema: &Value,
-        sights: &[Sight],
+        sights: &[Access],
         fits: &dyn Fn(&Value) -> bool,
     ) -> Vec<Named> {
         let ty = Type::of_schema(schema);
@@ -299,7 +299,7 @@ impl<'a> Outcomes<'a> {
 }
 
 /// Returns the paths below an access whose values affect decisions, each with its values.
-fn leaves_of(ty: &Type, sight: &Sight) -> Vec<(Vec<String>, Vec<Value>)> {
+fn leaves_of(ty: &Type, sight: &Access) -> Vec<(Vec<String>, Vec<Value>)> {
     let mut at = ty;
     if sight.is_presence && sight.path.is_empty() {
         return Vec::new();
@@ -316,7 +316,7 @@ fn leaves_of(ty: &Type, sight: &Sight) -> Vec<(Vec<String>, Vec<Value>)> {
 }
 
 /// Returns the records above an access that may be absent.
-fn optional_above(ty: &Type, sight: &Sight) -> BTreeSet<Vec<String>> {
+fn optional_above(ty: &Type, sight: &Access) -> BTreeSet<Vec<String>> {
     let (mut at, mut found) = (ty, BTreeSet::new());
     for (depth, name) in sight.path.iter().enumerate() {
         let Some(field) = at.field(name) else { break };
@@ -330,7 +330,7 @@ fn optional_above(ty: &Type, sight: &Sight) -> BTreeSet<Vec<String>> {
 
 fn collect(
     ty: &Type,
-    sight: &Sight,
+    sight: &Access,
     path: &mut Vec<String>,
     depth: usize,
     leaves: &mut Vec<(Vec<String>, Vec<Value>)>,
@@ -368,7 +368,7 @@ fn around(numbers: &[i64]) -> BTreeSet<i64> {
 
 /// Returns lists with none, one and two items, and with the lengths that a condition distinguishes.
 /// If the condition reads the items, also lists with each kind of item.
-fn lists(item: &Type, sight: &Sight) -> Vec<Value> {
+fn lists(item: &Type, sight: &Access) -> Vec<Value> {
     let lengths: BTreeSet<i64> = around(&sight.numbers).into_iter().chain([1, 2]).collect();
     let plain = match item.required() {
         Type::Bool => json!(false),
@@ -382,7 +382,7 @@ fn lists(item: &Type, sight: &Sight) -> Vec<Value> {
     let lengths = lengths.filter_map(|it| usize::try_from(it).ok());
     let mut lists: Vec<Value> = lengths.map(|it| Value::Array(vec![plain.clone(); it])).collect();
     if sight.is_whole {
-        let inside = Sight { path: Vec::new(), ..sight.clone() };
+        let inside = Access { path: Vec::new(), ..sight.clone() };
         let mut leaves = Vec::new();
         collect(item, &inside, &mut Vec::new(), DEPTH_MAX - 1, &mut leaves);
         for (path, values) in leaves {
@@ -408,7 +408,7 @@ fn placed(base: Option<Value>, path: &[String], value: Value) -> Value {
     Value::Object(fields)
 }
 
-fn sight_name(sights: &[Sight], path: &[String]) -> String {
+fn sight_name(sights: &[Access], path: &[String]) -> String {
     let channel = sights.first().map(|it| it.channel.to_string());
     channel.into_iter().chain(path.iter().cloned()).collect::<Vec<_>>().join(".")
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     engine::superstep::Machine,
-    graph::{Edge, Graph, Touches},
+    graph::{Edge, Graph, SideEffects},
     id::{ChannelName, NodeName},
     workflow::{
         NodeKind, Workflow,
@@ -52,7 +52,7 @@ impl Relevant {
                         | NodeKind::Map(_)
                 )
             );
-            if is_known || spec.node.touches() != Touches::Nothing {
+            if is_known || spec.node.touches() != SideEffects::Nothing {
                 continue;
             }
             let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();

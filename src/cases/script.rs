@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use crate::{
     engine::Stop,
     graph::{
-        Command, Contract, Edge, Graph, Hop, Node, NodeContext, NodeError, Route, RouteChoice,
-        RouteError, RouteView, Sights, Spread, Touches, Way,
+        AccessSet, Command, Contract, Edge, Graph, Node, NodeContext, NodeError, Route,
+        RouteChoice, RouteError, RouteView, SideEffects, Spread, Transition, Way,
     },
     id::{ChannelName, NodeName, TaskId},
     workflow::case_file::{Answer, Answers, Turns},
@@ -121,7 +121,7 @@ impl Script {
         unused
     }
 
-    fn turn(&self, node: &NodeName, touches: Touches, task: TaskId, attempt: u32) -> Turn<'_> {
+    fn turn(&self, node: &NodeName, touches: SideEffects, task: TaskId, attempt: u32) -> Turn<'_> {
         let mut told = self.told();
         let visits = told.visits.entry(node.clone()).or_default();
         let at = visits.iter().position(|(it, _)| *it == task).unwrap_or_else(|| {
@@ -133,9 +133,9 @@ impl Script {
             return Turn::Given(answer);
         }
         let runs_itself = match touches {
-            Touches::Nothing => true,
-            Touches::Models => self.has_models,
-            Touches::World => false,
+            SideEffects::Nothing => true,
+            SideEffects::Models => self.has_models,
+            SideEffects::World => false,
         };
         if self.answers.contains_key(node) {
             told.gap.get_or_insert(Gap::NoVisit(node.clone(), at + 1));
@@ -205,7 +205,7 @@ impl Node for StandIn {
         self.node.kind()
     }
 
-    fn touches(&self) -> Touches {
+    fn touches(&self) -> SideEffects {
         self.node.touches()
     }
 }
@@ -235,7 +235,7 @@ impl Route for Watched {
         self.route.choices()
     }
 
-    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let taken = self.route.taken(view)?;
         self.script.told().ways.extend(taken.into_iter().map(|way| (self.at, way)));
         self.route.decide(view)
@@ -245,7 +245,7 @@ impl Route for Watched {
         self.route.taken(view)
     }
 
-    fn sights(&self) -> Option<Sights> {
+    fn sights(&self) -> Option<AccessSet> {
         self.route.sights()
     }
 }

@@ -10,7 +10,7 @@ use super::{Commit, Migration, Outcome, TaskRecord};
 use crate::{
     event::{Stamped, Status},
     fault::Point,
-    graph::{Hop, Input},
+    graph::{Input, Transition},
     id::RunId,
     state::ChangeKind,
 };
@@ -28,14 +28,14 @@ pub struct Entry {
     /// it.
     pub migration: Option<Box<Migration>>,
     /// The new run status, if it changes.
-    pub standing: Option<Standing>,
+    pub standing: Option<RunStatus>,
     /// The events that the entry makes true.
     pub events: Vec<Stamped>,
 }
 
 /// The run status, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct RunStatus {
     /// The status.
     pub status: Status,
     /// The reason, if the run is not done.
@@ -71,7 +71,7 @@ impl Logged {
                 &mut record.outcome
             {
                 for hop in hops {
-                    if let Hop::Dispatch(dispatch) = hop {
+                    if let Transition::Dispatch(dispatch) = hop {
                         dispatch.input = Value::Null;
                     }
                 }
@@ -172,8 +172,8 @@ impl From<Commit> for Entry {
     }
 }
 
-impl From<Standing> for Entry {
-    fn from(standing: Standing) -> Self {
+impl From<RunStatus> for Entry {
+    fn from(standing: RunStatus) -> Self {
         Self { standing: Some(standing), ..Self::default() }
     }
 }

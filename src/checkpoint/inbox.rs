@@ -50,7 +50,7 @@ impl Message {
 
 /// A message in the inbox of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Posted {
+pub struct InboxMessage {
     /// Its number, higher than those of all earlier messages. Numbers may have gaps.
     pub number: u64,
     /// The message.

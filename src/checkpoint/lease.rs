@@ -64,7 +64,7 @@ pub struct Claim {
 
 /// The right to write a run: its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct LeaseToken {
     /// The run.
     pub run: RunId,
     /// The number of the lease.

@@ -23,14 +23,14 @@ use serde_json::Value;
 #[cfg(feature = "cli")]
 pub(crate) use self::questions::AskedQuestions;
 pub use self::{
-    entry::{Entry, Link, Logged, NoLink, Standing},
+    entry::{Entry, Link, Logged, NoLink, RunStatus},
     error::CheckpointError,
-    inbox::{Message, Posted},
-    lease::{Claim, Hold, Holder, Owner, Presence},
+    inbox::{InboxMessage, Message},
+    lease::{Claim, Holder, LeaseToken, Owner, Presence},
     migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, NodeOutline, Outline},
-    position::{Activation, Checkpoint, Commit, NodeTook, Position, UsedUp},
-    questions::{AskedQuestion, Became, OpenQuestion, asked_questions, open_questions},
+    position::{Activation, Checkpoint, Commit, NodeUsage, Position, UsedUp},
+    questions::{AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
     run::{ForkedFrom, Listed, RunInfo, RunSummary, SavedRun},
 };
@@ -66,25 +66,25 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         info: &RunInfo,
         claim: &Claim,
         first: &Entry,
-    ) -> Result<Hold, CheckpointError>;
+    ) -> Result<LeaseToken, CheckpointError>;
 
     /// Gives the lease of a run to the claimant. Fails with [`CheckpointError::Owned`] if another
     /// owner has it. Of several simultaneous claimants, one succeeds.
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError>;
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError>;
 
     /// Renews a lease: it lasts `ttl` from now. Fails with [`CheckpointError::Overtaken`] if it has
     /// expired and another owner has the run, or if it was released.
-    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError>;
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError>;
 
     /// Releases a lease. Does nothing if the caller no longer has it.
-    async fn release(&self, hold: &Hold) -> Result<(), CheckpointError>;
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError>;
 
     /// Adds an entry. An entry that stops the run also releases its lease. An entry that migrates
     /// the run changes the results of [`find`](Self::find) and the other methods.
     ///
     /// Fails with [`CheckpointError::Overtaken`] if the entry does not follow from the last one, or
     /// if the caller no longer has the lease.
-    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError>;
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError>;
 
     /// Loads a run.
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError>;
@@ -123,7 +123,7 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
 
     /// Returns the messages in the inbox of a run after a number, in the order of their numbers.
     /// New messages have higher numbers than all returned ones.
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError>;
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError>;
 
     /// Removes a run. Fails if a process owns it.
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError>;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::Posted;
+use super::InboxMessage;
 use crate::{
     event::Spent,
-    graph::{Began, Input, Via},
+    graph::{Input, OriginalTask, Trigger},
     id::{NodeName, Step},
     state::{Change, State},
 };
@@ -26,7 +26,7 @@ pub struct Position {
     pub joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
     /// The deferred nodes that the run has reached, each with its trigger.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub deferred: BTreeMap<NodeName, Via>,
+    pub deferred: BTreeMap<NodeName, Trigger>,
     /// How often each node has run since its count was last reset.
     pub visits: BTreeMap<NodeName, u32>,
     /// The usage of models so far.
@@ -35,7 +35,7 @@ pub struct Position {
     pub worked_ms: u64,
     /// The usage so far of each node that has limits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub took: BTreeMap<NodeName, NodeTook>,
+    pub took: BTreeMap<NodeName, NodeUsage>,
     /// The keys of the questions of all steps so far. If a key is used again, the task
     /// distinguishes the questions.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -46,11 +46,11 @@ pub struct Position {
     /// The messages that were sent to the run but not taken in when it was migrated, with the new
     /// names of their channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub said: Vec<Posted>,
+    pub said: Vec<InboxMessage>,
     /// The tasks of the next step that had begun before the run was migrated, by their index in the
     /// frontier.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub began: BTreeMap<u32, Began>,
+    pub began: BTreeMap<u32, OriginalTask>,
     /// The limit that was reached and routed, if there was one; a run routes a limit once.
     pub limit: Option<String>,
     /// The limits at that time. They are used up: each has no effect until it is replaced by
@@ -84,7 +84,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// The usage of all tasks of a node together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeTook {
+pub struct NodeUsage {
     /// The usage of their models.
     pub spent: Spent,
     /// The elapsed time of their work.
@@ -100,7 +100,7 @@ pub struct Activation {
     #[serde(default)]
     pub input: Input,
     /// Its trigger.
-    pub via: Via,
+    pub via: Trigger,
 }
 
 /// A checkpoint: a position with its state.

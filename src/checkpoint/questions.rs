@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Entry, Link, Logged, Outcome, Position, TaskRecord};
 use crate::{
     event::Event,
-    graph::{Began, Question},
+    graph::{OriginalTask, Question},
     id::{NodeName, TaskId},
 };
 
@@ -40,12 +40,12 @@ pub struct AskedQuestion {
     /// The hash of the entry that asked. It identifies the history of the run up to the question.
     pub link: Link,
     /// Its outcome.
-    pub became: Became,
+    pub became: QuestionOutcome,
 }
 
 /// The outcome of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Became {
+pub enum QuestionOutcome {
     /// It waits for an answer.
     Open,
     /// It was answered.
@@ -140,7 +140,7 @@ impl AskedQuestions {
         for record in &entry.records {
             let is_of_it = |it: &&mut AskedQuestion| it.task == record.task;
             let open = self.questions.iter_mut().rev().find(is_of_it);
-            let open = open.filter(|it| it.became == Became::Open);
+            let open = open.filter(|it| it.became == QuestionOutcome::Open);
             match (&record.outcome, open) {
                 (Outcome::Asked { question }, _) => self.questions.push(AskedQuestion {
                     task: record.task,
@@ -148,14 +148,15 @@ impl AskedQuestions {
                     node: record.node.clone(),
                     question: question.clone(),
                     link: *link,
-                    became: Became::Open,
+                    became: QuestionOutcome::Open,
                 }),
                 (Outcome::Answered { by, asked, .. }, Some(open)) => {
                     let at = told_at(entry.events.iter(), record.task);
-                    open.became = Became::Answered { by: by.clone(), at, to: *asked };
+                    open.became = QuestionOutcome::Answered { by: by.clone(), at, to: *asked };
                 }
                 (_, Some(open)) => {
-                    open.became = Became::Dropped { at: told_at(entry.events.iter(), record.task) };
+                    open.became =
+                        QuestionOutcome::Dropped { at: told_at(entry.events.iter(), record.task) };
                 }
                 (_, None) => (),
             }
@@ -173,13 +174,13 @@ fn names_after(entry: &Entry) -> BTreeMap<TaskId, TaskId> {
         return BTreeMap::new();
     };
     let step = position.step.next();
-    let name = |(index, began): (&u32, &Began)| (TaskId { step, index: *index }, began.task);
+    let name = |(index, began): (&u32, &OriginalTask)| (TaskId { step, index: *index }, began.task);
     position.began.iter().map(name).collect()
 }
 
 /// Updates open questions after a migration: each belongs to another task or is dropped.
 fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, TaskId>) {
-    for it in asked.iter_mut().filter(|it| it.became == Became::Open) {
+    for it in asked.iter_mut().filter(|it| it.became == QuestionOutcome::Open) {
         let of_it = |record: &&TaskRecord| names.get(&record.task) == Some(&it.first);
         let last = entry.carried().iter().rev().find(of_it);
         match last.map(|it| (it, &it.outcome)) {
@@ -187,7 +188,7 @@ fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, Ta
                 (it.task, it.node) = (record.task, record.node.clone());
                 it.question.clone_from(question);
             }
-            _ => it.became = Became::Dropped { at: told_at(entry.events.iter(), it.task) },
+            _ => it.became = QuestionOutcome::Dropped { at: told_at(entry.events.iter(), it.task) },
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Link;
 use crate::{
     event::Spent,
-    graph::{Failure, Hop, Question},
+    graph::{Failure, Question, Transition},
     id::{NodeName, TaskId},
     state::Update,
 };
@@ -40,21 +40,21 @@ pub enum Outcome {
         /// The update.
         update: Update,
         /// The transitions.
-        hops: Vec<Hop>,
+        hops: Vec<Transition>,
     },
     /// It failed, and a route caught the failure. This is final.
     Caught {
         /// The failure.
         failure: Failure,
         /// The transitions of the route.
-        hops: Vec<Hop>,
+        hops: Vec<Transition>,
     },
     /// Its condition was false, so it did not run. This is final.
     Skipped {
         /// The condition.
         condition: String,
         /// The transitions.
-        hops: Vec<Hop>,
+        hops: Vec<Transition>,
     },
     /// It failed and no route caught the failure. The next process that continues the run tries it
     /// again.
@@ -104,7 +104,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Returns the transitions of a final outcome.
-    pub fn hops(&self) -> &[Hop] {
+    pub fn hops(&self) -> &[Transition] {
         match self {
             Self::Finished { hops, .. }
             | Self::Caught { hops, .. }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::yes_no::is_yes_or_no;
 use crate::{
-    checkpoint::{AskedQuestion, Became, OpenQuestion},
+    checkpoint::{AskedQuestion, OpenQuestion, QuestionOutcome},
     graph::Question,
     id::NodeName,
 };
@@ -50,7 +50,7 @@ impl AnswerLine {
     /// Returns none for an open question.
     pub(super) fn of(question: AskedQuestion) -> Option<Self> {
         let key = question.full_name();
-        let Became::Answered { by, at, to } = question.became else { return None };
+        let QuestionOutcome::Answered { by, at, to } = question.became else { return None };
         Some(Self { key, node: question.node, by, at, asked: to.map(|it| it.to_string()) })
     }
 }

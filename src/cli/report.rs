@@ -294,7 +294,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
     let next = open.iter().map(|it| crate::checkpoint::Activation {
         node: it.node.clone(),
         input: crate::graph::Input::State,
-        via: crate::graph::Via::Then { node: NodeName::parse("sse").unwrap() },
+        via: crate::graph::Trigger::Then { node: NodeName::parse("sse").unwrap() },
     });
     // In the order of completion, which differs from the order of application.
     let mut records = vec![

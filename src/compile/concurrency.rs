@@ -12,16 +12,16 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Place},
     graph::{
         Edge, Graph, NodeSpec,
-        net::{Arrow, Astray, Bits, Ending, Meetings, Net, Starving, starving, together},
+        net::{Arrow, Astray, Bits, Concurrency, Ending, FlowModel, Starving, starving, together},
     },
     id::NodeName,
 };
 
-pub(super) fn run(graph: &Graph, net: &Net, findings: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     let specs: Vec<&NodeSpec> = graph.nodes.values().collect();
     let checked = Checked { graph, net, names, specs };
-    let mut conflicts = checked.conflicts(&Meetings::between(net).all(net));
+    let mut conflicts = checked.conflicts(&Concurrency::between(net).all(net));
     if !conflicts.is_empty()
         && let Some(together) = together(net)
     {
@@ -39,7 +39,7 @@ pub(super) fn run(graph: &Graph, net: &Net, findings: &mut Diagnostics) {
 
 struct Checked<'a> {
     graph: &'a Graph,
-    net: &'a Net,
+    net: &'a FlowModel,
     names: Vec<&'a NodeName>,
     specs: Vec<&'a NodeSpec>,
 }

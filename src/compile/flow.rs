@@ -4,7 +4,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     graph::{
         Graph,
-        net::{Assigned, Ending, Gap, GapKind, Net, field_numbers},
+        net::{Assigned, Ending, FlowModel, Gap, GapKind, field_numbers},
     },
     id::{ChannelName, NodeName},
 };
@@ -13,7 +13,7 @@ use crate::{
 /// the node.
 ///
 /// A node without declared writes counts as writing all fields.
-pub(super) fn run(graph: &Graph, net: &Net, findings: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
     let fields = field_numbers(&graph.schema);
     let assigned = Assigned::of(net);
     let names: Vec<&NodeName> = graph.nodes.keys().collect();

@@ -7,7 +7,7 @@ use super::CompiledGraph;
 use crate::{
     graph::{
         Edge, Target,
-        net::{Assigned, Bits, Net, field_numbers},
+        net::{Assigned, Bits, FlowModel, field_numbers},
     },
     id::{ChannelName, NodeName},
 };
@@ -56,7 +56,7 @@ impl CompiledGraph {
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let number = |name: &NodeName| names.binary_search(&name).ok();
         let fields = field_numbers(&graph.schema);
-        let mut net = Net::of(graph);
+        let mut net = FlowModel::of(graph);
         net.start = midway.next.iter().filter_map(number).collect();
         // Exactly the fields with a value are written: the run starts here and not with its input.
         let mut held = Bits::none(net.fields);

@@ -21,7 +21,7 @@ pub use self::envelope::{Cause, Envelope, NodeEnvelope, Why};
 pub(crate) use self::midway::Midway;
 use crate::{
     diagnostic::Diagnostics,
-    graph::{Edge, Graph, NodeSpec, Target, net::Net},
+    graph::{Edge, Graph, NodeSpec, Target, net::FlowModel},
     id::NodeName,
     state::Schema,
 };
@@ -53,7 +53,7 @@ pub fn compile(
     if !findings.has_errors() {
         // These checks follow edges, so every edge must have a valid target.
         bounds::run(&graph, &mut findings);
-        let net = Net::of(&graph);
+        let net = FlowModel::of(&graph);
         flow::run(&graph, &net, &mut findings);
         concurrency::run(&graph, &net, &mut findings);
     }

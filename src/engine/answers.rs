@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Engine, RunError, entrance::redact_event, superstep::Event};
 use crate::{
-    checkpoint::{AskedQuestion, Became, OpenQuestion, asked_questions},
+    checkpoint::{AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions},
     id::RunId,
 };
 
@@ -47,9 +47,9 @@ impl Closed {
     pub fn of(name: &str, asked: &[AskedQuestion]) -> Option<Self> {
         let is_it = |it: &&AskedQuestion| it.full_name() == name || it.question.key == name;
         asked.iter().rev().filter(is_it).find_map(|it| match it.became.clone() {
-            Became::Open => None,
-            Became::Answered { by, at, .. } => Some(Self::Answered { by, at }),
-            Became::Dropped { at } => {
+            QuestionOutcome::Open => None,
+            QuestionOutcome::Answered { by, at, .. } => Some(Self::Answered { by, at }),
+            QuestionOutcome::Dropped { at } => {
                 let over = at.parse::<Timestamp>().ok();
                 let late = it.question.deadline.filter(|&since| over.is_none_or(|at| since <= at));
                 Some(late.map_or(Self::Dropped { at }, |since| Self::Late { since }))
@@ -100,8 +100,9 @@ impl Engine {
             if let Err(problems) = question.question.check(&answer) {
                 return Err(RunError::WrongAnswer { key: name, problems });
             }
-            let of_it =
-                asked.iter().rfind(|it| it.task == question.task && it.became == Became::Open);
+            let of_it = asked
+                .iter()
+                .rfind(|it| it.task == question.task && it.became == QuestionOutcome::Open);
             let (key, link) = match of_it {
                 Some(it) => (it.question.key.clone(), Some(it.link)),
                 None => (question.question.key.clone(), None),

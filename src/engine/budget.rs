@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    checkpoint::{NodeTook, Position, UsedUp},
+    checkpoint::{NodeUsage, Position, UsedUp},
     event::Spent,
     graph::{Limits, Policies},
     id::NodeName,
@@ -90,9 +90,9 @@ pub(super) fn time_left(
 pub(super) fn reached_by_node(
     name: &NodeName,
     policies: &Policies,
-    took: Option<&NodeTook>,
+    took: Option<&NodeUsage>,
 ) -> Option<String> {
-    let (limits, NodeTook { spent, worked_ms }) = (policies.limits.as_ref()?, took?);
+    let (limits, NodeUsage { spent, worked_ms }) = (policies.limits.as_ref()?, took?);
     if let Some(tokens) = limits.tokens.filter(|&it| spent.tokens() >= it) {
         return Some(format!("`{name}` has used {} of its {tokens} tokens", spent.tokens()));
     }

@@ -28,7 +28,7 @@ use super::{
     task::{self, AttemptContext},
 };
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, Standing, TaskRecord},
+    checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, RunStatus, TaskRecord},
     event::{Event, EventSink, Status},
     fault::{self, Point},
     graph::{AttemptMessage, RouteView},
@@ -128,7 +128,7 @@ impl<'a> Driver<'a> {
         if !changes.is_empty() {
             driver.log.add(Event::WorkflowChanged { changes });
         }
-        driver.entry.standing = Some(Standing { status: Status::Running, reason: None });
+        driver.entry.standing = Some(RunStatus { status: Status::Running, reason: None });
         driver.save().await?;
         driver.set_alarm();
         Ok(driver)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::{
     checkpoint::Mapping,
     event::Report,
-    graph::{Command, Failure, Goto, Hop, Question},
+    graph::{Command, Failure, Goto, Question, Transition},
     redact::{redact_text, redact_value},
     state::Update,
 };
@@ -66,7 +66,7 @@ fn redact_command(command: &mut Command) {
     redact_update(&mut command.update);
     let (Goto::Also(hops) | Goto::Instead(hops)) = &mut command.goto else { return };
     for hop in hops {
-        if let Hop::Dispatch(dispatch) = hop {
+        if let Transition::Dispatch(dispatch) = hop {
             redact_value(&mut dispatch.input);
         }
     }

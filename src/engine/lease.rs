@@ -13,7 +13,7 @@ use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, Claim, Entry, Hold, Presence, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, Claim, Entry, LeaseToken, Presence, RunInfo},
     fault::{self, Point},
     id::RunId,
 };
@@ -28,7 +28,7 @@ const BEATS_PER_LEASE: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Lease {
     storage: Arc<dyn Checkpointer>,
-    hold: Hold,
+    hold: LeaseToken,
     shared: Arc<Shared>,
     beat: Option<Thread>,
     /// Shows other runs of this process that the owner is alive.
@@ -81,7 +81,7 @@ impl Lease {
 
     fn keep(
         storage: &Arc<dyn Checkpointer>,
-        hold: Hold,
+        hold: LeaseToken,
         ttl: Duration,
         presence: Presence,
     ) -> Self {
@@ -101,7 +101,7 @@ impl Lease {
     }
 
     /// Returns the right to write.
-    pub(super) fn hold(&self) -> &Hold {
+    pub(super) fn hold(&self) -> &LeaseToken {
         &self.hold
     }
 
@@ -146,7 +146,7 @@ impl Drop for Lease {
 
 struct Beat {
     storage: Arc<dyn Checkpointer>,
-    hold: Hold,
+    hold: LeaseToken,
     ttl: Duration,
     shared: Arc<Shared>,
 }

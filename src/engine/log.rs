@@ -84,7 +84,8 @@ pub(super) fn event_of_heard(heard: &ProcessedMessage) -> Event {
 pub(super) fn event_of(record: &TaskRecord) -> Event {
     let TaskRecord { task, node, attempt, ms, spent, outcome } = record;
     let (task, node, attempt, ms, spent) = (*task, node.clone(), *attempt, *ms, *spent);
-    let to = |hops: &[crate::graph::Hop]| hops.iter().map(|it| it.target().to_string()).collect();
+    let to =
+        |hops: &[crate::graph::Transition]| hops.iter().map(|it| it.target().to_string()).collect();
     match outcome {
         Outcome::Finished { update, hops } => {
             let wrote = update.writes.iter().map(|(name, _)| name.to_string()).collect();

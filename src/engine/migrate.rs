@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        Basis, Checkpoint, CheckpointError, Commit, Entry, Mapping, Migration, OpenQuestion,
-        Outline, Position, Posted, SavedRun, Standing, TaskRecord, open_questions,
+        Basis, Checkpoint, CheckpointError, Commit, Entry, InboxMessage, Mapping, Migration,
+        OpenQuestion, Outline, Position, RunStatus, SavedRun, TaskRecord, open_questions,
     },
     compile::CompiledGraph,
     event::{Event, EventSink, Status},
@@ -165,7 +165,7 @@ impl Engine {
     fn carried(
         &self,
         saved: SavedRun,
-        said: &[Posted],
+        said: &[InboxMessage],
         mapping: &Mapping,
     ) -> Result<(Migrated, crate::state::State), RunError> {
         if saved.position.frontier.is_empty() {
@@ -286,7 +286,7 @@ impl PriorStatus {
     }
 
     /// Returns the status after the migration: the same as before, with the new names.
-    fn after(self, migrated: &Migrated) -> Standing {
+    fn after(self, migrated: &Migrated) -> RunStatus {
         let Self { status, reason, had_asked } = self;
         let keys: Vec<&str> =
             migrated.questions.iter().map(|it| it.question.key.as_str()).collect();
@@ -303,9 +303,9 @@ impl PriorStatus {
             _ => {
                 // The question or failure was dropped by the migration, or the process had died.
                 let reason = Some("it was carried over to another workflow".to_owned());
-                return Standing { status: Status::Interrupted, reason };
+                return RunStatus { status: Status::Interrupted, reason };
             }
         };
-        Standing { status, reason }
+        RunStatus { status, reason }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     superstep::{Action, Event, Machine, Terms},
 };
 use crate::{
-    checkpoint::{Checkpoint, CheckpointError, Outline, Posted, SavedRun},
+    checkpoint::{Checkpoint, CheckpointError, InboxMessage, Outline, SavedRun},
     event::{EventSink, Status},
     fault::{self, Point},
     id::{NodeName, RunId},
@@ -135,7 +135,7 @@ impl Engine {
     fn restore(
         &self,
         saved: SavedRun,
-        said: Vec<Posted>,
+        said: Vec<InboxMessage>,
         only: Option<&NodeName>,
     ) -> Result<(Machine, Vec<Action>), RunError> {
         let run = saved.summary.info.id;
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.
-    pub(super) async fn said(&self, saved: &SavedRun) -> Result<Vec<Posted>, RunError> {
+    pub(super) async fn said(&self, saved: &SavedRun) -> Result<Vec<InboxMessage>, RunError> {
         let old = saved.summary.info.graph.as_deref();
         if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.may_be_spoken_to()) {
             return Ok(Vec::new());
@@ -157,7 +157,11 @@ impl Engine {
     }
 
     /// Describes the changes of the graph since the run was started.
-    fn changes_since(&self, saved: &SavedRun, said: &[Posted]) -> Result<Vec<String>, RunError> {
+    fn changes_since(
+        &self,
+        saved: &SavedRun,
+        said: &[InboxMessage],
+    ) -> Result<Vec<String>, RunError> {
         let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
         let new = &Outline::of(&self.graph);
         if **old == *new {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     checkpoint::{
         Checkpoint, Commit, Entry, ForkedFrom, Mapping, Migration, Outline, Position, RunInfo,
-        RunSummary, SavedRun, Standing,
+        RunStatus, RunSummary, SavedRun,
     },
     event::{Event, EventSink, Spent, Status},
     id::{ChannelName, NodeName, RunId, Step},
@@ -126,7 +126,7 @@ impl Engine {
             set: changed.keys().map(ToString::to_string).collect(),
         });
         let reason = format!("forked from `{}` at step {}", from.name, from.step);
-        let standing = Standing { status: Status::Interrupted, reason: Some(reason) };
+        let standing = RunStatus { status: Status::Interrupted, reason: Some(reason) };
         let first = Entry {
             standing: Some(standing),
             events: log.unsaved(),
@@ -256,11 +256,11 @@ fn from_zero(position: Position) -> Position {
 fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &str) -> Entry {
     let Revised { record, position, state } = revised;
     let standing = if !position.frontier.is_empty() {
-        Standing { status: Status::Interrupted, reason: Some(reason.to_owned()) }
+        RunStatus { status: Status::Interrupted, reason: Some(reason.to_owned()) }
     } else if position.failure.is_some() {
-        Standing { status: Status::Failed, reason: position.failure.clone() }
+        RunStatus { status: Status::Failed, reason: position.failure.clone() }
     } else {
-        Standing { status: Status::Done, reason: None }
+        RunStatus { status: Status::Done, reason: None }
     };
     Entry {
         records: record.into_iter().collect(),

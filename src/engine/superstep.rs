@@ -38,7 +38,7 @@ use crate::{
     },
     compile::CompiledGraph,
     event::{Spent, Status},
-    graph::{Began, ErrorKind, Failure, Input, Question, Via},
+    graph::{ErrorKind, Failure, Input, OriginalTask, Question, Trigger},
     id::{NodeName, RunId, TaskId},
     state::{State, StateError, Update},
 };
@@ -147,7 +147,7 @@ impl Machine {
         for node in &graph.graph().entry {
             position.visits.insert(node.clone(), 1);
             let activation =
-                Activation { node: node.clone(), input: Input::State, via: Via::Start };
+                Activation { node: node.clone(), input: Input::State, via: Trigger::Start };
             position.frontier.push(activation);
         }
         position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
@@ -297,7 +297,7 @@ impl Machine {
     }
 
     /// Returns the original names of a task of the step if it began before a migration.
-    fn began(&self, index: usize) -> Option<&Began> {
+    fn began(&self, index: usize) -> Option<&OriginalTask> {
         self.position.began.get(&u32::try_from(index).ok()?)
     }
 

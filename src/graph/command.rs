@@ -24,16 +24,16 @@ pub enum Goto {
     #[default]
     Edges,
     /// The edges decide, and these run as well.
-    Also(Vec<Hop>),
+    Also(Vec<Transition>),
     /// Only these run; the edges are ignored. An empty list means [`Target::End`], and is declared
     /// so.
-    Instead(Vec<Hop>),
+    Instead(Vec<Transition>),
 }
 
 /// One transition to a next task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Hop {
+pub enum Transition {
     /// Run this node on the state, or end.
     To(Target),
     /// Run a node on a separate input, beside any other dispatches to it.
@@ -113,7 +113,7 @@ impl Target {
     }
 }
 
-impl Hop {
+impl Transition {
     /// Returns the target of the transition.
     pub fn target(&self) -> Target {
         match self {

@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 
-use super::{RouteError, RouteView, Sights, node::fields_of};
+use super::{AccessSet, RouteError, RouteView, node::fields_of};
 use crate::id::ChannelName;
 
 /// Decides whether a node runs.
@@ -21,7 +21,7 @@ pub trait Condition: fmt::Debug + Send + Sync {
 
     /// The access set: which parts of the channels that it reads affect the decision; `None` if any
     /// part may.
-    fn sights(&self) -> Option<Sights> {
+    fn sights(&self) -> Option<AccessSet> {
         None
     }
 

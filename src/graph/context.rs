@@ -37,7 +37,7 @@ pub enum Input {
 /// The trigger: why a task was activated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-pub enum Via {
+pub enum Trigger {
     /// The run starts here.
     #[default]
     Start,
@@ -69,7 +69,7 @@ pub enum Via {
 
 /// A task and its node under the names that they had when the task began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Began {
+pub struct OriginalTask {
     /// The task.
     pub task: TaskId,
     /// The node.
@@ -86,7 +86,7 @@ pub struct NodeContext {
     /// The node.
     pub node: NodeName,
     /// The names of both when the task began, if the run was migrated to another workflow since.
-    pub began: Option<Began>,
+    pub began: Option<OriginalTask>,
     /// The attempt, from one; only failures count, not crashes.
     pub attempt: u32,
     /// How often each node has run since its count was last reset, including this visit.
@@ -98,7 +98,7 @@ pub struct NodeContext {
     /// The input of the task.
     pub input: Input,
     /// The trigger of the task.
-    pub via: Via,
+    pub via: Trigger,
     /// Cancelled when the run should abort.
     pub cancel: CancellationToken,
     /// The answers this task has been given, by key.
@@ -183,8 +183,8 @@ impl NodeContext {
     /// Returns a key that is the same each time this task runs, for services that accept such a
     /// key.
     pub fn idempotency_key(&self) -> String {
-        let now = || Began { task: self.task, node: self.node.clone() };
-        let Began { task, node } = self.began.clone().unwrap_or_else(now);
+        let now = || OriginalTask { task: self.task, node: self.node.clone() };
+        let OriginalTask { task, node } = self.began.clone().unwrap_or_else(now);
         format!("{}/{}/{node}/{}", self.run, task.step, task.index)
     }
 
@@ -281,7 +281,7 @@ impl Reporter {
     }
 }
 
-impl Via {
+impl Trigger {
     /// Returns the node that led here.
     pub fn node(&self) -> Option<&NodeName> {
         match self {

@@ -19,18 +19,18 @@ mod sight;
 
 pub use self::{
     builder::GraphBuilder,
-    command::{Command, Dispatch, Goto, Hop, IntoCommand, Target},
+    command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
-    context::{Began, Input, NodeContext, Reporter, Via},
+    context::{Input, NodeContext, OriginalTask, Reporter, Trigger},
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, FailureClass, NodeError},
     memo::Memos,
-    node::{Contract, Node, Read, Touches, node_fn},
+    node::{Contract, Node, Read, SideEffects, node_fn},
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
     route::{Route, RouteChoice, RouteError, RouteView, Spread, Way, route_fn},
     scope::Scope,
-    sight::{Sight, Sights},
+    sight::{Access, AccessSet},
 };
 pub(crate) use self::{
     context::{AttemptMessage, MessageContent},

@@ -88,15 +88,15 @@ pub trait Node: Send + Sync {
 
     /// Returns the side effects of the node, which decide whether a test can run it unchanged.
     ///
-    /// The default is [`Touches::World`]; such a node never runs in a test.
-    fn touches(&self) -> Touches {
-        Touches::World
+    /// The default is [`SideEffects::World`]; such a node never runs in a test.
+    fn touches(&self) -> SideEffects {
+        SideEffects::World
     }
 }
 
 /// The side effects of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touches {
+pub enum SideEffects {
     /// None: it computes synchronously from its context, or asks a person.
     Nothing,
     /// Only calls of models.

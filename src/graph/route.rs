@@ -6,7 +6,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use super::{Dispatch, Hop, Input, Sights, Target, node::fields_of};
+use super::{AccessSet, Dispatch, Input, Target, Transition, node::fields_of};
 use crate::{
     id::{ChannelName, NodeName},
     state::{State, StateError, ViewError},
@@ -41,7 +41,7 @@ pub trait Route: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Fails if the state does not have the form that the route expects.
-    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError>;
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError>;
 
     /// Returns the indexes of the [ways](Self::ways) that a decision takes.
     ///
@@ -59,7 +59,7 @@ pub trait Route: fmt::Debug + Send + Sync {
 
     /// Returns the access set: which parts of its channels affect the decision, so that a test
     /// knows which answers it needs and which it may try. `None` if any part may.
-    fn sights(&self) -> Option<Sights> {
+    fn sights(&self) -> Option<AccessSet> {
         None
     }
 }
@@ -183,7 +183,7 @@ where
         (C::SPREAD == Spread::One).then(|| self.ways.iter().map(choice).collect())
     }
 
-    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         (self.choose)(&view.state.read::<S>()?).into_hops(&self.ways)
     }
 }
@@ -204,25 +204,25 @@ pub trait Choice {
     /// # Errors
     ///
     /// Fails for a target that is not declared.
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError>;
+    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError>;
 }
 
 impl Choice for &str {
     const SPREAD: Spread = Spread::One;
 
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError> {
+    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
         let declared = ways.iter().find(|it| it.to.to_string() == self);
         match declared {
-            Some(way) => Ok(vec![Hop::To(way.to.clone())]),
+            Some(way) => Ok(vec![Transition::To(way.to.clone())]),
             None => Err(RouteError::Undeclared(self.to_owned())),
         }
     }
 }
 
 impl Choice for Dispatch {
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError> {
+    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
         if ways.iter().any(|it| it.to.node() == Some(&self.node)) {
-            Ok(vec![Hop::Dispatch(self)])
+            Ok(vec![Transition::Dispatch(self)])
         } else {
             Err(RouteError::Undeclared(self.node.to_string()))
         }
@@ -235,7 +235,7 @@ impl<C: Choice> Choice for Vec<C> {
         several => several,
     };
 
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Hop>, RouteError> {
+    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
         let mut hops = Vec::new();
         for choice in self {
             hops.extend(choice.into_hops(ways)?);

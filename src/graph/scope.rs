@@ -12,8 +12,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 
 use super::{
-    Command, Condition, Contract, Dispatch, Goto, Hop, Node, NodeContext, NodeError, Read, Route,
-    RouteChoice, RouteError, RouteView, Sight, Sights, Spread, Target, Touches, Way,
+    Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext, NodeError,
+    Read, Route, RouteChoice, RouteError, RouteView, SideEffects, Spread, Target, Transition, Way,
 };
 use crate::{
     id::{ChannelName, NodeName},
@@ -80,9 +80,9 @@ impl Scope {
     }
 
     /// Returns an inner access set with outer names.
-    pub fn sights(&self, inner: Sights) -> Sights {
-        let field = |it: Sight| Sight { channel: self.channel_name(&it.channel), ..it };
-        Sights {
+    pub fn sights(&self, inner: AccessSet) -> AccessSet {
+        let field = |it: Access| Access { channel: self.channel_name(&it.channel), ..it };
+        AccessSet {
             fields: inner.fields.into_iter().map(field).collect(),
             visits: inner.visits.iter().map(|it| self.node_name(it)).collect(),
             ..inner
@@ -105,17 +105,17 @@ impl Scope {
         outside.iter().filter_map(within).collect()
     }
 
-    fn hop(&self, hop: Hop) -> Hop {
+    fn hop(&self, hop: Transition) -> Transition {
         match hop {
-            Hop::To(target) => Hop::To(self.target(&target)),
-            Hop::Join(name) => Hop::Join(self.node_name(&name)),
-            Hop::Dispatch(Dispatch { node, input }) => {
-                Hop::Dispatch(Dispatch { node: self.node_name(&node), input })
+            Transition::To(target) => Transition::To(self.target(&target)),
+            Transition::Join(name) => Transition::Join(self.node_name(&name)),
+            Transition::Dispatch(Dispatch { node, input }) => {
+                Transition::Dispatch(Dispatch { node: self.node_name(&node), input })
             }
         }
     }
 
-    fn hops(&self, hops: Vec<Hop>) -> Vec<Hop> {
+    fn hops(&self, hops: Vec<Transition>) -> Vec<Transition> {
         hops.into_iter().map(|it| self.hop(it)).collect()
     }
 
@@ -126,7 +126,7 @@ impl Scope {
             Goto::Edges => Goto::Edges,
             Goto::Also(hops) => Goto::Also(self.hops(hops)),
             Goto::Instead(hops) if hops.is_empty() => {
-                Goto::Instead(vec![Hop::To(Target::Node(self.end()))])
+                Goto::Instead(vec![Transition::To(Target::Node(self.end()))])
             }
             Goto::Instead(hops) => Goto::Instead(self.hops(hops)),
         };
@@ -177,7 +177,7 @@ impl Node for ScopedNode {
         self.inner.kind()
     }
 
-    fn touches(&self) -> Touches {
+    fn touches(&self) -> SideEffects {
         self.inner.touches()
     }
 }
@@ -212,7 +212,7 @@ impl Route for ScopedRoute {
         Some(self.inner.choices()?.into_iter().map(outside).collect())
     }
 
-    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
         let within = RouteView { state: &state, visits: &visits, input: view.input };
         Ok(self.scope.hops(self.inner.decide(&within)?))
@@ -223,7 +223,7 @@ impl Route for ScopedRoute {
         self.inner.taken(&RouteView { state: &state, visits: &visits, input: view.input })
     }
 
-    fn sights(&self) -> Option<Sights> {
+    fn sights(&self) -> Option<AccessSet> {
         Some(self.scope.sights(self.inner.sights()?))
     }
 }
@@ -244,7 +244,7 @@ impl Condition for ScopedCondition {
         self.reads.as_deref()
     }
 
-    fn sights(&self) -> Option<Sights> {
+    fn sights(&self) -> Option<AccessSet> {
         Some(self.scope.sights(self.inner.sights()?))
     }
 

@@ -5,9 +5,9 @@ use crate::id::{ChannelName, NodeName};
 
 /// The access set of a route or a condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sights {
+pub struct AccessSet {
     /// The parts of the state.
-    pub fields: Vec<Sight>,
+    pub fields: Vec<Access>,
     /// The nodes whose visit counts it reads.
     pub visits: Vec<NodeName>,
     /// Whether it reads the item that was dispatched to its node.
@@ -20,7 +20,7 @@ pub struct Sights {
 
 /// A part of the state that a route or a condition reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sight {
+pub struct Access {
     /// The field.
     pub channel: ChannelName,
     /// The path within the field, such as `verdict`; empty for the field itself.
@@ -35,7 +35,7 @@ pub struct Sight {
     pub texts: Vec<String>,
 }
 
-impl Sights {
+impl AccessSet {
     /// Adds another access set.
     pub(crate) fn extend(&mut self, other: Self) {
         self.fields.extend(other.fields);
@@ -46,7 +46,7 @@ impl Sights {
     }
 }
 
-impl Sight {
+impl Access {
     /// Returns the access to a whole field, for cases without further information.
     pub fn whole(channel: ChannelName) -> Self {
         Self {

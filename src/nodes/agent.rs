@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     event::Report,
-    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError, Touches},
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError, SideEffects},
     llm::{ChatModel, ChatRequest, Message, ModelError, StructuredError, ask_structured},
     state::Update,
     workflow::{AgentNode, Prompt},
@@ -187,7 +187,7 @@ impl Node for Agent {
         Ok(serde_json::to_value(self.messages(ctx)?)?)
     }
 
-    fn touches(&self) -> Touches {
-        if self.toolbox.is_empty() { Touches::Models } else { Touches::World }
+    fn touches(&self) -> SideEffects {
+        if self.toolbox.is_empty() { SideEffects::Models } else { SideEffects::World }
     }
 }

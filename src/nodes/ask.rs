@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::prompt_view;
 use crate::{
-    graph::{Command, Contract, Node, NodeContext, NodeError, Question, Touches},
+    graph::{Command, Contract, Node, NodeContext, NodeError, Question, SideEffects},
     state::Update,
     workflow::AskNode,
 };
@@ -72,7 +72,7 @@ impl Node for Ask {
         "ask"
     }
 
-    fn touches(&self) -> Touches {
-        Touches::Nothing
+    fn touches(&self) -> SideEffects {
+        SideEffects::Nothing
     }
 }

@@ -13,7 +13,7 @@ use super::expression_view;
 use crate::{
     checkpoint::CheckpointError,
     event::Report,
-    graph::{Command, Contract, Goto, Node, NodeContext, NodeError, Touches},
+    graph::{Command, Contract, Goto, Node, NodeContext, NodeError, SideEffects},
     id::ChannelName,
     redact::redact_value,
     results::{KeptResult, ResultKey, ResultStore},
@@ -222,7 +222,7 @@ impl Node for Cached {
         self.inner.given(ctx)
     }
 
-    fn touches(&self) -> Touches {
+    fn touches(&self) -> SideEffects {
         self.inner.touches()
     }
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::graph::{Command, Contract, Node, NodeContext, NodeError, Touches};
+use crate::graph::{Command, Contract, Node, NodeContext, NodeError, SideEffects};
 
 /// Does nothing.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Node for Pass {
         "map"
     }
 
-    fn touches(&self) -> Touches {
-        Touches::Nothing
+    fn touches(&self) -> SideEffects {
+        SideEffects::Nothing
     }
 }

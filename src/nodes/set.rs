@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::expression_view;
 use crate::{
-    graph::{Command, Contract, Node, NodeContext, NodeError, Touches},
+    graph::{Command, Contract, Node, NodeContext, NodeError, SideEffects},
     state::{Reducer, Update},
     workflow::SetNode,
 };
@@ -59,7 +59,7 @@ impl Node for Set {
         "set"
     }
 
-    fn touches(&self) -> Touches {
-        Touches::Nothing
+    fn touches(&self) -> SideEffects {
+        SideEffects::Nothing
     }
 }

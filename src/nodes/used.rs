@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::expression_view;
 use crate::{
-    graph::{Command, Contract, Node, NodeContext, NodeError, Read, Touches},
+    graph::{Command, Contract, Node, NodeContext, NodeError, Read, SideEffects},
     state::Update,
     workflow::{EnterNode, LeaveNode},
 };
@@ -41,8 +41,8 @@ impl Node for Enter {
         "use"
     }
 
-    fn touches(&self) -> Touches {
-        Touches::Nothing
+    fn touches(&self) -> SideEffects {
+        SideEffects::Nothing
     }
 }
 
@@ -78,7 +78,7 @@ impl Node for Leave {
         "end of use"
     }
 
-    fn touches(&self) -> Touches {
-        Touches::Nothing
+    fn touches(&self) -> SideEffects {
+        SideEffects::Nothing
     }
 }

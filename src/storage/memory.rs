@@ -16,8 +16,8 @@ use super::rules::{
 };
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, Holder, Link, Listed, Logged,
-        Message, Position, Posted, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Commit, Entry, Holder, InboxMessage, LeaseToken,
+        Link, Listed, Logged, Message, Position, RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step, TaskId},
 };
@@ -45,7 +45,7 @@ struct Run {
     /// The number of the last lease.
     fence: u64,
     holder: Option<Holder>,
-    inbox: Vec<Posted>,
+    inbox: Vec<InboxMessage>,
 }
 
 impl MemoryStorage {
@@ -73,7 +73,7 @@ impl Checkpointer for MemoryStorage {
         info: &RunInfo,
         claim: &Claim,
         first: &Entry,
-    ) -> Result<Hold, CheckpointError> {
+    ) -> Result<LeaseToken, CheckpointError> {
         let mut runs = self.runs();
         for new in [info.id.as_str(), &info.name] {
             if runs.iter().any(|Run { info, .. }| info.id.as_str() == new || info.name == new) {
@@ -97,7 +97,7 @@ impl Checkpointer for MemoryStorage {
         Ok(hold)
     }
 
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         self.with(run, |run| match run.holder() {
             Some(holder) if Some(holder.fence) != claim.over => {
                 let holder = Box::new(holder.clone());
@@ -107,7 +107,7 @@ impl Checkpointer for MemoryStorage {
         })
     }
 
-    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
         let action = || format!("keep run `{}`", hold.run);
         self.with(&hold.run, |run| {
             check_fence(run.holder.as_ref(), hold.fence).map_err(|it| it.explain(action()))?;
@@ -118,14 +118,14 @@ impl Checkpointer for MemoryStorage {
         })
     }
 
-    async fn release(&self, hold: &Hold) -> Result<(), CheckpointError> {
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
         self.with(&hold.run, |run| {
             run.holder.take_if(|it| it.fence == hold.fence);
             Ok(())
         })
     }
 
-    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         self.with(&hold.run, |run| {
             run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))
         })
@@ -218,12 +218,12 @@ impl Checkpointer for MemoryStorage {
             let heard = heard.map(|it| it.position.heard).max().unwrap_or(0);
             let last = run.inbox.last().map_or(0, |it| it.number);
             let number = heard.max(last) + 1;
-            run.inbox.push(Posted { number, message: message.clone() });
+            run.inbox.push(InboxMessage { number, message: message.clone() });
             Ok(number)
         })
     }
 
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         self.with(run, |run| Ok(run.inbox.iter().filter(|it| it.number > after).cloned().collect()))
     }
 
@@ -254,14 +254,14 @@ impl Run {
         self.holder.as_ref().filter(|it| it.has_it(Timestamp::now()))
     }
 
-    fn give(&mut self, claim: &Claim) -> Hold {
+    fn give(&mut self, claim: &Claim) -> LeaseToken {
         self.fence += 1;
         let (owner, until) = (claim.owner.clone(), end_of(claim.ttl));
         self.holder = Some(Holder { owner, fence: self.fence, until });
-        Hold { run: self.info.id.clone(), fence: self.fence }
+        LeaseToken { run: self.info.id.clone(), fence: self.fence }
     }
 
-    fn append(&mut self, hold: &Hold, entry: &Entry) -> Result<(), Refusal> {
+    fn append(&mut self, hold: &LeaseToken, entry: &Entry) -> Result<(), Refusal> {
         check_fence(self.holder.as_ref(), hold.fence)?;
         self.head = self.head.after(entry, |task| self.finished.contains(&task))?;
         if entry.commit.is_some() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, Holder, Link, Standing},
+    checkpoint::{CheckpointError, Commit, Entry, Holder, Link, RunStatus},
     event::Status,
     id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind, reserve},
@@ -55,7 +55,7 @@ pub(super) struct Head {
     /// The number of the last event.
     pub(super) seq: u64,
     /// The status of the run.
-    pub(super) standing: Standing,
+    pub(super) standing: RunStatus,
 }
 
 impl Refusal {
@@ -78,7 +78,7 @@ impl Head {
         if has_more || !entry.commit.as_ref().is_some_and(begins) {
             return Err(Refusal::NoBeginning);
         }
-        let standing = Standing { status: Status::Running, reason: None };
+        let standing = RunStatus { status: Status::Running, reason: None };
         let blank = Self { number: 0, step: Step(0), seq: 0, standing };
         blank.with(entry)
     }

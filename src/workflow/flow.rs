@@ -23,8 +23,8 @@ use crate::{
     graph::{
         Node, Target,
         net::{
-            Alternative, Arrow, Assigned, Bits, Bound, Decision, Deferral, Ending, Join, Net,
-            NetNode, Outcome, field_numbers, with_default,
+            Alternative, Arrow, Assigned, Bits, Bound, Decision, Deferral, Ending, FlowModel,
+            FlowNode, Join, Outcome, field_numbers, with_default,
         },
     },
     id::{ChannelName, NodeName},
@@ -68,7 +68,7 @@ impl Flow {
         }
         let fields = field_numbers(sources.schema);
         let builder =
-            FlowModelBuilder { sources, nodes: &nodes, fields: &fields, net: Net::default() };
+            FlowModelBuilder { sources, nodes: &nodes, fields: &fields, net: FlowModel::default() };
         let net = builder.build(vague);
         let assigned = Assigned::of(&net);
         let paths = Paths { net, assigned, fields, names, places, start, limit };
@@ -113,15 +113,15 @@ struct FlowModelBuilder<'a> {
     sources: Sources<'a>,
     nodes: &'a BTreeMap<NodeName, usize>,
     fields: &'a BTreeMap<ChannelName, usize>,
-    net: Net,
+    net: FlowModel,
 }
 
 impl FlowModelBuilder<'_> {
-    fn build(mut self, vague: &BTreeSet<ChannelName>) -> Net {
+    fn build(mut self, vague: &BTreeSet<ChannelName>) -> FlowModel {
         let Sources { root, declarations, schema, input, .. } = self.sources;
         self.net.begin(schema, input);
         self.doubt_the_start(vague);
-        self.net.nodes = vec![NetNode::new(self.net.fields); self.nodes.len()];
+        self.net.nodes = vec![FlowNode::new(self.net.fields); self.nodes.len()];
         self.net.start = root.get("start").map(|it| self.named(it)).unwrap_or_default();
         let limit = root.get("limits").and_then(|it| it.get("exhausted"));
         self.net.after_limit = limit.and_then(|it| self.named(it).first().copied());
@@ -232,7 +232,7 @@ impl FlowModelBuilder<'_> {
         decision
     }
 
-    fn node(&self, (at, name): (usize, &NodeName), yaml: &Yaml, then: Vec<Decision>) -> NetNode {
+    fn node(&self, (at, name): (usize, &NodeName), yaml: &Yaml, then: Vec<Decision>) -> FlowNode {
         let fields = self.net.fields;
         let arrow = |it: &Yaml| self.arrows(it).first().copied();
         let exhausted = yaml.get("exhausted").and_then(arrow);
@@ -249,7 +249,7 @@ impl FlowModelBuilder<'_> {
             outcomes.push(Outcome { ending: Ending::Skipped, decisions });
         }
         outcomes.extend(self.caught(at, yaml).into_iter().map(Outcome::caught));
-        NetNode {
+        FlowNode {
             outcomes,
             bound: bounded.then(|| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
             resets: yaml.get("resets").map(|it| self.named(it)).unwrap_or_default(),

@@ -11,8 +11,8 @@ use super::{EvaluateError, Expression, ExpressionView, expression::known_after};
 use crate::{
     data_limit::DataLimit,
     graph::{
-        Condition, Dispatch, Hop, Route, RouteChoice, RouteError, RouteView, Sights, Spread,
-        Target, Way,
+        AccessSet, Condition, Dispatch, Route, RouteChoice, RouteError, RouteView, Spread, Target,
+        Transition, Way,
     },
     id::{ChannelName, NodeName},
 };
@@ -144,7 +144,7 @@ impl Route for Cases {
         Some(self.tried.iter().map(choice).collect())
     }
 
-    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         Ok(hops(&self.tried[self.first(view)?].to))
     }
 
@@ -154,8 +154,8 @@ impl Route for Cases {
         Ok((start..start + self.tried[at].to.len()).collect())
     }
 
-    fn sights(&self) -> Option<Sights> {
-        let mut sights = Sights::default();
+    fn sights(&self) -> Option<AccessSet> {
+        let mut sights = AccessSet::default();
         self.tried
             .iter()
             .filter_map(|it| it.when.as_ref())
@@ -182,7 +182,7 @@ impl Route for Match {
         Some(self.arms.values().map(choice).collect())
     }
 
-    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let (_, to) = self.arm(view)?;
         Ok(hops(to))
     }
@@ -193,7 +193,7 @@ impl Route for Match {
         Ok(ways.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
     }
 
-    fn sights(&self) -> Option<Sights> {
+    fn sights(&self) -> Option<AccessSet> {
         Some(self.on.sights())
     }
 }
@@ -212,8 +212,8 @@ fn spread<'a>(mut choices: impl Iterator<Item = &'a Vec<Target>>) -> Spread {
     if choices.all(|it| it.len() < 2) { Spread::One } else { Spread::Several }
 }
 
-fn hops(to: &[Target]) -> Vec<Hop> {
-    to.iter().cloned().map(Hop::To).collect()
+fn hops(to: &[Target]) -> Vec<Transition> {
+    to.iter().cloned().map(Transition::To).collect()
 }
 
 impl Condition for Expression {
@@ -225,7 +225,7 @@ impl Condition for Expression {
         Some(self.reads())
     }
 
-    fn sights(&self) -> Option<Sights> {
+    fn sights(&self) -> Option<AccessSet> {
         Some(self.sights())
     }
 
@@ -254,7 +254,7 @@ impl Route for Each {
         Some(vec![each, none])
     }
 
-    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let over = evaluated(&self.over, view)?;
         match over.as_ref() {
             Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
@@ -265,7 +265,7 @@ impl Route for Each {
                 })?;
                 let dispatch =
                     |input: &Value| Dispatch { node: self.node.clone(), input: input.clone() };
-                Ok(items.iter().map(|it| Hop::Dispatch(dispatch(it))).collect())
+                Ok(items.iter().map(|it| Transition::Dispatch(dispatch(it))).collect())
             }
             other => Err(failed(&self.over, format!("`{other}` is no list"))),
         }
@@ -276,7 +276,7 @@ impl Route for Each {
         Ok(if is_empty { (1..self.ways.len()).collect() } else { vec![0] })
     }
 
-    fn sights(&self) -> Option<Sights> {
+    fn sights(&self) -> Option<AccessSet> {
         Some(self.over.sights())
     }
 }

@@ -45,7 +45,7 @@ impl Route for Ways {
         Some(&[])
     }
 
-    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<graphrun::graph::Hop>, RouteError> {
+    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<graphrun::graph::Transition>, RouteError> {
         Ok(Vec::new())
     }
 }

@@ -13,8 +13,8 @@ use graphrun::{
     engine::{Engine, Stop},
     event::EventSink,
     graph::{
-        Backoff, Command, Dispatch, Goto, GraphBuilder, Hop, Limits, Node, NodeContext, NodeError,
-        Policies, Via,
+        Backoff, Command, Dispatch, Goto, GraphBuilder, Limits, Node, NodeContext, NodeError,
+        Policies, Transition, Trigger,
     },
     id::NodeName,
     state::Update,
@@ -42,11 +42,11 @@ impl Node for Noting {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         if ctx.attempt == 1 {
             let (from, how) = match &ctx.via {
-                Via::Start => (String::new(), "start"),
-                Via::Then { node } => (node.to_string(), "then"),
-                Via::Exhausted { node, .. } => (node.to_string(), "exhausted"),
-                Via::Caught { node, .. } => (node.to_string(), "caught"),
-                Via::Limit { .. } => (String::new(), "limit"),
+                Trigger::Start => (String::new(), "start"),
+                Trigger::Then { node } => (node.to_string(), "then"),
+                Trigger::Exhausted { node, .. } => (node.to_string(), "exhausted"),
+                Trigger::Caught { node, .. } => (node.to_string(), "caught"),
+                Trigger::Limit { .. } => (String::new(), "limit"),
             };
             let key = (from, how, ctx.node.to_string());
             *self.told.lock().unwrap().entry(key).or_default() += 1;
@@ -66,7 +66,7 @@ fn goes_on(_: u32) -> Result<Command, NodeError> {
 }
 
 fn goto(names: &[&str]) -> Command {
-    let hops = names.iter().map(|it| Hop::To(target(it))).collect();
+    let hops = names.iter().map(|it| Transition::To(target(it))).collect();
     Command { update: Update::default(), goto: Goto::Instead(hops) }
 }
 
@@ -187,7 +187,7 @@ async fn attempts_failures_dispatched_tasks_and_caught_failures_are_counted() {
         _ => {
             let hop = |n: u64| {
                 let node = NodeName::parse("item").unwrap();
-                Hop::Dispatch(Dispatch { node, input: Value::from(n) })
+                Transition::Dispatch(Dispatch { node, input: Value::from(n) })
             };
             let goto = Goto::Instead((0..3).map(hop).collect());
             Ok(Command { update: Update::default(), goto })

@@ -9,8 +9,8 @@ use graphrun::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     graph::{
-        Backoff, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, Hop, NodeSpec,
-        Policies, Route, RouteChoice, RouteError, RouteView, Spread, Target, Way,
+        Backoff, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, NodeSpec, Policies,
+        Route, RouteChoice, RouteError, RouteView, Spread, Target, Transition, Way,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -98,12 +98,12 @@ impl Dice {
     }
 
     /// Some hops along the ways, dispatches among them.
-    pub(crate) fn hops(&self, ways: &[Target], many: usize) -> Vec<Hop> {
+    pub(crate) fn hops(&self, ways: &[Target], many: usize) -> Vec<Transition> {
         let hop = |_| match self.way(ways) {
             Target::Node(node) if self.coin() => {
-                Hop::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
+                Transition::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
             }
-            target => Hop::To(target.clone()),
+            target => Transition::To(target.clone()),
         };
         (0..=self.below(many)).map(hop).collect()
     }
@@ -135,23 +135,23 @@ impl Route for Thrower {
         self.choices.clone()
     }
 
-    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+    fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         if let Some(choices) = &self.choices {
             let RouteChoice { to, is_dispatched, .. } = &choices[self.dice.below(choices.len())];
             let items = if *is_dispatched { 1 + self.dice.below(3) } else { 1 };
             let hop = |to: &Target| match to {
                 Target::Node(node) if *is_dispatched => {
-                    Hop::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
+                    Transition::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
                 }
-                target => Hop::To(target.clone()),
+                target => Transition::To(target.clone()),
             };
             return Ok((0..items).flat_map(|_| to.iter().map(hop)).collect());
         }
         let ways: Vec<Target> = self.ways.iter().map(|it| it.to.clone()).collect();
         Ok(match self.spread {
-            Spread::One => vec![Hop::To(self.dice.way(&ways).clone())],
+            Spread::One => vec![Transition::To(self.dice.way(&ways).clone())],
             Spread::Several => {
-                ways.into_iter().filter(|_| self.dice.below(4) > 0).map(Hop::To).collect()
+                ways.into_iter().filter(|_| self.dice.below(4) > 0).map(Transition::To).collect()
             }
             Spread::Items => self.dice.hops(&ways, 4),
         })

@@ -6,7 +6,7 @@ use graphrun::{
     checkpoint::{Checkpoint, Position},
     engine::superstep::{Attempt, Event, Machine},
     event::{Spent, Status},
-    graph::{GraphBuilder, Limits, NodeLimits, Policies, Target, Via},
+    graph::{GraphBuilder, Limits, NodeLimits, Policies, Target, Trigger},
     llm::Usage,
 };
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn looped(limits: NodeLimits, exhausted: Target) -> Hand {
 }
 
 /// Runs all open tasks until none is left; each task of `work` uses this many tokens and milliseconds.
-fn run(hand: &mut Hand, tokens: u64, ms: u64) -> Vec<(String, Via)> {
+fn run(hand: &mut Hand, tokens: u64, ms: u64) -> Vec<(String, Trigger)> {
     let mut ran = Vec::new();
     while let Some(task) = hand.open.pop_front() {
         ran.push((task.node.to_string(), task.via.clone()));
@@ -48,7 +48,7 @@ fn run(hand: &mut Hand, tokens: u64, ms: u64) -> Vec<(String, Via)> {
     ran
 }
 
-fn nodes(ran: &[(String, Via)]) -> Vec<&str> {
+fn nodes(ran: &[(String, Trigger)]) -> Vec<&str> {
     ran.iter().map(|(node, _)| node.as_str()).collect()
 }
 
@@ -60,7 +60,7 @@ fn a_node_without_tokens_leads_to_its_exhausted_target() {
     // After the third visit, 300 of 250 tokens are used.
     assert_eq!(nodes(&ran), ["work", "check", "work", "check", "work", "check", "mend"]);
     let error = "`work` has used 300 of its 250 tokens".to_owned();
-    assert_eq!(ran[6].1, Via::Limit { error });
+    assert_eq!(ran[6].1, Trigger::Limit { error });
     assert_eq!(hand.rest.as_ref().unwrap().0, Status::Done);
 }
 

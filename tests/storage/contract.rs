@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use graphrun::{
-    checkpoint::{CheckpointError, Hold, Message, Outcome, SavedRun},
+    checkpoint::{CheckpointError, LeaseToken, Message, Outcome, SavedRun},
     event::Status,
-    graph::{Failure, Hop, Target},
+    graph::{Failure, Target, Transition},
     id::{ChannelName, Step},
     state::{Change, ChangeKind},
 };
@@ -205,7 +205,7 @@ async fn a_question_and_its_answer_are_both_kept_in_order(home: Home) {
 async fn every_outcome_is_read_as_it_was_written(home: Home) {
     let Outcome::Failed { failure } = failed() else { unreachable!() };
     let failure = Failure { retry_after_ms: Some(1500), raw: Some("{\"a\":".into()), ..failure };
-    let caught = Outcome::Caught { failure, hops: vec![Hop::To(Target::Fail)] };
+    let caught = Outcome::Caught { failure, hops: vec![Transition::To(Target::Fail)] };
     let storage = home.open();
     let hold = create(&storage, "R1").await;
     let made: Vec<_> = (0..)
@@ -346,7 +346,7 @@ async fn an_unknown_run_is_an_error_everywhere(home: Home) {
     let storage = home.open();
     create(&storage, "R1").await;
     let id = run("R2");
-    let hold = Hold { run: id.clone(), fence: 1 };
+    let hold = LeaseToken { run: id.clone(), fence: 1 };
     let errors = [
         storage.append(&hold, &record(1, 0, finished()).into()).await.unwrap_err(),
         storage.append(&hold, &commit(1, vec![]).into()).await.unwrap_err(),

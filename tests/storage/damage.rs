@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Hold},
+    checkpoint::{CheckpointError, Checkpointer, LeaseToken},
     event::Status,
     id::Step,
     storage::SqliteStorage,
@@ -253,7 +253,7 @@ async fn nothing_is_added_to_what_is_damaged() {
         "UPDATE heads SET seq = seq + 1 WHERE run = 2;
          UPDATE heads SET standing = replace(standing, 'paused', 'failed') WHERE run = 1",
     );
-    let hold = Hold { run: run("R2"), fence: 2 };
+    let hold = LeaseToken { run: run("R2"), fence: 2 };
     let next = entry(record(2, 0, answered()), &events("R2", [8]));
     for error in [
         storage.append(&hold, &next).await.unwrap_err(),
@@ -276,7 +276,7 @@ async fn nothing_is_added_to_an_open_step_whose_entries_are_damaged() {
         "DELETE FROM journal WHERE run = 2 AND number = 5",
     ] {
         let (_folder, storage) = changed(&saved, change);
-        let hold = Hold { run: run("R2"), fence: 2 };
+        let hold = LeaseToken { run: run("R2"), fence: 2 };
         let next = entry(record(2, 0, answered()), &events("R2", [7]));
         let error = storage.append(&hold, &next).await.expect_err(change);
         assert!(matches!(error, CheckpointError::Damaged { .. }), "{change}: {error:?}");

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun::{
-    checkpoint::{Entry, Link, Logged, Outcome, Standing, TaskRecord},
+    checkpoint::{Entry, Link, Logged, Outcome, RunStatus, TaskRecord},
     event::Status,
-    graph::{Hop, Target},
+    graph::{Target, Transition},
     state::{Change, ChangeKind, Update},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
@@ -57,7 +57,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         6 => (clears, writes).prop_map(|(clears, writes)| Outcome::Finished {
             update: Update { clears, writes },
-            hops: vec![Hop::To(Target::End)],
+            hops: vec![Transition::To(Target::End)],
         }),
         2 => (any_value(), any::<Option<[u8; 32]>>()).prop_map(|(answer, link)| Outcome::Answered {
             key: "go_on".into(),
@@ -138,7 +138,7 @@ fn entries_of(steps: &[AnyStep]) -> Vec<Entry> {
         for change in changes {
             made.insert(change.channel, change_of(change, &records));
         }
-        let standing = (news == 3).then_some(Standing { status: Status::Running, reason: None });
+        let standing = (news == 3).then_some(RunStatus { status: Status::Running, reason: None });
         let commit = Some(commit(step, made.into_values().collect()));
         add(Entry { records: open, commit, standing, ..Entry::default() }, news);
     }

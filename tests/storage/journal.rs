@@ -3,7 +3,7 @@
 use graphrun::{
     checkpoint::{Entry, Link, Logged, Outcome, RunInfo, TaskRecord},
     event::Status,
-    graph::{Hop, Target},
+    graph::{Target, Transition},
     id::Step,
     state::{Change, ChangeKind, Update},
 };
@@ -26,7 +26,7 @@ promises! {
 fn wrote(step: u64, index: u32, writes: &[(&str, Value)]) -> TaskRecord {
     let writes = writes.iter().map(|(name, value)| (channel(name), value.clone().into())).collect();
     let update = Update { clears: vec![], writes };
-    record(step, index, Outcome::Finished { update, hops: vec![Hop::To(Target::End)] })
+    record(step, index, Outcome::Finished { update, hops: vec![Transition::To(Target::End)] })
 }
 
 fn items(name: &str, items: Value) -> Change {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Claim, Entry, Hold, Holder, Presence},
+    checkpoint::{CheckpointError, Claim, Entry, Holder, LeaseToken, Presence},
     event::Status,
     id::Step,
 };
@@ -52,7 +52,7 @@ async fn an_owner_that_is_there_keeps_its_run_whatever_the_clock_says(home: Home
 }
 
 /// Checks that the former owner of a lease can change nothing, and why.
-async fn assert_powerless(home: &Home, hold: &Hold, why: &str) {
+async fn assert_powerless(home: &Home, hold: &LeaseToken, why: &str) {
     let before = state(home).await;
     let storage = home.open();
     let entries: [(Entry, &str); 4] = [
@@ -93,9 +93,9 @@ async fn assert_owned(home: &Home, name: &str) {
 
 /// Starts eight claims at once; returns the one that got the run, after checking the errors of the
 /// others.
-async fn race<F>(home: &Home, claim: impl Fn(u32) -> F) -> (u32, Hold)
+async fn race<F>(home: &Home, claim: impl Fn(u32) -> F) -> (u32, LeaseToken)
 where
-    F: Future<Output = Result<Hold, CheckpointError>> + Send + 'static,
+    F: Future<Output = Result<LeaseToken, CheckpointError>> + Send + 'static,
 {
     let start = Arc::new(Barrier::new(8));
     let mut claims = JoinSet::new();

@@ -4,11 +4,12 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use graphrun::{
     checkpoint::{
-        Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, Hold, Message, NodeTook,
-        Outcome, Owner, Position, Posted, Presence, RunInfo, Standing, TaskRecord, UsedUp,
+        Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, InboxMessage, LeaseToken,
+        Message, NodeUsage, Outcome, Owner, Position, Presence, RunInfo, RunStatus, TaskRecord,
+        UsedUp,
     },
     event::{EVENT_VERSION, Event, Spent, Stamped, Status},
-    graph::{Began, Failure, Hop, Input, Question, Target, Via},
+    graph::{Failure, Input, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{Change, ChangeKind, Update},
     storage::{MemoryStorage, SqliteStorage},
@@ -134,7 +135,7 @@ pub(crate) fn short(claim: Claim) -> Claim {
 }
 
 /// Creates a run whose step zero changes nothing.
-pub(crate) async fn create(storage: &Arc<dyn Checkpointer>, id: &str) -> Hold {
+pub(crate) async fn create(storage: &Arc<dyn Checkpointer>, id: &str) -> LeaseToken {
     let first = commit(0, vec![]).into();
     storage.create(&info(id, &format!("{id}-name")), &claim(), &first).await.unwrap()
 }
@@ -144,8 +145,8 @@ pub(crate) fn entry(what: impl Into<Entry>, events: &[Stamped]) -> Entry {
     Entry { events: events.to_vec(), ..what.into() }
 }
 
-pub(crate) fn standing(status: Status, reason: Option<&str>) -> Standing {
-    Standing { status, reason: reason.map(str::to_owned) }
+pub(crate) fn standing(status: Status, reason: Option<&str>) -> RunStatus {
+    RunStatus { status, reason: reason.map(str::to_owned) }
 }
 
 /// Returns a position with content in every field.
@@ -155,22 +156,22 @@ pub(crate) fn position(step: u64) -> Position {
     Position {
         step: Step(step),
         frontier: vec![
-            activation("qc", Input::State, Via::Then { node: node("ba") }),
+            activation("qc", Input::State, Trigger::Then { node: node("ba") }),
             activation(
                 "ta",
                 Input::Value(json!({"n": 1})),
-                Via::Caught { node: node("ba"), failure },
+                Trigger::Caught { node: node("ba"), failure },
             ),
         ],
         joins: [(node("sse"), [node("qc")].into())].into(),
-        deferred: [(node("report"), Via::Start)].into(),
+        deferred: [(node("report"), Trigger::Start)].into(),
         visits: [(node("ba"), 1), (node("sse"), 3)].into(),
         spent: spent(),
         worked_ms: 1200 * step,
-        took: [(node("ba"), NodeTook { spent: spent(), worked_ms: 7 })].into(),
+        took: [(node("ba"), NodeUsage { spent: spent(), worked_ms: 7 })].into(),
         asked: ["go_on".to_owned()].into(),
         heard: 7 * step,
-        said: vec![Posted {
+        said: vec![InboxMessage {
             number: 3,
             message: Message {
                 id: "m".into(),
@@ -180,7 +181,8 @@ pub(crate) fn position(step: u64) -> Position {
                 at: "2025-06-01T12:00:00Z".into(),
             },
         }],
-        began: [(1, Began { task: TaskId { step: Step(1), index: 0 }, node: node("sse") })].into(),
+        began: [(1, OriginalTask { task: TaskId { step: Step(1), index: 0 }, node: node("sse") })]
+            .into(),
         limit: Some("tokens".into()),
         used_up: Some(UsedUp { steps: 9, tokens: Some(7), usd: Some(0.3), time_ms: Some(1) }),
         failure: None,
@@ -219,7 +221,7 @@ pub(crate) fn record(step: u64, index: u32, outcome: Outcome) -> TaskRecord {
 pub(crate) fn finished() -> Outcome {
     Outcome::Finished {
         update: Update::default().write(channel("brief"), "a calculator"),
-        hops: vec![Hop::To(Target::Node(node("qc"))), Hop::To(Target::End)],
+        hops: vec![Transition::To(Target::Node(node("qc"))), Transition::To(Target::End)],
     }
 }
 
@@ -228,11 +230,11 @@ pub(crate) fn failed() -> Outcome {
 }
 
 pub(crate) fn caught() -> Outcome {
-    Outcome::Caught { failure: failure(), hops: vec![Hop::To(Target::Fail)] }
+    Outcome::Caught { failure: failure(), hops: vec![Transition::To(Target::Fail)] }
 }
 
 pub(crate) fn skipped() -> Outcome {
-    let hops = vec![Hop::Join(node("sse"))];
+    let hops = vec![Transition::Join(node("sse"))];
     Outcome::Skipped { condition: "state.n > 3".into(), hops }
 }
 

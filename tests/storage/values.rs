@@ -15,7 +15,8 @@ use graphrun::{
     engine::{Answers, Engine, RunEnd, RunError, Stop},
     event::{EventSink, Status},
     graph::{
-        Command, Dispatch, Goto, GraphBuilder, Hop, Node, NodeContext, NodeError, Question, Target,
+        Command, Dispatch, Goto, GraphBuilder, Node, NodeContext, NodeError, Question, Target,
+        Transition,
     },
     id::Step,
     nodes::{Services, factory, registry},
@@ -166,7 +167,7 @@ impl Node for Gives {
             Way::Write => return Ok(update.write(channel("a"), value).into()),
             Way::Append => return Ok(update.write(channel("log"), json!([value])).into()),
             Way::Dispatch => {
-                let hop = Hop::Dispatch(Dispatch { node: node("last"), input: value });
+                let hop = Transition::Dispatch(Dispatch { node: node("last"), input: value });
                 return Ok(Command { update, goto: Goto::Instead(vec![hop]) });
             }
             Way::Show => {
@@ -183,7 +184,7 @@ impl Node for Gives {
                 let _: Value = ctx.memo("part", part).await?;
             }
         }
-        Ok(Command { update, goto: Goto::Instead(vec![Hop::To(Target::End)]) })
+        Ok(Command { update, goto: Goto::Instead(vec![Transition::To(Target::End)]) })
     }
 }
 

@@ -13,8 +13,8 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Listed, Logged, Message, Position,
-        Posted, Presence, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged,
+        Message, Position, Presence, RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
 };
@@ -60,7 +60,7 @@ impl Disturbed {
     /// Makes a write, unless it has a fault. `hold` is the lease, if there is one.
     async fn write<T>(
         &self,
-        hold: Option<&Hold>,
+        hold: Option<&LeaseToken>,
         write: impl Future<Output = Result<T, CheckpointError>>,
     ) -> Result<T, CheckpointError> {
         let lost = || CheckpointError::Storage {
@@ -88,7 +88,7 @@ impl Disturbed {
     }
 
     /// Acquires a run, like a process that considers its owner dead, and dies.
-    async fn steal(&self, hold: &Hold) {
+    async fn steal(&self, hold: &LeaseToken) {
         let presence = Presence::new();
         let ttl = Duration::from_secs(60);
         let claim = Claim { owner: presence.owner().clone(), ttl, over: Some(hold.fence) };
@@ -110,24 +110,24 @@ impl Checkpointer for Disturbed {
         info: &RunInfo,
         claim: &Claim,
         first: &Entry,
-    ) -> Result<Hold, CheckpointError> {
+    ) -> Result<LeaseToken, CheckpointError> {
         self.write(None, self.inner.create(info, claim, first)).await
     }
 
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         self.write(None, self.inner.acquire(run, claim)).await
     }
 
-    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
         self.inner.renew(hold, ttl).await
     }
 
-    async fn release(&self, _: &Hold) -> Result<(), CheckpointError> {
+    async fn release(&self, _: &LeaseToken) -> Result<(), CheckpointError> {
         // A dead process releases nothing.
         Ok(())
     }
 
-    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         self.write(Some(hold), self.inner.append(hold, entry)).await
     }
 
@@ -160,7 +160,7 @@ impl Checkpointer for Disturbed {
         self.inner.post(run, message).await
     }
 
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         self.inner.inbox(run, after).await
     }
 

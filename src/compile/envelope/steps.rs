@@ -11,7 +11,7 @@ use super::{
     tokens::Tokens,
 };
 use crate::{
-    graph::{Edge, Graph, NodeSpec, Touches},
+    graph::{Edge, Graph, NodeSpec, SideEffects},
     id::NodeName,
 };
 
@@ -72,7 +72,7 @@ fn together(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>, alone: &[Sh
 ///
 /// A node without side effects computes synchronously or waits for a person; neither counts.
 pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
-    if spec.node.touches() == Touches::Nothing {
+    if spec.node.touches() == SideEffects::Nothing {
         return Some(Duration::ZERO);
     }
     Some(times(spec.policies.timeout?, spec.policies.retry.attempts_max.max(1).into()))

@@ -6,7 +6,7 @@ use super::{Between, Kind};
 use crate::{
     checkpoint::{Outcome, SavedRun, TaskRecord},
     draw::{Arrow, Drawing, Reason},
-    graph::{Hop, Target, Via},
+    graph::{Target, Transition, Trigger},
     id::{NodeName, Step},
 };
 
@@ -62,7 +62,8 @@ impl<'a> Replay<'a> {
                 self.take(None, Target::Node(node.clone()), Kind::Exhausted);
             }
         }
-        let by_limit = saved.position.frontier.iter().any(|it| matches!(it.via, Via::Limit { .. }));
+        let by_limit =
+            saved.position.frontier.iter().any(|it| matches!(it.via, Trigger::Limit { .. }));
         if by_limit && !self.taken.keys().any(|it| it.0.is_none() && it.2 == Kind::Exhausted) {
             for node in waiting {
                 self.take(None, Target::Node(node), Kind::Exhausted);
@@ -106,14 +107,16 @@ impl<'a> Replay<'a> {
             for hop in hops {
                 self.take(Some(&record.node), hop.target(), kind);
                 match hop {
-                    Hop::To(Target::Node(to)) => reached.extend(self.within_bound(to)),
-                    Hop::Dispatch(dispatch) => reached.extend(self.within_bound(&dispatch.node)),
-                    Hop::Join(to) => {
+                    Transition::To(Target::Node(to)) => reached.extend(self.within_bound(to)),
+                    Transition::Dispatch(dispatch) => {
+                        reached.extend(self.within_bound(&dispatch.node));
+                    }
+                    Transition::Join(to) => {
                         let waiting = self.joins.entry(to.clone()).or_default();
                         waiting.insert(record.node.clone());
                         arrived.insert(to.clone());
                     }
-                    Hop::To(Target::End | Target::Fail) => (),
+                    Transition::To(Target::End | Target::Fail) => (),
                 }
             }
         }

@@ -15,10 +15,10 @@ use std::{
 
 use super::superstep::carry;
 use crate::{
-    checkpoint::{Fate, Mapping, Outline, Posted, SavedRun},
+    checkpoint::{Fate, InboxMessage, Mapping, Outline, SavedRun},
     compile::{CompiledGraph, Midway},
     diagnostic::did_you_mean,
-    graph::Hop,
+    graph::Transition,
     id::{ChannelName, NodeName},
 };
 
@@ -104,7 +104,7 @@ pub(super) struct Compared<'a> {
     pub(super) graph: &'a CompiledGraph,
     pub(super) saved: &'a SavedRun,
     /// The inbox messages that are not processed yet.
-    pub(super) said: &'a [Posted],
+    pub(super) said: &'a [InboxMessage],
 }
 
 /// Returns every difference between the graph of a run and another graph; those that break the run at its
@@ -306,7 +306,7 @@ impl Comparing<'_> {
             }
             for hop in record.outcome.hops() {
                 match hop {
-                    Hop::Join(to) => {
+                    Transition::Join(to) => {
                         let arrived = midway.arrived.entry(to.clone()).or_default();
                         arrived.insert(record.node.clone());
                     }

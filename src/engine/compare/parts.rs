@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Comparing, list};
 use crate::{
     checkpoint::{NodeOutline, Outcome, SavedRun, TaskRecord},
-    graph::Hop,
+    graph::Transition,
     id::{ChannelName, NodeName},
 };
 
@@ -33,7 +33,7 @@ impl Comparing<'_> {
             return Some("the run has come to it, and it lets others go first".to_owned());
         }
         let leads_there = |it: &&TaskRecord| {
-            it.outcome.hops().iter().map(Hop::target).any(|it| it.node() == Some(name))
+            it.outcome.hops().iter().map(Transition::target).any(|it| it.node() == Some(name))
         };
         let from = records.iter().find(leads_there);
         from.map(|it| format!("`{}` has finished and leads there", it.node))
@@ -44,7 +44,7 @@ impl Comparing<'_> {
         let SavedRun { position, records, .. } = self.compared.saved;
         let before = position.joins.get(name).into_iter().flatten();
         let joins = |it: &&TaskRecord| {
-            it.outcome.hops().iter().any(|it| matches!(it, Hop::Join(to) if to == name))
+            it.outcome.hops().iter().any(|it| matches!(it, Transition::Join(to) if to == name))
         };
         before.chain(records.iter().filter(joins).map(|it| &it.node)).cloned().collect()
     }

@@ -2,7 +2,7 @@
 
 use super::{Driver, Rest};
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, RunInfo, Standing},
+    checkpoint::{CheckpointError, Commit, Entry, RunInfo, RunStatus},
     engine::{Engine, RunEnd, RunError, lease::Lease, log::Log, superstep::Machine},
     event::{Event, EventSink, Status},
     fault::{self, Point},
@@ -28,7 +28,7 @@ pub(in crate::engine) async fn accept_stopped(
     let spent = machine.spent();
     log.add(Event::RunFinished { status, reason: reason.clone(), steps: 0, spent });
     let first = Entry {
-        standing: Some(Standing { status, reason: reason.clone() }),
+        standing: Some(RunStatus { status, reason: reason.clone() }),
         events: log.unsaved(),
         ..Entry::from(first)
     };
@@ -46,7 +46,7 @@ impl Driver<'_> {
     fn rest(&mut self, status: Status, reason: Option<String>) {
         let (steps, spent) = (self.machine.position().step.0, self.machine.spent());
         self.log.add(Event::RunFinished { status, reason: reason.clone(), steps, spent });
-        self.entry.standing = Some(Standing { status, reason });
+        self.entry.standing = Some(RunStatus { status, reason });
     }
 
     pub(super) async fn finish(

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::frontier::resettled;
 use crate::{
-    checkpoint::{Activation, Fate, Mapping, Outcome, Position, Posted, TaskRecord},
+    checkpoint::{Activation, Fate, InboxMessage, Mapping, Outcome, Position, TaskRecord},
     compile::CompiledGraph,
-    graph::{Began, Dispatch, Hop, Input, Question, Target, Via},
+    graph::{Dispatch, Input, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, TaskId},
     state::Update,
 };
@@ -27,7 +27,7 @@ pub(in crate::engine) fn carry(
     graph: &CompiledGraph,
     mapping: &Mapping,
     (position, records): (&Position, &[TaskRecord]),
-    said: &[Posted],
+    said: &[InboxMessage],
 ) -> Carried {
     Carrying { graph, mapping, position, records }.carry(said)
 }
@@ -40,7 +40,7 @@ struct Carrying<'a> {
 }
 
 impl Carrying<'_> {
-    fn carry(&self, said: &[Posted]) -> Carried {
+    fn carry(&self, said: &[InboxMessage]) -> Carried {
         let mut position = self.names();
         let old = self.position.frontier.iter().enumerate();
         let kept = old.filter_map(|(at, it)| Some((Some(at), self.activation(it)?)));
@@ -115,7 +115,7 @@ impl Carrying<'_> {
         }
         let hops = self.records.iter().flat_map(|it| it.outcome.hops());
         let begun = hops.filter_map(|it| match it {
-            Hop::Join(to) => self.node(to),
+            Transition::Join(to) => self.node(to),
             _ => None,
         });
         let begun: BTreeSet<NodeName> = begun.chain(joins.keys().cloned()).collect();
@@ -166,28 +166,28 @@ impl Carrying<'_> {
     }
 
     /// Returns the trigger by its new names. Its source node may be gone.
-    fn via(&self, via: &Via) -> Via {
+    fn via(&self, via: &Trigger) -> Trigger {
         let named = |it: &NodeName| self.node(it).unwrap_or_else(|| it.clone());
         match via {
-            Via::Then { node } => Via::Then { node: named(node) },
-            Via::Exhausted { node, max_visits } => {
-                Via::Exhausted { node: named(node), max_visits: *max_visits }
+            Trigger::Then { node } => Trigger::Then { node: named(node) },
+            Trigger::Exhausted { node, max_visits } => {
+                Trigger::Exhausted { node: named(node), max_visits: *max_visits }
             }
-            Via::Caught { node, failure } => {
-                Via::Caught { node: named(node), failure: failure.clone() }
+            Trigger::Caught { node, failure } => {
+                Trigger::Caught { node: named(node), failure: failure.clone() }
             }
-            Via::Start | Via::Limit { .. } => via.clone(),
+            Trigger::Start | Trigger::Limit { .. } => via.clone(),
         }
     }
 
     /// Returns the original names of a task, unless the task starts again.
-    fn began(&self, old: u32) -> Option<Began> {
+    fn began(&self, old: u32) -> Option<OriginalTask> {
         let node = &self.position.frontier.get(usize::try_from(old).ok()?)?.node;
         if self.is_again(node) {
             return None;
         }
         let task = TaskId { step: self.position.step.next(), index: old };
-        let now = Began { task, node: node.clone() };
+        let now = OriginalTask { task, node: node.clone() };
         Some(self.position.began.get(&old).cloned().unwrap_or(now))
     }
 
@@ -228,19 +228,22 @@ impl Carrying<'_> {
         Update { clears: clears.collect(), writes: writes.collect() }
     }
 
-    fn hops(&self, old: &[Hop]) -> Vec<Hop> {
-        let hop = |it: &Hop| match it {
-            Hop::To(Target::Node(to)) => Some(Hop::To(Target::Node(self.node(to)?))),
-            Hop::To(target) => Some(Hop::To(target.clone())),
-            Hop::Join(to) => Some(Hop::Join(self.node(to)?)),
-            Hop::Dispatch(Dispatch { node, input }) => {
-                Some(Hop::Dispatch(Dispatch { node: self.node(node)?, input: input.clone() }))
+    fn hops(&self, old: &[Transition]) -> Vec<Transition> {
+        let hop = |it: &Transition| match it {
+            Transition::To(Target::Node(to)) => Some(Transition::To(Target::Node(self.node(to)?))),
+            Transition::To(target) => Some(Transition::To(target.clone())),
+            Transition::Join(to) => Some(Transition::Join(self.node(to)?)),
+            Transition::Dispatch(Dispatch { node, input }) => {
+                Some(Transition::Dispatch(Dispatch {
+                    node: self.node(node)?,
+                    input: input.clone(),
+                }))
             }
         };
         old.iter().filter_map(hop).collect()
     }
 
-    fn said(&self, said: &[Posted]) -> Vec<Posted> {
+    fn said(&self, said: &[InboxMessage]) -> Vec<InboxMessage> {
         let all = self.position.said.iter().chain(said);
         let named = all.filter_map(|it| {
             let mut posted = it.clone();

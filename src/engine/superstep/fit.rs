@@ -7,7 +7,7 @@ use super::RestoreError;
 use crate::{
     checkpoint::{Outcome, Position, TaskRecord},
     compile::CompiledGraph,
-    graph::{Hop, Target},
+    graph::{Target, Transition},
     id::NodeName,
 };
 
@@ -54,10 +54,10 @@ fn check_record(
         | Outcome::Answered { .. } => return Ok(()),
     };
     hops.iter().try_for_each(|hop| match hop {
-        Hop::To(Target::End | Target::Fail) => Ok(()),
-        Hop::To(Target::Node(name)) => check_node(graph, name),
-        Hop::Dispatch(dispatch) => check_node(graph, &dispatch.node),
-        Hop::Join(to) => check_arrival(graph, &record.node, to),
+        Transition::To(Target::End | Target::Fail) => Ok(()),
+        Transition::To(Target::Node(name)) => check_node(graph, name),
+        Transition::Dispatch(dispatch) => check_node(graph, &dispatch.node),
+        Transition::Join(to) => check_arrival(graph, &record.node, to),
     })
 }
 

@@ -6,7 +6,7 @@ use crate::{
     checkpoint::{Activation, Outcome, Position, TaskRecord},
     compile::CompiledGraph,
     engine::budget::{self, Used},
-    graph::{Defer, Dispatch, Hop, Input, Limits, Policies, Target, Via},
+    graph::{Defer, Dispatch, Input, Limits, Policies, Target, Transition, Trigger},
     id::NodeName,
 };
 
@@ -71,11 +71,14 @@ pub(super) fn next_frontier(
 
 /// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,
 /// with their triggers. The frontier does not change.
-pub(super) fn resettled(graph: &CompiledGraph, position: &mut Position) -> BTreeMap<NodeName, Via> {
+pub(super) fn resettled(
+    graph: &CompiledGraph,
+    position: &mut Position,
+) -> BTreeMap<NodeName, Trigger> {
     let last = |it: &BTreeSet<NodeName>| it.last().cloned();
-    let via = |it: NodeName| Via::Then { node: it };
+    let via = |it: NodeName| Trigger::Then { node: it };
     let arrived = position.joins.iter();
-    let arrived = arrived.map(|(to, it)| (to.clone(), last(it).map_or(Via::Start, via)));
+    let arrived = arrived.map(|(to, it)| (to.clone(), last(it).map_or(Trigger::Start, via)));
     let mut next = Next {
         graph,
         reached: BTreeMap::new(),
@@ -98,10 +101,10 @@ pub(super) fn resettled(graph: &CompiledGraph, position: &mut Position) -> BTree
 struct Next<'a> {
     graph: &'a CompiledGraph,
     position: &'a mut Position,
-    reached: BTreeMap<NodeName, Via>,
-    sent: Vec<(Dispatch, Via)>,
+    reached: BTreeMap<NodeName, Trigger>,
+    sent: Vec<(Dispatch, Trigger)>,
     /// The joins with arrivals in this step, with the last arrival of each.
-    arrived: BTreeMap<NodeName, Via>,
+    arrived: BTreeMap<NodeName, Trigger>,
     /// The used workflows that were left before they finished.
     left: BTreeSet<String>,
     /// The tasks of the old frontier that stay.
@@ -112,10 +115,10 @@ impl Next<'_> {
     fn follow(&mut self, record: &TaskRecord, activation: &Activation) {
         let (hops, via) = match &record.outcome {
             Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } => {
-                (hops, Via::Then { node: record.node.clone() })
+                (hops, Trigger::Then { node: record.node.clone() })
             }
             Outcome::Caught { hops, failure } => {
-                (hops, Via::Caught { node: record.node.clone(), failure: failure.clone() })
+                (hops, Trigger::Caught { node: record.node.clone(), failure: failure.clone() })
             }
             // A limit of the run is reached: the task stays in the frontier, unless the run is routed
             // elsewhere.
@@ -124,21 +127,21 @@ impl Next<'_> {
         };
         for hop in hops {
             match hop {
-                Hop::To(Target::End) => (),
-                Hop::To(Target::Fail) => self.fail(&record.node, activation, &via),
-                Hop::To(Target::Node(name)) => {
+                Transition::To(Target::End) => (),
+                Transition::To(Target::Fail) => self.fail(&record.node, activation, &via),
+                Transition::To(Target::Node(name)) => {
                     if let Some(reached) = self.reach(name.clone(), via.clone()) {
                         self.note_left_scopes(&record.node, &reached);
                     }
                 }
-                Hop::Join(name) => self.arrive(name, &record.node, &via),
-                Hop::Dispatch(dispatch) => self.send(dispatch, &via),
+                Transition::Join(name) => self.arrive(name, &record.node, &via),
+                Transition::Dispatch(dispatch) => self.send(dispatch, &via),
             }
         }
     }
 
     /// Activates a node, or its `exhausted` target if its bound is used up.
-    fn reach(&mut self, name: NodeName, via: Via) -> Option<NodeName> {
+    fn reach(&mut self, name: NodeName, via: Trigger) -> Option<NodeName> {
         let (name, via) = self.within_bound(name, via)?;
         // The node gets the first trigger in task order.
         self.reached.entry(name.clone()).or_insert(via);
@@ -234,7 +237,7 @@ impl Next<'_> {
         &self.graph.node(name).expect("compile checked every target").policies
     }
 
-    fn send(&mut self, dispatch: &Dispatch, via: &Via) {
+    fn send(&mut self, dispatch: &Dispatch, via: &Trigger) {
         match self.within_bound(dispatch.node.clone(), via.clone()) {
             Some((name, via)) if name == dispatch.node => self.sent.push((dispatch.clone(), via)),
             Some((name, via)) => drop(self.reached.entry(name).or_insert(via)),
@@ -242,7 +245,7 @@ impl Next<'_> {
         }
     }
 
-    fn arrive(&mut self, name: &NodeName, from: &NodeName, via: &Via) {
+    fn arrive(&mut self, name: &NodeName, from: &NodeName, via: &Trigger) {
         self.position.joins.entry(name.clone()).or_default().insert(from.clone());
         self.arrived.insert(name.clone(), via.clone());
     }
@@ -264,7 +267,7 @@ impl Next<'_> {
     /// Follows `exhausted` until it reaches a node that may still run.
     ///
     /// It terminates because `compile` refuses graphs whose `exhausted` targets form a cycle.
-    fn within_bound(&mut self, name: NodeName, via: Via) -> Option<(NodeName, Via)> {
+    fn within_bound(&mut self, name: NodeName, via: Trigger) -> Option<(NodeName, Trigger)> {
         self.within_bound_but(0, name, via)
     }
 
@@ -273,17 +276,17 @@ impl Next<'_> {
         &mut self,
         mut promised: u32,
         mut name: NodeName,
-        mut via: Via,
-    ) -> Option<(NodeName, Via)> {
+        mut via: Trigger,
+    ) -> Option<(NodeName, Trigger)> {
         loop {
             let policies = self.policies(&name);
             let visits = self.position.visits.get(&name).copied().unwrap_or(0);
             let visits = visits.saturating_add(std::mem::take(&mut promised));
             let took = self.position.took.get(&name);
             if let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) {
-                via = Via::Exhausted { node: name.clone(), max_visits };
+                via = Trigger::Exhausted { node: name.clone(), max_visits };
             } else if let Some(error) = budget::reached_by_node(&name, policies, took) {
-                via = Via::Limit { error };
+                via = Trigger::Limit { error };
             } else {
                 return Some((name, via));
             }
@@ -299,7 +302,7 @@ impl Next<'_> {
     }
 
     /// Handles a route to `fail`. The reason names the error that led to the node, if there is one.
-    fn fail(&mut self, node: &NodeName, activation: &Activation, via: &Via) {
+    fn fail(&mut self, node: &NodeName, activation: &Activation, via: &Trigger) {
         let cause = via.error().or(activation.via.error());
         let reason = match cause {
             Some(cause) => format!("`{node}` ended the run: {cause}"),
@@ -347,8 +350,8 @@ fn starved(graph: &CompiledGraph, position: &Position) -> Option<String> {
 fn fill(
     position: &mut Position,
     kept: Vec<Activation>,
-    mut reached: BTreeMap<NodeName, Via>,
-    sent: Vec<(Dispatch, Via)>,
+    mut reached: BTreeMap<NodeName, Trigger>,
+    sent: Vec<(Dispatch, Trigger)>,
 ) {
     let (by_edges, dispatched): (Vec<_>, Vec<_>) =
         kept.into_iter().partition(|it| it.input == Input::State);
@@ -392,7 +395,7 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) 
         Target::Node(node) => {
             debug_assert!(graph.node(node).is_some(), "compile checked every target");
             *position.visits.entry(node.clone()).or_default() += 1;
-            let via = Via::Limit { error };
+            let via = Trigger::Limit { error };
             position.frontier.push(Activation { node: node.clone(), input: Input::State, via });
         }
         Target::Fail => position.failure = Some(error),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Action, Machine};
 use crate::{
-    checkpoint::{Commit, Message, Posted},
+    checkpoint::{Commit, InboxMessage, Message},
     graph::{ErrorKind, Failure},
     state::{StateError, Update},
 };
@@ -23,7 +23,7 @@ pub struct ProcessedMessage {
 impl Machine {
     /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
     /// before change nothing.
-    pub fn hear(&mut self, said: Vec<Posted>) {
+    pub fn hear(&mut self, said: Vec<InboxMessage>) {
         let heard = self.heard();
         self.terms.said.extend(said.into_iter().filter(|it| it.number > heard));
     }
@@ -47,7 +47,7 @@ impl Machine {
         }
         let mut updates = Vec::new();
         let mut heard = Vec::new();
-        for Posted { message, .. } in std::mem::take(&mut self.terms.said) {
+        for InboxMessage { message, .. } in std::mem::take(&mut self.terms.said) {
             let items = Value::Array(vec![message.value.clone()]);
             let update = Update::default().write(message.channel.clone(), items);
             let problem = self.refuses(&update).err().map(|it| reason(&it));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Action, Machine};
 use crate::{
-    checkpoint::{Activation, Outcome, Posted, TaskRecord},
+    checkpoint::{Activation, InboxMessage, Outcome, TaskRecord},
     event::Status,
     graph::{Limits, RouteView},
     id::NodeName,
@@ -29,7 +29,7 @@ pub struct Terms {
     /// The breakpoints.
     pub pauses: Pauses,
     /// The inbox messages that are not processed yet, in the order of their numbers.
-    pub said: Vec<Posted>,
+    pub said: Vec<InboxMessage>,
 }
 
 impl From<Limits> for Terms {

@@ -10,7 +10,7 @@ use super::hear::ProcessedMessage;
 use crate::{
     checkpoint::{Commit, Link, TaskRecord},
     event::{Spent, Status},
-    graph::{Began, Command, Failure, Input, Question, Via},
+    graph::{Command, Failure, Input, OriginalTask, Question, Trigger},
     id::{NodeName, TaskId},
     state::{State, StateError},
 };
@@ -140,13 +140,13 @@ pub struct Task {
     /// The node.
     pub node: NodeName,
     /// The original names of both, if the run was migrated since the task began.
-    pub began: Option<Began>,
+    pub began: Option<OriginalTask>,
     /// The attempt, from one.
     pub attempt: u32,
     /// Its input.
     pub input: Input,
     /// The trigger of the task.
-    pub via: Via,
+    pub via: Trigger,
     /// How often each node has run since its count was last reset.
     pub visits: Arc<BTreeMap<NodeName, u32>>,
     /// The state at the start of the step.

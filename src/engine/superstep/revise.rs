@@ -7,7 +7,7 @@ use crate::{
     checkpoint::{Activation, Checkpoint, Outcome, Position, TaskRecord},
     compile::CompiledGraph,
     diagnostic::did_you_mean,
-    graph::{Failure, Goto, Input, Via},
+    graph::{Failure, Goto, Input, Trigger},
     id::{NodeName, RunId},
     state::{State, StateError, Update},
 };
@@ -136,7 +136,7 @@ impl Machine {
         }
         if frontier.is_empty() {
             let activation =
-                Activation { node: node.clone(), input: Input::State, via: Via::Start };
+                Activation { node: node.clone(), input: Input::State, via: Trigger::Start };
             return Ok((0, activation));
         }
         let mut next: Vec<NodeName> = frontier.iter().map(|it| it.node.clone()).collect();

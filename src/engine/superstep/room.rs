@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Machine;
 use crate::{
     data_limit::{DataLimit, DataLimitReached},
-    graph::{ErrorKind, Failure, Hop, Question},
+    graph::{ErrorKind, Failure, Question, Transition},
     state::{Update, measure},
 };
 
@@ -16,11 +16,15 @@ impl Machine {
     /// Checks the size of a task's updates and dispatches, and returns it in bytes.
     ///
     /// The results of a step are kept until its commit, so all of them together have a limit as well.
-    pub(super) fn size_of_result(&self, update: &Update, hops: &[Hop]) -> Result<u64, Failure> {
+    pub(super) fn size_of_result(
+        &self,
+        update: &Update,
+        hops: &[Transition],
+    ) -> Result<u64, Failure> {
         let mut size: u64 = update.size();
         let mut items: u64 = 0;
         for hop in hops {
-            let Hop::Dispatch(dispatch) = hop else { continue };
+            let Transition::Dispatch(dispatch) = hop else { continue };
             items += 1;
             DataLimit::MapItems.check(items).map_err(|it| refused("the list of items", &it))?;
             let what = || format!("item {items} for `{}`", dispatch.node);

@@ -7,8 +7,8 @@ use super::{Action, Attempt, Machine, Phase, TaskState, TaskUsage, room::check_q
 use crate::{
     checkpoint::{Activation, Link, Outcome, TaskRecord},
     graph::{
-        Backoff, Command, Condition, Edge, ErrorKind, Failure, Goto, Hop, Input, Question, Route,
-        RouteError, RouteView, Spread, Target,
+        Backoff, Command, Condition, Edge, ErrorKind, Failure, Goto, Input, Question, Route,
+        RouteError, RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName, TaskId},
     state::{ReduceError, StateError, Update, contained},
@@ -68,7 +68,7 @@ impl Machine {
         let policies = self.policies(&node);
         let catch = policies.catch.iter().find(|it| it.takes(failure.kind));
         if let Some(catch) = catch {
-            let hops = vec![Hop::To(catch.to.clone())];
+            let hops = vec![Transition::To(catch.to.clone())];
             return self.settle(index, Outcome::Caught { failure, hops });
         }
         self.set_phase(index, failed(&node, &failure));
@@ -191,7 +191,7 @@ impl Machine {
         (node, input): (&NodeName, &Input),
         update: &Update,
         goto: Goto,
-    ) -> Result<Vec<Hop>, Failure> {
+    ) -> Result<Vec<Transition>, Failure> {
         let (by_edges, chosen) = match goto {
             Goto::Edges => (true, Vec::new()),
             Goto::Also(chosen) => (true, chosen),
@@ -203,9 +203,9 @@ impl Machine {
             match edge {
                 Edge::May { to, .. } => may.extend(to.iter().cloned()),
                 _ if !by_edges => (),
-                Edge::Then { to, .. } => hops.push(Hop::To(to.clone())),
+                Edge::Then { to, .. } => hops.push(Transition::To(to.clone())),
                 Edge::Join { to, .. } if self.graph.arrives_by_route(node, to) => (),
-                Edge::Join { to, .. } => hops.push(Hop::Join(to.clone())),
+                Edge::Join { to, .. } => hops.push(Transition::Join(to.clone())),
                 Edge::Route { route, .. } => {
                     let decided = self.ask_route(route.as_ref(), input, update);
                     let decided = decided.map_err(|it| indecision(&it))?;
@@ -220,7 +220,8 @@ impl Machine {
             return Err(Failure::new(ErrorKind::Other, message));
         }
         // Only edges lead to a join, so that it waits for each of its nodes.
-        let is_declared = |it: &&Hop| !matches!(it, Hop::Join(_)) && may.contains(&it.target());
+        let is_declared =
+            |it: &&Transition| !matches!(it, Transition::Join(_)) && may.contains(&it.target());
         if let Some(hop) = chosen.iter().find(|it| !is_declared(it)) {
             let message = format!(
                 "`{node}` chose to go to `{}`, which is not declared with `may_go`",
@@ -233,9 +234,11 @@ impl Machine {
     }
 
     /// Turns a transition to a join that waits for this node into an arrival.
-    fn arriving(&self, node: &NodeName, hop: Hop) -> Hop {
+    fn arriving(&self, node: &NodeName, hop: Transition) -> Transition {
         match hop {
-            Hop::To(Target::Node(to)) if self.graph.arrives_by_route(node, &to) => Hop::Join(to),
+            Transition::To(Target::Node(to)) if self.graph.arrives_by_route(node, &to) => {
+                Transition::Join(to)
+            }
             other => other,
         }
     }
@@ -247,7 +250,7 @@ impl Machine {
         route: &dyn Route,
         input: &Input,
         update: &Update,
-    ) -> Result<Vec<Hop>, RouteError> {
+    ) -> Result<Vec<Transition>, RouteError> {
         let own = update.limited_to(|it| route.reads().is_none_or(|reads| reads.contains(it)));
         let visits = &self.visits;
         if own.is_empty() {
@@ -306,7 +309,7 @@ pub(in crate::engine) fn holds(
         .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }))
 }
 
-fn decision(route: &dyn Route, view: &RouteView<'_>) -> Result<Vec<Hop>, RouteError> {
+fn decision(route: &dyn Route, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
     contained(|| as_declared(route, route.decide(view)?))
         .unwrap_or_else(|message| Err(RouteError::Panicked { what: "route", message }))
 }
@@ -331,13 +334,13 @@ fn refusal(error: &StateError) -> Failure {
 }
 
 /// Checks that the targets are declared: checks, drawings and the worst case rely on the declaration.
-fn as_declared(route: &dyn Route, hops: Vec<Hop>) -> Result<Vec<Hop>, RouteError> {
+fn as_declared(route: &dyn Route, hops: Vec<Transition>) -> Result<Vec<Transition>, RouteError> {
     let spread = route.spread();
-    let fits = |(at, hop): &(usize, &Hop)| {
+    let fits = |(at, hop): &(usize, &Transition)| {
         let has_room = match hop {
-            Hop::To(_) => spread != Spread::One || *at == 0,
-            Hop::Dispatch(_) => spread == Spread::Items,
-            Hop::Join(_) => false,
+            Transition::To(_) => spread != Spread::One || *at == 0,
+            Transition::Dispatch(_) => spread == Spread::Items,
+            Transition::Join(_) => false,
         };
         has_room && route.ways().iter().any(|it| it.to == hop.target())
     };

@@ -1,8 +1,8 @@
 //! Definite assignment across visits: the fields that a node has written before it runs again.
 
-use super::{Arrow, Bits, Ending, Net};
+use super::{Arrow, Bits, Ending, FlowModel};
 
-impl Net {
+impl FlowModel {
     /// Returns the fields that a node has written by each visit after the first since its count was
     /// last reset, and that no other node clears. These are the fields that it must-assigns, if its
     /// earlier visits must have finished.

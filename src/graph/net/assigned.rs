@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Arrow, Bits, Ending, Meetings, Net, reach::Reach};
+use super::{Arrow, Bits, Concurrency, Ending, FlowModel, reach::Reach};
 
 /// The fields that are written when each node starts, and the reasons for gaps.
 #[derive(Debug)]
@@ -63,9 +63,9 @@ struct Line {
 }
 
 impl Assigned {
-    pub(crate) fn of(net: &Net) -> Self {
+    pub(crate) fn of(net: &FlowModel) -> Self {
         let mut reach = Reach::of(net);
-        let meetings = Meetings::of(net, &reach);
+        let meetings = Concurrency::of(net, &reach);
         reach.refine(|it| meetings.of_node(it).collect());
         Following::new(net, &reach, &meetings).run()
     }
@@ -82,7 +82,7 @@ impl Assigned {
 
     /// Returns a way on which a field is not written before a node, as near to the node as ways
     /// part.
-    pub(crate) fn gap(&self, net: &Net, node: usize, field: usize) -> Option<Gap> {
+    pub(crate) fn gap(&self, net: &FlowModel, node: usize, field: usize) -> Option<Gap> {
         let mut seen = BTreeSet::from([node]);
         let mut open = std::collections::VecDeque::from([node]);
         let mut last = None;
@@ -138,9 +138,9 @@ impl Assigned {
 
 /// Follows the lines until nothing changes (a fixed point).
 struct Following<'a> {
-    net: &'a Net,
+    net: &'a FlowModel,
     reach: &'a Reach,
-    meetings: &'a Meetings,
+    meetings: &'a Concurrency,
     lines: Vec<Line>,
     into: Vec<Vec<usize>>,
     maybe: Vec<Bits>,
@@ -166,7 +166,7 @@ struct AfterVisit {
 }
 
 impl<'a> Following<'a> {
-    fn new(net: &'a Net, reach: &'a Reach, meetings: &'a Meetings) -> Self {
+    fn new(net: &'a FlowModel, reach: &'a Reach, meetings: &'a Concurrency) -> Self {
         let (nodes, fields) = (net.nodes.len(), net.fields);
         let arrived = |_: &super::Join| Vec::new();
         let mut following = Self {
@@ -413,12 +413,12 @@ impl<'a> Following<'a> {
 }
 
 /// Returns the fields that some of the nodes may write.
-fn written_by(net: &Net, nodes: impl Iterator<Item = usize>) -> Bits {
+fn written_by(net: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
     nodes.fold(Bits::none(net.fields), |all, it| all.with(&net.nodes[it].maybe))
 }
 
 /// Returns the fields that some of the nodes clear and may leave unwritten.
-fn cleared_by(net: &Net, nodes: impl Iterator<Item = usize>) -> Bits {
+fn cleared_by(net: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
     let mut all = Bits::none(net.fields);
     for node in nodes.map(|it| &net.nodes[it]).filter(|it| !it.clears.is_empty()) {
         let mut cleared = node.clears.clone();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Alternative, Arrow, Bits, Decision, Ending, Net, Outcome};
+use super::{Alternative, Arrow, Bits, Decision, Ending, FlowModel, Outcome};
 
 /// With more possibilities than this, the analysis gives up.
 pub(super) const WAYS_MAX: usize = 1_000;
@@ -15,14 +15,14 @@ pub(super) struct Way {
 }
 
 /// Returns the combined choices of a node; `None` if there are too many.
-pub(super) fn ways_of(net: &Net, node: usize) -> Option<Vec<Way>> {
+pub(super) fn ways_of(net: &FlowModel, node: usize) -> Option<Vec<Way>> {
     let outcomes = net.nodes[node].outcomes.iter();
     let ways = outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives));
     Some(distinct(ways.collect::<Option<Vec<_>>>()?.concat()))
 }
 
 /// Like [`ways_of`], without choices that certainly fail and without guessed choices.
-pub(super) fn hopeful_ways_of(net: &Net, doomed: &Bits, node: usize) -> Option<Vec<Way>> {
+pub(super) fn hopeful_ways_of(net: &FlowModel, doomed: &Bits, node: usize) -> Option<Vec<Way>> {
     let outcomes = net.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
     let taken = |it: &Decision| {
         let skipped = if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 };
@@ -95,7 +95,7 @@ pub(super) fn subsets(ways: &[Way]) -> Vec<Way> {
 }
 
 /// Returns the nodes after which the run always fails.
-pub(super) fn doomed(net: &Net) -> Bits {
+pub(super) fn doomed(net: &FlowModel) -> Bits {
     let count = net.nodes.len();
     let mut saved = Bits::none(count);
     loop {

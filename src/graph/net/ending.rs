@@ -5,9 +5,9 @@
 //! Every loop has a bound, so the largest such sets (the greatest fixed point) are correct. A run
 //! that fails has no end in this sense.
 
-use super::{Arrow, Bits, Decision, Net, NetNode, Outcome};
+use super::{Arrow, Bits, Decision, FlowModel, FlowNode, Outcome};
 
-impl Net {
+impl FlowModel {
     /// Returns the fields that are written in every run that finishes. A field that some node
     /// clears does not count, even if a node writes it again.
     pub(crate) fn written_at_end(&self) -> Bits {
@@ -31,7 +31,7 @@ impl Net {
         written
     }
 
-    fn written_from(&self, node: &NetNode, after: &[Bits]) -> Bits {
+    fn written_from(&self, node: &FlowNode, after: &[Bits]) -> Bits {
         let mut written = Bits::all(self.fields);
         for outcome in &node.outcomes {
             written.keep(&self.written_by(node, outcome, after));
@@ -39,7 +39,7 @@ impl Net {
         written
     }
 
-    fn written_by(&self, node: &NetNode, outcome: &Outcome, after: &[Bits]) -> Bits {
+    fn written_by(&self, node: &FlowNode, outcome: &Outcome, after: &[Bits]) -> Bits {
         let mut written = Bits::none(self.fields);
         if outcome.ending.has_written() {
             written.add(&node.surely);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::{
-    Arrow, Bits, Ending, Net,
+    Arrow, Bits, Ending, FlowModel,
     choices::{WAYS_MAX, Way, doomed, hopeful_ways_of, subsets, ways_of},
     reach::Reach,
 };
@@ -53,7 +53,7 @@ type Origin = Option<(usize, Vec<(usize, Way)>)>;
 
 /// Returns for each node the nodes that may run in the same step, including itself if it may have
 /// several tasks. Returns `None` if there are too many situations.
-pub(crate) fn together(net: &Net) -> Option<Vec<Bits>> {
+pub(crate) fn together(net: &FlowModel) -> Option<Vec<Bits>> {
     let reach = Reach::of(net);
     let mut exploring = Exploring::new(net, &reach, |it| ways_of(net, it))?;
     exploring.run()?;
@@ -64,7 +64,7 @@ pub(crate) fn together(net: &Net) -> Option<Vec<Bits>> {
 ///
 /// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
 /// It assumes that decisions made in Rust are right.
-pub(crate) fn starving(net: &Net) -> Option<Vec<Starving>> {
+pub(crate) fn starving(net: &FlowModel) -> Option<Vec<Starving>> {
     let reach = Reach::of(net);
     let doomed = doomed(net);
     let mut exploring = Exploring::new(net, &reach, |it| hopeful_ways_of(net, &doomed, it))?;
@@ -73,7 +73,7 @@ pub(crate) fn starving(net: &Net) -> Option<Vec<Starving>> {
 }
 
 struct Exploring<'a> {
-    net: &'a Net,
+    net: &'a FlowModel,
     reach: &'a Reach,
     /// The choices of each node.
     ways: Vec<Vec<Way>>,
@@ -86,7 +86,7 @@ struct Exploring<'a> {
 
 impl<'a> Exploring<'a> {
     fn new(
-        net: &'a Net,
+        net: &'a FlowModel,
         reach: &'a Reach,
         ways: impl Fn(usize) -> Option<Vec<Way>>,
     ) -> Option<Self> {

@@ -9,11 +9,11 @@
 mod walk;
 
 use self::walk::Walk;
-use super::{Bits, Net, reach::Reach};
+use super::{Bits, FlowModel, reach::Reach};
 
 /// The places that may be occupied at the same time.
 #[derive(Debug, Default)]
-pub(crate) struct Meetings {
+pub(crate) struct Concurrency {
     /// For each place, the places that may be occupied at the same time. Empty if there are no
     /// forks.
     with: Pairs,
@@ -37,20 +37,20 @@ struct Places {
     count: usize,
 }
 
-impl Meetings {
+impl Concurrency {
     /// Returns the concurrent places of a flow model.
-    pub(crate) fn between(net: &Net) -> Self {
+    pub(crate) fn between(net: &FlowModel) -> Self {
         Self::of(net, &Reach::of(net))
     }
 
     /// Returns for each node the nodes that may run in the same step.
-    pub(crate) fn all(&self, net: &Net) -> Vec<Bits> {
+    pub(crate) fn all(&self, net: &FlowModel) -> Vec<Bits> {
         let nodes = net.nodes.len();
         let beside = |it| self.with.row(it).map_or_else(|| Bits::none(nodes), |it| it.first(nodes));
         (0..nodes).map(beside).collect()
     }
 
-    pub(super) fn of(net: &Net, reach: &Reach) -> Self {
+    pub(super) fn of(net: &FlowModel, reach: &Reach) -> Self {
         let places = Places::of(net);
         if net.forks().is_empty() {
             return Self { with: Pairs::default(), places };
@@ -114,7 +114,7 @@ impl Pairs {
 }
 
 impl Places {
-    fn of(net: &Net) -> Self {
+    fn of(net: &FlowModel) -> Self {
         let nodes = net.nodes.len();
         let mut count = 2 * nodes;
         let mut arrived = Vec::new();

@@ -5,7 +5,7 @@
 //! *may* happen: a route may choose each of its targets, a node with `catch` may fail, and a bound
 //! may be used up once its node was visited. These analyses use it:
 //!
-//! - [`Meetings`]: which nodes may run concurrently (in the same super-step), by pairs;
+//! - [`Concurrency`]: which nodes may run concurrently (in the same super-step), by pairs;
 //! - [`together`]: the same by exploring all steps, which is exact; only for graphs with few
 //!   situations;
 //! - [`starving`]: which joins may wait forever;
@@ -25,14 +25,14 @@ pub(crate) use self::{
     assigned::{Assigned, Gap, GapKind},
     bits::Bits,
     explore::{Astray, Starving, starving, together},
-    meetings::Meetings,
+    meetings::Concurrency,
     weave::{field_numbers, with_default},
 };
 
 /// The flow model of a graph. Nodes, joins and fields are numbers that start at zero.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Net {
-    pub(crate) nodes: Vec<NetNode>,
+pub(crate) struct FlowModel {
+    pub(crate) nodes: Vec<FlowNode>,
     pub(crate) joins: Vec<Join>,
     /// The nodes of the first step.
     pub(crate) start: Vec<usize>,
@@ -50,7 +50,7 @@ pub(crate) struct Net {
 
 /// One node of the flow model.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NetNode {
+pub(crate) struct FlowNode {
     /// The ways in which a task of it may end; exactly one happens.
     pub(crate) outcomes: Vec<Outcome>,
     /// The bound, if the node has one.
@@ -188,7 +188,7 @@ impl Outcome {
     }
 }
 
-impl NetNode {
+impl FlowNode {
     /// Returns a node that writes none of the fields and leads nowhere.
     pub(crate) fn new(fields: usize) -> Self {
         let none = Bits::none(fields);

@@ -1,6 +1,6 @@
 //! Reachability: which nodes lead to which, and where a bound may be used up.
 
-use super::{Arrow, Bits, Net};
+use super::{Arrow, Bits, FlowModel};
 
 /// The nodes that are reachable from each node, in any number of steps.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Reached {
 }
 
 impl Reach {
-    pub(super) fn of(net: &Net) -> Self {
+    pub(super) fn of(net: &FlowModel) -> Self {
         let mut next: Vec<Vec<usize>> = vec![Vec::new(); net.nodes.len()];
         for (from, node) in net.nodes.iter().enumerate() {
             let exhausted = node.bound.map(|it| it.exhausted);
@@ -35,7 +35,7 @@ impl Reach {
         let mut reach = Self { next, spendable: Vec::new() };
         // Any node after a fork may also run concurrently with this one.
         let beside = reach.from(net.forks());
-        let spendable = |(at, node): (usize, &super::NetNode)| {
+        let spendable = |(at, node): (usize, &super::FlowNode)| {
             node.bound.map(|_| {
                 let mut after = reach.from([at]);
                 if beside.contains(at) {
@@ -110,7 +110,7 @@ impl Reach {
 
     /// Returns the nodes that may run when an arrow leads from one node to another: the target, or
     /// the nodes behind its bound. `from` is `None` at the start, where no bound is used up.
-    pub(super) fn reached(&self, net: &Net, from: Option<usize>, to: usize) -> Vec<Reached> {
+    pub(super) fn reached(&self, net: &FlowModel, from: Option<usize>, to: usize) -> Vec<Reached> {
         let mut found = vec![Reached { node: to, spent: Vec::new() }];
         self.behind_bounds(net, from, to, |spent, arrow| {
             if let Arrow::Node(node) | Arrow::Tasks(node) = arrow {
@@ -124,7 +124,7 @@ impl Reach {
     /// then.
     pub(super) fn behind_bounds(
         &self,
-        net: &Net,
+        net: &FlowModel,
         from: Option<usize>,
         to: usize,
         mut tell: impl FnMut(&[usize], Arrow),
@@ -144,7 +144,7 @@ impl Reach {
     }
 }
 
-impl Net {
+impl FlowModel {
     /// Returns the nodes that are reachable from the start.
     pub(crate) fn reached(&self) -> Bits {
         Reach::of(self).from(self.start.iter().copied().chain(self.after_limit))

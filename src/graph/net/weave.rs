@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Alternative, Arrow, Bits, Bound, Decision, Deferral, Ending, Join, Net, NetNode, Outcome, Scope,
+    Alternative, Arrow, Bits, Bound, Decision, Deferral, Ending, FlowModel, FlowNode, Join,
+    Outcome, Scope,
 };
 use crate::{
     graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, Spread, Target, Way},
@@ -13,7 +14,7 @@ use crate::{
     state::{Schema, Type},
 };
 
-impl Net {
+impl FlowModel {
     /// Builds the flow model of a graph. Nodes and fields keep their order as numbers.
     pub(crate) fn of(graph: &Graph) -> Self {
         let names = graph.nodes.keys().enumerate().map(|(at, it)| (it, at)).collect();
@@ -68,7 +69,7 @@ struct GraphFlowBuilder<'a> {
     graph: &'a Graph,
     names: BTreeMap<&'a NodeName, usize>,
     fields: BTreeMap<ChannelName, usize>,
-    net: Net,
+    net: FlowModel,
 }
 
 impl<'a> GraphFlowBuilder<'a> {
@@ -126,7 +127,7 @@ impl<'a> GraphFlowBuilder<'a> {
         }
     }
 
-    fn node(&self, name: &NodeName, spec: &NodeSpec, edges: &[&Edge], joins: &[usize]) -> NetNode {
+    fn node(&self, name: &NodeName, spec: &NodeSpec, edges: &[&Edge], joins: &[usize]) -> FlowNode {
         let policies = &spec.policies;
         let (mut decisions, mut chosen) = (Vec::new(), Vec::new());
         let mut arrived: Vec<usize> = joins.to_vec();
@@ -163,7 +164,7 @@ impl<'a> GraphFlowBuilder<'a> {
         let writes = spec.node.contract().writes;
         let surely = spec.node.writes_always().or_else(|| writes.clone());
         let all = || Bits::all(self.net.fields);
-        NetNode {
+        FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.
             bound: (policies.max_visits.is_some() || policies.limits.is_some())

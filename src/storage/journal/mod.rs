@@ -30,7 +30,7 @@ pub(super) use self::{
     hashed_rows::HashedRows,
 };
 use crate::{
-    checkpoint::{Link, Migration, Position, Standing, TaskRecord},
+    checkpoint::{Link, Migration, Position, RunStatus, TaskRecord},
     event::Event,
     id::{ChannelName, Step},
 };
@@ -81,7 +81,7 @@ struct Meta<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     position: Option<Cow<'a, Position>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    standing: Option<Cow<'a, Standing>>,
+    standing: Option<Cow<'a, RunStatus>>,
     /// With null in place of the values that its records wrote. Those come first in the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     migration: Option<Box<Migration>>,

@@ -8,7 +8,7 @@ use super::{
     session::{Mode, Session, Work},
 };
 use crate::{
-    checkpoint::{Message, Posted},
+    checkpoint::{InboxMessage, Message},
     id::RunId,
     storage::journal::checksum::of_message,
 };
@@ -48,11 +48,11 @@ impl Work for Post {
 
 #[async_trait]
 impl Work for Inbox {
-    type Output = Vec<Posted>;
+    type Output = Vec<InboxMessage>;
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Posted>, Fault> {
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<InboxMessage>, Fault> {
         let run = StoredRun::by_id(session, &self.run).await?.run;
         let sql = "SELECT number, message, checksum FROM inbox
                    WHERE run = $1 AND number > $2 ORDER BY number";
@@ -66,7 +66,7 @@ impl Work for Inbox {
             }
             let message = serde_json::from_str(json);
             let message = message.map_err(|error| broken(&run.id, &what, error))?;
-            Ok(Posted { number, message })
+            Ok(InboxMessage { number, message })
         };
         rows.iter().map(read).collect()
     }

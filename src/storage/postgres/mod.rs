@@ -35,8 +35,8 @@ use self::{
 use super::journal::{self, Codec};
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Listed, Logged, Message, Position,
-        Posted, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged,
+        Message, Position, RunInfo, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
     redact,
@@ -171,7 +171,7 @@ impl Checkpointer for PostgresStorage {
         info: &RunInfo,
         claim: &Claim,
         first: &Entry,
-    ) -> Result<Hold, CheckpointError> {
+    ) -> Result<LeaseToken, CheckpointError> {
         let action = format!("accept run `{}`", info.id);
         let json = journal::info(info)?;
         let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
@@ -179,21 +179,21 @@ impl Checkpointer for PostgresStorage {
         self.transact(action, Create { info, json, claim, first, server }).await
     }
 
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         let work = Acquire { run: run.clone(), claim: claim.clone() };
         self.transact(format!("take run `{run}`"), work).await
     }
 
-    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
         let work = Renew { hold: hold.clone(), ttl };
         self.transact(format!("keep run `{}`", hold.run), work).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<(), CheckpointError> {
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
         self.transact(format!("give run `{}` back", hold.run), Release(hold.clone())).await
     }
 
-    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         let work = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.server));
         self.transact(entry.action(&hold.run), work).await
     }
@@ -275,7 +275,7 @@ impl Checkpointer for PostgresStorage {
         self.transact(format!("say something to run `{run}`"), work).await
     }
 
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         let work = Inbox { run: run.clone(), after };
         self.transact(format!("read what was said to run `{run}`"), work).await
     }

@@ -8,7 +8,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    checkpoint::{CheckpointError, Link, Migration, RunInfo, RunSummary, Standing},
+    checkpoint::{CheckpointError, Link, Migration, RunInfo, RunStatus, RunSummary},
     id::{RunId, Step},
     storage::{
         journal::{checksum, damaged, info_after},
@@ -224,7 +224,7 @@ impl StoredRun {
         let info = serde_json::from_slice(&self.info)
             .map_err(|error| damaged(self.run.id.as_str(), "the description", error))?;
         let StoredHead { head, lease, .. } = self.stored.clone();
-        let (Standing { status, reason }, holder) = (head.standing, lease.holder());
+        let (RunStatus { status, reason }, holder) = (head.standing, lease.holder());
         Ok(RunSummary { info, status, reason, step: head.step, holder })
     }
 

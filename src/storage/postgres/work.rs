@@ -17,7 +17,7 @@ use super::{
     session::{Mode, Server, Session, Work},
 };
 use crate::{
-    checkpoint::{CheckpointError, Claim, Entry, Hold, Link, RunInfo},
+    checkpoint::{CheckpointError, Claim, Entry, LeaseToken, Link, RunInfo},
     fault::{self, Point},
     id::RunId,
     storage::{
@@ -44,16 +44,16 @@ pub(super) struct Acquire {
 
 /// Renews a lease.
 pub(super) struct Renew {
-    pub(super) hold: Hold,
+    pub(super) hold: LeaseToken,
     pub(super) ttl: Duration,
 }
 
 /// Releases a run.
-pub(super) struct Release(pub(super) Hold);
+pub(super) struct Release(pub(super) LeaseToken);
 
 /// Appends an entry.
 pub(super) struct Append {
-    hold: Hold,
+    hold: LeaseToken,
     entry: Entry,
     server: Arc<Server>,
     /// The number and the hash of the row that an earlier attempt may have saved.
@@ -90,9 +90,9 @@ pub(super) struct Check;
 
 #[async_trait]
 impl Work for Create {
-    type Output = Hold;
+    type Output = LeaseToken;
 
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Hold, Fault> {
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
         let Self { info, json, claim, first, server } = self;
         let sql = format!(
             "SELECT {NOW} AS now, (SELECT CASE WHEN $1 IN (id, name) THEN $1 ELSE $2 END FROM runs
@@ -128,14 +128,18 @@ impl Work for Create {
         run.insert_row(session, &row).await?;
         run.begin(session, &head, row.link, &lease).await?;
         fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
-        Ok(Hold { run: run.id, fence: lease.fence })
+        Ok(LeaseToken { run: run.id, fence: lease.fence })
     }
 }
 
 impl Create {
     /// Returns the lease of an earlier attempt, if that created the run: no other process has this
     /// owner.
-    async fn made_before(&self, session: &Session, taken: Option<String>) -> Result<Hold, Fault> {
+    async fn made_before(
+        &self,
+        session: &Session,
+        taken: Option<String>,
+    ) -> Result<LeaseToken, Fault> {
         let made = match Run::lock(session, &self.info.id).await {
             Err(Fault::Known(CheckpointError::UnknownRun(_))) => {
                 return Err(self.exists(taken).into());
@@ -144,7 +148,7 @@ impl Create {
         };
         match made.stored.lease.holder() {
             Some(holder) if holder.owner == self.claim.owner => {
-                Ok(Hold { run: self.info.id.clone(), fence: holder.fence })
+                Ok(LeaseToken { run: self.info.id.clone(), fence: holder.fence })
             }
             _ => Err(self.exists(Some(self.info.id.to_string())).into()),
         }
@@ -158,21 +162,21 @@ impl Create {
 
 #[async_trait]
 impl Work for Acquire {
-    type Output = Hold;
+    type Output = LeaseToken;
 
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Hold, Fault> {
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
         let locked = Run::lock(session, &self.run).await?;
         if let Some(holder) = locked.present_holder()
             && Some(holder.fence) != self.claim.over
         {
             if in_doubt && holder.owner == self.claim.owner {
-                return Ok(Hold { run: locked.run.id, fence: holder.fence });
+                return Ok(LeaseToken { run: locked.run.id, fence: holder.fence });
             }
             return Err(locked.owned(holder));
         }
         let lease = Lease::next(locked.stored.lease.fence, &self.claim, locked.now)?;
         locked.put_lease(session, &lease).await?;
-        Ok(Hold { run: locked.run.id, fence: lease.fence })
+        Ok(LeaseToken { run: locked.run.id, fence: lease.fence })
     }
 }
 
@@ -207,7 +211,7 @@ impl Work for Release {
 }
 
 impl Append {
-    pub(super) fn new(hold: Hold, entry: Entry, server: Arc<Server>) -> Self {
+    pub(super) fn new(hold: LeaseToken, entry: Entry, server: Arc<Server>) -> Self {
         Self { hold, entry, server, sent: Mutex::new(None) }
     }
 

@@ -14,7 +14,7 @@ use super::{
     run::Run,
 };
 use crate::{
-    checkpoint::{CheckpointError, Entry, Hold},
+    checkpoint::{CheckpointError, Entry, LeaseToken},
     storage::{journal::Codec, open_steps::OpenSteps, rules::stops_run},
 };
 
@@ -57,7 +57,7 @@ impl Database {
     }
 
     /// Appends an entry to a run; one that stops or suspends it may use the reserve.
-    pub(super) fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
+    pub(super) fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         let action = entry.action(&hold.run);
         let work = |database: &Connection, codec: &mut Codec| {
             let mut open_steps = self.open_steps.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use super::{
     run::{Run, StoredHead, collect, each},
 };
 use crate::{
-    checkpoint::{Entry, Hold, Link},
+    checkpoint::{Entry, LeaseToken, Link},
     fault::hit_each,
     id::{RunId, Step},
     storage::{
@@ -45,7 +45,7 @@ impl Run {
         database: &Connection,
         stored: StoredHead,
         (codec, open_steps): (&mut Codec, &mut OpenSteps),
-        hold: &Hold,
+        hold: &LeaseToken,
         entry: &Entry,
     ) -> Result<(), Fault> {
         let StoredHead { head, committed, link, lease } = stored;

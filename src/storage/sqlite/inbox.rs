@@ -8,7 +8,7 @@ use super::{
     run::{Run, broken, collect},
 };
 use crate::{
-    checkpoint::{Message, Posted},
+    checkpoint::{InboxMessage, Message},
     storage::journal::checksum::of_message,
 };
 
@@ -30,7 +30,11 @@ impl Run {
     }
 
     /// Returns the messages after a number.
-    pub(super) fn inbox(&self, database: &Connection, after: u64) -> Result<Vec<Posted>, Fault> {
+    pub(super) fn inbox(
+        &self,
+        database: &Connection,
+        after: u64,
+    ) -> Result<Vec<InboxMessage>, Fault> {
         let sql = "SELECT number, message, checksum FROM inbox
                    WHERE run = ? AND number > ? ORDER BY number";
         let after = i64::try_from(after).unwrap_or(i64::MAX);
@@ -43,7 +47,7 @@ impl Run {
             }
             let message = serde_json::from_str(&json);
             let message = message.map_err(|error| broken(self.id.as_str(), &what, error))?;
-            Ok(Posted { number, message })
+            Ok(InboxMessage { number, message })
         })
     }
 }

@@ -11,7 +11,7 @@ use super::{
     run::{Run, broken},
 };
 use crate::{
-    checkpoint::{CheckpointError, Claim, Hold, Holder, Owner},
+    checkpoint::{CheckpointError, Claim, Holder, LeaseToken, Owner},
     storage::{journal::checksum::of_lease, rules::check_fence},
 };
 
@@ -53,7 +53,11 @@ impl Lease {
 
 impl Run {
     /// Gives the run to this claim, unless it has an owner.
-    pub(super) fn acquire(&self, database: &Connection, claim: &Claim) -> Result<Hold, Fault> {
+    pub(super) fn acquire(
+        &self,
+        database: &Connection,
+        claim: &Claim,
+    ) -> Result<LeaseToken, Fault> {
         let lease = self.stored_head(database)?.lease;
         if let Some(holder) = present(database, &lease)?
             && Some(holder.fence) != claim.over
@@ -77,11 +81,11 @@ impl Run {
         database: &Connection,
         last: u64,
         claim: &Claim,
-    ) -> Result<Hold, Fault> {
+    ) -> Result<LeaseToken, Fault> {
         let owner = serde_json::to_string(&claim.owner).map_err(Fault::Unwritable)?;
         let until = now(database)? + ms(claim.ttl);
         self.put_lease(database, last + 1, Some(&owner), until)?;
-        Ok(Hold { run: self.id.clone(), fence: last + 1 })
+        Ok(LeaseToken { run: self.id.clone(), fence: last + 1 })
     }
 
     /// Extends a lease from now.

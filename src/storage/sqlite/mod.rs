@@ -32,8 +32,8 @@ use self::{
 use super::journal::{self, Codec};
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, Hold, Listed, Logged, Message, Position,
-        Posted, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged,
+        Message, Position, RunInfo, RunSummary, SavedRun,
     },
     fault::{self as faults, Point},
     id::{ChannelName, RunId, Step},
@@ -188,7 +188,7 @@ impl Checkpointer for SqliteStorage {
         info: &RunInfo,
         claim: &Claim,
         first: &Entry,
-    ) -> Result<Hold, CheckpointError> {
+    ) -> Result<LeaseToken, CheckpointError> {
         let action = format!("accept run `{}`", info.id);
         let json = journal::info(info)?;
         let accepted = if self.threads == Threads::Same {
@@ -206,7 +206,7 @@ impl Checkpointer for SqliteStorage {
         accepted.inspect(|_| reserve::keep(self.database.path()))
     }
 
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<Hold, CheckpointError> {
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         let (action, run, claim) = (format!("take run `{run}`"), run.clone(), claim.clone());
         self.write_at_need(action, move |database, _| {
             Run::find(database, &run)?.acquire(database, &claim)
@@ -215,7 +215,7 @@ impl Checkpointer for SqliteStorage {
         .inspect(|_| reserve::keep(self.database.path()))
     }
 
-    async fn renew(&self, hold: &Hold, ttl: Duration) -> Result<(), CheckpointError> {
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
         let (action, hold) = (format!("keep run `{}`", hold.run), hold.clone());
         self.write_at_need(action, move |database, _| {
             Run::find(database, &hold.run)?.renew(database, hold.fence, ttl)
@@ -223,7 +223,7 @@ impl Checkpointer for SqliteStorage {
         .await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<(), CheckpointError> {
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
         let (action, hold) = (format!("give run `{}` back", hold.run), hold.clone());
         self.write_at_need(action, move |database, _| {
             Run::find(database, &hold.run)?.take_back(database, hold.fence)
@@ -231,7 +231,7 @@ impl Checkpointer for SqliteStorage {
         .await
     }
 
-    async fn append(&self, hold: &Hold, entry: &Entry) -> Result<(), CheckpointError> {
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         if self.threads == Threads::Same {
             return self.database.append(hold, entry);
         }
@@ -349,7 +349,7 @@ impl Checkpointer for SqliteStorage {
         .await
     }
 
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<Posted>, CheckpointError> {
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         let run = run.clone();
         self.read(format!("read what was said to run `{run}`"), move |database, _| {
             Run::find(database, &run)?.inbox(database, after)
@@ -389,7 +389,7 @@ fn accept(
     (info, json): (&RunInfo, &[u8]),
     claim: &Claim,
     first: &Entry,
-) -> Result<Hold, Fault> {
+) -> Result<LeaseToken, Fault> {
     let run = Run::insert(database, info, json)?;
     let (head, link) = run.append_first(database, codec, first, json)?;
     let hold = run.begin(database, &head, link, claim)?;

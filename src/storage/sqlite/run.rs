@@ -4,7 +4,7 @@ use rusqlite::{Connection, Params, Row, named_params, params};
 
 use super::{fault::Fault, lease::Lease, payload::bytes};
 use crate::{
-    checkpoint::{CheckpointError, Claim, Hold, Link, RunInfo, RunSummary, Standing},
+    checkpoint::{CheckpointError, Claim, LeaseToken, Link, RunInfo, RunStatus, RunSummary},
     id::{NameError, RunId, Step},
     storage::{
         journal::{
@@ -169,7 +169,7 @@ impl Run {
         let info = serde_json::from_slice(&self.info(database)?);
         let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
         let stored = self.stored_head(database)?;
-        let Standing { status, reason } = stored.head.standing;
+        let RunStatus { status, reason } = stored.head.standing;
         Ok(RunSummary {
             info,
             status,
@@ -214,7 +214,7 @@ impl Run {
         head: &Head,
         link: Link,
         claim: &Claim,
-    ) -> Result<Hold, Fault> {
+    ) -> Result<LeaseToken, Fault> {
         let sql = "INSERT INTO heads (run, number, committed, step, seq, link, standing, checksum,
                        fence, owner, until, lease_checksum)
                    VALUES (?, 0, 0, 0, 0, x'', '', x'', 0, NULL, 0, x'')";

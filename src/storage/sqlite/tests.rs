@@ -22,7 +22,7 @@ fn commit(step: u64, text: &str) -> Entry {
     Commit { position, changes }.into()
 }
 
-async fn storage_with_a_run(folder: &TempDir) -> (SqliteStorage, Hold) {
+async fn storage_with_a_run(folder: &TempDir) -> (SqliteStorage, LeaseToken) {
     let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
     let info = RunInfo {
         id: id(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Answer, Answers, Turns, read::Reading};
 use crate::{
     diagnostic::Diagnostic,
-    graph::{ErrorKind, Failure, Touches},
+    graph::{ErrorKind, Failure, SideEffects},
     id::{ChannelName, NodeName},
     state::Update,
     workflow::{
@@ -77,7 +77,7 @@ impl Reading<'_> {
         if has("fail") && !is_field("fail") {
             return self.failure(&what, yaml).map(Answer::Fails);
         }
-        let asks = self.graph.nodes[node].node.touches() == Touches::Nothing
+        let asks = self.graph.nodes[node].node.touches() == SideEffects::Nothing
             && self.graph.nodes[node].node.kind() == "ask";
         if has("answer") && (asks || !is_field("answer")) {
             return self.said(node, asks, yaml);

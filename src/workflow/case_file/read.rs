@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use super::{Answers, Case, CaseFile, Draft, sights};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    graph::{Graph, Sight},
+    graph::{Access, Graph},
     id::NodeName,
     llm::Replay,
     state::{Type, Update},
@@ -30,7 +30,7 @@ pub(super) struct Reading<'a> {
     pub(super) report: Report,
     pub(super) workflow: &'a Workflow,
     pub(super) graph: &'a Graph,
-    pub(super) sights: Vec<Sight>,
+    pub(super) sights: Vec<Access>,
     folder: PathBuf,
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    graph::{Edge, Graph, Sight, Sights, Spread},
+    graph::{Access, AccessSet, Edge, Graph, Spread},
     id::{ChannelName, NodeName},
     state::Reducer,
     workflow::{NodeKind, Workflow},
@@ -21,7 +21,7 @@ pub struct Computed {
     /// The field.
     pub to: ChannelName,
     /// The fields that it is computed from.
-    pub from: Sights,
+    pub from: AccessSet,
     /// Whether the value is a plain copy.
     pub is_copy: bool,
 }
@@ -35,12 +35,12 @@ type Part = (ChannelName, Vec<String>, bool, bool);
 
 /// Returns everything that the routes of a graph and the conditions of its nodes read, directly or
 /// through fields that nodes compute, each once.
-pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Sight> {
+pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
     let channels = graph.schema.channels().iter().map(|it| it.name().clone());
     let all: Vec<ChannelName> = channels.collect();
-    let wholly = |reads: Option<&[ChannelName]>| Sights {
-        fields: reads.unwrap_or(&all).iter().cloned().map(Sight::whole).collect(),
-        ..Sights::default()
+    let wholly = |reads: Option<&[ChannelName]>| AccessSet {
+        fields: reads.unwrap_or(&all).iter().cloned().map(Access::whole).collect(),
+        ..AccessSet::default()
     };
     let routes = graph.edges.iter().filter_map(|it| match it {
         Edge::Route { route, .. } => Some(route),
@@ -49,13 +49,13 @@ pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Sight> {
     let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref());
     let by_routes = routes.clone().map(|it| it.sights().unwrap_or_else(|| wholly(it.reads())));
     let by_conditions = conditions.map(|it| it.sights().unwrap_or_else(|| wholly(it.reads())));
-    let mut open = Sights::default();
+    let mut open = AccessSet::default();
     by_routes.chain(by_conditions).for_each(|it| open.extend(it));
 
     // If an item of a dispatched list is read, the content of that list matters too.
     let lists = routes.filter(|it| it.spread() == Spread::Items).filter_map(|it| it.sights());
-    let lists: Vec<Sight> =
-        lists.flat_map(|it| it.fields).map(|it| Sight { is_whole: true, ..it }).collect();
+    let lists: Vec<Access> =
+        lists.flat_map(|it| it.fields).map(|it| Access { is_whole: true, ..it }).collect();
     let computed = computed(workflow, graph);
     let mut found = SightSet::default();
     loop {
@@ -82,13 +82,13 @@ pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Sight> {
 pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
     let mut computed = Vec::new();
     for (name, definition) in &workflow.nodes {
-        let parts: Vec<(ChannelName, Sights, bool)> = match &definition.kind {
+        let parts: Vec<(ChannelName, AccessSet, bool)> = match &definition.kind {
             NodeKind::Set(set) => expressions(&set.sets),
             NodeKind::Enter(enter) => expressions(&enter.sets),
             NodeKind::Leave(leave) => {
                 let take = |(to, from): &(ChannelName, ChannelName)| {
-                    let sight = Sight { is_whole: false, ..Sight::whole(from.clone()) };
-                    let from = Sights { fields: vec![sight], ..Sights::default() };
+                    let sight = Access { is_whole: false, ..Access::whole(from.clone()) };
+                    let from = AccessSet { fields: vec![sight], ..AccessSet::default() };
                     (to.clone(), from, true)
                 };
                 leave.takes.iter().map(take).collect()
@@ -118,16 +118,16 @@ pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
 
 fn expressions(
     sets: &[(ChannelName, crate::workflow::Expression)],
-) -> Vec<(ChannelName, Sights, bool)> {
+) -> Vec<(ChannelName, AccessSet, bool)> {
     sets.iter().map(|(to, value)| (to.clone(), value.sights(), value.is_path())).collect()
 }
 
 impl Computed {
     /// Returns the access set behind an access to the computed field.
-    fn behind(&self, seen: &Sight) -> Sights {
+    fn behind(&self, seen: &Access) -> AccessSet {
         if seen.is_presence && !self.is_copy {
             // It is present, independent of its inputs.
-            return Sights::default();
+            return AccessSet::default();
         }
         let mut behind = self.from.clone();
         behind.item_numbers.extend(&seen.numbers);
@@ -150,8 +150,8 @@ impl Computed {
 
 impl SightSet {
     /// Adds an access. Returns it with all earlier comparisons if it adds anything new.
-    fn add(&mut self, sight: Sight) -> Option<Sight> {
-        let Sight { channel, path, is_whole, is_presence, numbers, texts } = sight;
+    fn add(&mut self, sight: Access) -> Option<Access> {
+        let Access { channel, path, is_whole, is_presence, numbers, texts } = sight;
         let part = (channel, path, is_whole, is_presence);
         let is_new = !self.0.contains_key(&part);
         let (known_numbers, known_texts) = self.0.entry(part.clone()).or_default();
@@ -162,14 +162,14 @@ impl SightSet {
         (is_new || is_more).then(|| sight_of((part, (known_numbers.clone(), known_texts.clone()))))
     }
 
-    fn into_sights(self) -> Vec<Sight> {
+    fn into_sights(self) -> Vec<Access> {
         self.0.into_iter().map(sight_of).collect()
     }
 }
 
-fn sight_of((part, compared): (Part, (BTreeSet<i64>, BTreeSet<String>))) -> Sight {
+fn sight_of((part, compared): (Part, (BTreeSet<i64>, BTreeSet<String>))) -> Access {
     let (channel, path, is_whole, is_presence) = part;
     let (numbers, texts) = compared;
     let (numbers, texts) = (numbers.into_iter().collect(), texts.into_iter().collect());
-    Sight { channel, path, is_whole, is_presence, numbers, texts }
+    Access { channel, path, is_whole, is_presence, numbers, texts }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::read::Reading;
 use crate::{
     diagnostic::Diagnostic,
-    graph::Sight,
+    graph::Access,
     id::ChannelName,
     state::{Channel, Record, Reducer, Type, complete, smallest, validator_for},
     workflow::{
@@ -69,7 +69,7 @@ impl Reading<'_> {
         let mut unsaid = Vec::new();
         let sights = &self.sights;
         let mut may_guess = |path: &[String]| {
-            let may = !sights.iter().any(|it: &Sight| it.is_below(channel.name(), path));
+            let may = !sights.iter().any(|it: &Access| it.is_below(channel.name(), path));
             if !may {
                 let mut whole = vec![channel.name().to_string()];
                 whole.extend_from_slice(path);

@@ -8,6 +8,7 @@ mod calls;
 mod checker;
 mod closed;
 mod evaluate;
+mod evaluate_error;
 mod known;
 mod lexer;
 mod meter;
@@ -30,7 +31,7 @@ use std::{
 
 use serde_json::Value;
 
-pub use self::evaluate::EvaluateError;
+pub use self::evaluate_error::EvaluateError;
 pub(crate) use self::{
     known::known_after,
     output_path::OutputPathError,
@@ -38,7 +39,7 @@ pub(crate) use self::{
 };
 use super::{report::Problem, written::AssignedFields};
 use crate::{
-    graph::Sights,
+    graph::AccessSet,
     id::{ChannelName, NodeName},
     state::{Schema, State, Type},
 };
@@ -151,7 +152,7 @@ impl Expression {
     }
 
     /// Its access set.
-    pub(crate) fn sights(&self) -> Sights {
+    pub(crate) fn sights(&self) -> AccessSet {
         sights::sights(&self.root, &self.reads, self.item.as_deref())
     }
 

@@ -4,10 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-use super::{
-    evaluate::{EvaluateError, Evaluated},
-    syntax::Operator,
-};
+use super::{evaluate::Evaluated, evaluate_error::EvaluateError, syntax::Operator};
 
 #[derive(Clone, Copy)]
 pub(super) enum Numeric {

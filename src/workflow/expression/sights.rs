@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::syntax::{Kind, Node, Operator};
 use crate::{
-    graph::{Sight, Sights},
+    graph::{Access, AccessSet},
     id::{ChannelName, NodeName},
 };
 
 /// Returns the access set of a checked expression. Its names are channels or the item.
-pub(super) fn sights(root: &Node, reads: &[ChannelName], item: Option<&str>) -> Sights {
+pub(super) fn sights(root: &Node, reads: &[ChannelName], item: Option<&str>) -> AccessSet {
     let mut looker =
-        Looker { reads, item, sights: Sights::default(), numbers: vec![], texts: vec![] };
+        Looker { reads, item, sights: AccessSet::default(), numbers: vec![], texts: vec![] };
     looker.look(root, false);
     let Looker { mut sights, numbers, texts, .. } = looker;
     for sight in &mut sights.fields {
@@ -31,7 +31,7 @@ pub(super) fn sights(root: &Node, reads: &[ChannelName], item: Option<&str>) -> 
 struct Looker<'a> {
     reads: &'a [ChannelName],
     item: Option<&'a str>,
-    sights: Sights,
+    sights: AccessSet,
     numbers: Vec<i64>,
     texts: Vec<String>,
 }
@@ -81,7 +81,8 @@ impl Looker<'_> {
             return;
         };
         let (numbers, texts) = (Vec::new(), Vec::new());
-        let sight = Sight { channel, path: names.collect(), is_whole, is_presence, numbers, texts };
+        let sight =
+            Access { channel, path: names.collect(), is_whole, is_presence, numbers, texts };
         self.sights.fields.push(sight);
     }
 
@@ -99,7 +100,7 @@ mod tests {
     use super::super::parser;
     use super::*;
 
-    fn looked_at(condition: &str) -> Sights {
+    fn looked_at(condition: &str) -> AccessSet {
         let reads = ["review", "sse_status", "test_result", "user_stories", "candidate"];
         let reads = reads.map(|it| ChannelName::parse(it).unwrap());
         sights(&parser::parse(condition).unwrap(), &reads, Some("story"))
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_condition_says_what_it_looks_at() {
-        let shown = |it: &Sight| {
+        let shown = |it: &Access| {
             let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
             let star = if it.is_whole { ".*" } else { "" };
             let star = if it.is_presence { "?" } else { star };

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    graph::net::{Assigned, Bits, Ending, GapKind, Net},
+    graph::net::{Assigned, Bits, Ending, FlowModel, GapKind},
     id::{ChannelName, NodeName},
     workflow::written::{Presence, Without},
 };
@@ -12,7 +12,7 @@ use crate::{
 /// The flow model of a workflow with the assignments on it.
 #[derive(Debug)]
 pub(in crate::workflow) struct Paths {
-    pub(super) net: Net,
+    pub(super) net: FlowModel,
     pub(super) assigned: Assigned,
     pub(super) fields: BTreeMap<ChannelName, usize>,
     pub(super) names: Vec<NodeName>,

@@ -35,7 +35,7 @@ pub(super) use self::{
 use super::report::Problem;
 use crate::{
     data_limit::{DataLimit, DataLimitReached},
-    graph::{Input, Via},
+    graph::{Input, Trigger},
     state::State,
 };
 
@@ -72,7 +72,7 @@ pub struct PromptView<'a> {
     /// The bound of `visit`.
     pub max_visits: Option<u32>,
     /// The trigger of the task.
-    pub via: &'a Via,
+    pub via: &'a Trigger,
     /// The input of the task.
     pub input: &'a Input,
 }
@@ -269,7 +269,7 @@ mod tests {
         schema.apply(schema.empty(), [&update]).unwrap().0
     }
 
-    fn rendered(text: &str, via: &Via) -> Result<String, PromptError> {
+    fn rendered(text: &str, via: &Trigger) -> Result<String, PromptError> {
         let state = state(&[
             ("code", json!({"path": "a.py", "text": "if a < b & c: 'x'"})),
             ("later", json!(null)),
@@ -283,22 +283,22 @@ mod tests {
     fn a_prompt_sees_the_state_the_visit_and_the_way() {
         let node = NodeName::parse("sse").unwrap();
         let failure = Failure::new(ErrorKind::InvalidOutput, "no JSON at all");
-        let via = Via::Caught { node, failure };
+        let via = Trigger::Caught { node, failure };
         let text = "{{ code.path }} {{ visit }}/{{ max_visits }} \
                     {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
         assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all False");
-        assert_eq!(rendered("{{ via.node is defined }}", &Via::Start).unwrap(), "False");
+        assert_eq!(rendered("{{ via.node is defined }}", &Trigger::Start).unwrap(), "False");
     }
 
     #[test]
     fn the_check_knows_every_reason_that_a_run_gives() {
         let node = NodeName::parse("sse").unwrap();
         let ways = [
-            Via::Start,
-            Via::Then { node: node.clone() },
-            Via::Exhausted { node: node.clone(), max_visits: 3 },
-            Via::Caught { node: node.clone(), failure: Failure::new(ErrorKind::Other, "x") },
-            Via::Limit { error: "x".into() },
+            Trigger::Start,
+            Trigger::Then { node: node.clone() },
+            Trigger::Exhausted { node: node.clone(), max_visits: 3 },
+            Trigger::Caught { node: node.clone(), failure: Failure::new(ErrorKind::Other, "x") },
+            Trigger::Limit { error: "x".into() },
         ];
         let state = state(&[]);
         let scope = PromptScope {
@@ -320,12 +320,12 @@ mod tests {
 
     #[test]
     fn code_is_shown_as_it_is() {
-        assert_eq!(rendered("{{ code.text }}", &Via::Start).unwrap(), "if a < b & c: 'x'");
+        assert_eq!(rendered("{{ code.text }}", &Trigger::Start).unwrap(), "if a < b & c: 'x'");
         assert_eq!(
-            rendered("{{ code | tojson }}", &Via::Start).unwrap(),
+            rendered("{{ code | tojson }}", &Trigger::Start).unwrap(),
             r#"{"path": "a.py", "text": "if a < b & c: 'x'"}"#
         );
-        assert_eq!(rendered("{{ [1] | tojson(indent=2) }}", &Via::Start).unwrap(), "[\n  1\n]");
+        assert_eq!(rendered("{{ [1] | tojson(indent=2) }}", &Trigger::Start).unwrap(), "[\n  1\n]");
     }
 
     #[test]
@@ -373,7 +373,7 @@ mod tests {
                 steps,
             ),
         ] {
-            let error = rendered(text, &Via::Start).unwrap_err();
+            let error = rendered(text, &Trigger::Start).unwrap_err();
             let mut cause: Option<&dyn std::error::Error> = Some(&error);
             let mut reached = None;
             while let Some(error) = cause {
@@ -383,7 +383,7 @@ mod tests {
             let start: String = text.chars().take(60).collect();
             assert_eq!(reached.map(|it| it.limit), Some(limit), "{start}: {error:?}");
         }
-        let error = rendered(&format!("{{% set a = 1 %}}{nested}"), &Via::Start).unwrap_err();
+        let error = rendered(&format!("{{% set a = 1 %}}{nested}"), &Trigger::Start).unwrap_err();
         assert!(format!("{error:?}").contains("nested deeper than 100 levels"), "{error:?}");
     }
 
@@ -406,14 +406,14 @@ mod tests {
             "{{ 'a-b' | replace('-', '+') }}{{ [1, 1, 2] | unique | list }}{{ [1, 2] | sum }}{{ x | default('d') }}",
         ] {
             let expected = plain.render_str(text, ()).unwrap();
-            assert_eq!(rendered(text, &Via::Start).unwrap(), expected, "{text}");
+            assert_eq!(rendered(text, &Trigger::Start).unwrap(), expected, "{text}");
         }
     }
 
     #[test]
     fn what_is_not_written_is_an_error() {
-        let error = rendered("{{ later }}", &Via::Start).unwrap_err();
+        let error = rendered("{{ later }}", &Trigger::Start).unwrap_err();
         assert_eq!(error.to_string(), "the prompt `p.md` cannot be rendered");
-        assert!(rendered("{% if later %}{% endif %}", &Via::Start).is_err());
+        assert!(rendered("{% if later %}{% endif %}", &Trigger::Start).is_err());
     }
 }

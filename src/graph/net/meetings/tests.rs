@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::graph::net::{
-    Alternative, Arrow, Bound, Decision, Deferral, Join, NetNode, Outcome, together,
+    Alternative, Arrow, Bound, Decision, Deferral, FlowNode, Join, Outcome, together,
 };
 
 fn arrow(nodes: usize, joins: usize) -> impl Strategy<Value = Arrow> {
@@ -16,7 +16,7 @@ fn arrow(nodes: usize, joins: usize) -> impl Strategy<Value = Arrow> {
     ]
 }
 
-fn node(nodes: usize, joins: usize) -> impl Strategy<Value = NetNode> {
+fn node(nodes: usize, joins: usize) -> impl Strategy<Value = FlowNode> {
     let alternative = prop::collection::vec(arrow(nodes, joins), 0..4).prop_map(Alternative::to);
     let decision = prop::collection::vec(alternative, 1..3).prop_map(Decision::one_of);
     let outcome = prop::collection::vec(decision, 0..3).prop_map(Outcome::finished);
@@ -27,7 +27,7 @@ fn node(nodes: usize, joins: usize) -> impl Strategy<Value = NetNode> {
         prop::collection::vec(0..nodes, 0..2),
         prop::option::weighted(0.1, defers),
     )
-        .prop_map(move |(outcomes, bound, resets, defers)| NetNode {
+        .prop_map(move |(outcomes, bound, resets, defers)| FlowNode {
             outcomes,
             bound: bound.map(|exhausted| Bound { exhausted }),
             resets,
@@ -36,11 +36,11 @@ fn node(nodes: usize, joins: usize) -> impl Strategy<Value = NetNode> {
                 first.extend(&others);
                 Deferral { first, rank: (0, is_first) }
             }),
-            ..NetNode::new(0)
+            ..FlowNode::new(0)
         })
 }
 
-fn net() -> impl Strategy<Value = Net> {
+fn net() -> impl Strategy<Value = FlowModel> {
     (2..8usize, 0..3usize).prop_flat_map(|(nodes, joins)| {
         let join = (0..nodes, prop::collection::btree_set(0..nodes, 1..4));
         let join =
@@ -51,12 +51,12 @@ fn net() -> impl Strategy<Value = Net> {
             prop::collection::vec(0..nodes, 1..3),
             prop::option::weighted(0.2, 0..nodes),
         )
-            .prop_map(|(nodes, joins, start, after_limit)| Net {
+            .prop_map(|(nodes, joins, start, after_limit)| FlowModel {
                 nodes,
                 joins,
                 start,
                 after_limit,
-                ..Net::default()
+                ..FlowModel::default()
             })
     })
 }
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn every_meeting_of_every_run_is_found(net in net()) {
-        let found = Meetings::between(&net).all(&net);
+        let found = Concurrency::between(&net).all(&net);
         for (node, others) in together(&net).into_iter().flatten().enumerate() {
             let mut missed = others;
             missed.remove(&found[node]);
@@ -76,7 +76,7 @@ proptest! {
 }
 
 /// Returns the number of steps of the analysis, and the number of pairs that it finds.
-fn work(net: &Net) -> (usize, usize) {
+fn work(net: &FlowModel) -> (usize, usize) {
     let reach = Reach::of(net);
     let mut walk = Walk::new(net, &reach, Places::of(net));
     walk.run();
@@ -84,22 +84,22 @@ fn work(net: &Net) -> (usize, usize) {
     (work, walk.met().all(net).iter().map(|it| it.iter().count()).sum())
 }
 
-fn all_to_all(count: usize) -> Net {
-    let node = NetNode {
+fn all_to_all(count: usize) -> FlowModel {
+    let node = FlowNode {
         outcomes: vec![Outcome::finished(
             (0..count).map(|it| Decision::always(vec![Arrow::Node(it)])).collect(),
         )],
-        ..NetNode::new(0)
+        ..FlowNode::new(0)
     };
-    Net { nodes: vec![node; count], start: vec![0], ..Net::default() }
+    FlowModel { nodes: vec![node; count], start: vec![0], ..FlowModel::default() }
 }
 
 /// A fork, its branches, and a join that leads to the next fork.
-fn parallels(stages: usize, branches: usize) -> Net {
-    let mut net = Net { start: vec![0], ..Net::default() };
-    let to = |arrows| NetNode {
+fn parallels(stages: usize, branches: usize) -> FlowModel {
+    let mut net = FlowModel { start: vec![0], ..FlowModel::default() };
+    let to = |arrows| FlowNode {
         outcomes: vec![Outcome::finished(vec![Decision::always(arrows)])],
-        ..NetNode::new(0)
+        ..FlowNode::new(0)
     };
     for stage in 0..stages {
         let fork = net.nodes.len();

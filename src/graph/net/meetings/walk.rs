@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Meetings, Pairs, Places};
-use crate::graph::net::{Arrow, Bits, Decision, Join, Net, reach::Reach};
+use super::{Concurrency, Pairs, Places};
+use crate::graph::net::{Arrow, Bits, Decision, FlowModel, Join, reach::Reach};
 
 /// The effect of one arrow of a node: the places where it leads. Nodes with equal moves share them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ struct Moves {
 }
 
 pub(super) struct Walk<'a> {
-    net: &'a Net,
+    net: &'a FlowModel,
     reach: &'a Reach,
     places: Places,
     moves: Vec<Move>,
@@ -50,7 +50,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(net: &'a Net, reach: &'a Reach, places: Places) -> Self {
+    pub(super) fn new(net: &'a FlowModel, reach: &'a Reach, places: Places) -> Self {
         let count = places.count;
         let mut walk = Self {
             net,
@@ -96,8 +96,8 @@ impl<'a> Walk<'a> {
         self.work
     }
 
-    pub(super) fn met(self) -> Meetings {
-        Meetings { with: self.with, places: self.places }
+    pub(super) fn met(self) -> Concurrency {
+        Concurrency { with: self.with, places: self.places }
     }
 
     /// Numbers all moves; returns those at the start.
