@@ -25,7 +25,7 @@ async fn the_first_signal_lets_running_work_finish_and_starts_nothing_new() {
         assert_eq!(stopped.ended.code, Some(code), "{}", stopped.ended.stderr);
         let report = stopped.ended.report();
         assert_eq!((&report["status"], &report["steps"]), (&"interrupted".into(), &2.into()));
-        let resume = format!("go on with: graphrun resume {}", report["name"].as_str().unwrap());
+        let resume = format!("continue with: graphrun resume {}", report["name"].as_str().unwrap());
         assert!(stopped.ended.stderr.contains(&resume), "{}", stopped.ended.stderr);
         assert_eq!(stopped.asked_until_done().await, AFTER_DESIGN);
     }

@@ -124,7 +124,7 @@ pub(super) async fn ask(
                 line = tokio::task::spawn_blocking(read_line) => line??,
                 signal = signals.next() => return Ok(AskOutcome::Stopped(signal)),
                 () = until(deadline) => {
-                    print_message(&paint.faint("  too late: nobody answered in time"));
+                    print_message(&paint.faint("  too late: the time for an answer is over"));
                     return Ok(AskOutcome::Answers(answers));
                 }
             };

@@ -178,7 +178,7 @@ impl Run<'_> {
             && let Some(command) = &report.resume
         {
             print_message(&format!(
-                "{}; go on with: {}",
+                "{}; continue with: {}",
                 report.status.as_str(),
                 paint.command(command)
             ));

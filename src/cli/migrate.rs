@@ -195,7 +195,7 @@ impl Report {
         if self.dry_run {
             lines.push("nothing was changed".to_owned());
         } else if let Some(resume) = &self.resume {
-            lines.push(format!("go on with: {}", paint.command(resume)));
+            lines.push(format!("continue with: {}", paint.command(resume)));
         }
         lines.join("\n") + "\n"
     }

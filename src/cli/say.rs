@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         } else {
             let way = database.command("resume", &info.name);
             let way = way.filter(|_| status != Status::Running);
-            let way = way.map(|it| format!("; go on with: {it}")).unwrap_or_default();
+            let way = way.map(|it| format!("; continue with: {it}")).unwrap_or_default();
             format!("said to `{to}` of {}, which hears it before its next step{way}\n", info.name)
         };
         print_result(&text).map_err(CliError::write)?;

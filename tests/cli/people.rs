@@ -248,7 +248,7 @@ fn what_is_said_to_a_run_is_heard_before_its_next_step_and_once() {
     let run = name(&paused(&place, "steered", &["--pause-before", "second"]));
     let said = place.run_with(["say", &run, "be brief"], [("USER", "ann")]);
     assert_eq!(said.code, 0, "{said}");
-    assert!(said.stdout.contains(&format!("go on with: graphrun resume {run}")), "{said}");
+    assert!(said.stdout.contains(&format!("continue with: graphrun resume {run}")), "{said}");
     let more = place.run(["say", &run, "7", "--to", "scores", "--output", "json"]);
     assert_eq!((more.code, &more.json()["to"]), (0, &json!("scores")), "{more}");
 

@@ -83,7 +83,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         }
         if stands == FollowStatus::Abandoned {
             let gone = format!("the process that had run {} in hand is gone", caption.name);
-            let resume = caption.resume.iter().map(|it| format!("; go on with: {it}"));
+            let resume = caption.resume.iter().map(|it| format!("; continue with: {it}"));
             print_message(&resume.fold(gone, |text, it| text + &it));
             return Ok(Exit::Done);
         }

@@ -85,7 +85,7 @@ impl Updated {
         }
         let next: Vec<&str> = self.next.iter().map(NodeName::as_str).collect();
         let next = next.join(", ");
-        let resume = self.resume.as_ref().map(|it| format!("go on with: {it}\n"));
+        let resume = self.resume.as_ref().map(|it| format!("continue with: {it}\n"));
         format!(
             "{name}: step {step} was made by hand; next: {next}\n{}",
             resume.unwrap_or_default()

@@ -13,7 +13,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Changes, Codec, HashedRows, How, Meta, Place, Row,
+    Changes, Codec, Detail, HashedRows, How, Meta, Place, Row,
     encode::TaskValue,
     parts::in_parts,
     values::{Untaken, Values},
@@ -163,12 +163,21 @@ impl<'a> Reader<'a> {
         Ok((position.into_owned(), self.values(codec, &self.rows[..=end])?))
     }
 
-    /// Returns the content of the rows after a number.
-    pub(crate) fn logged(
+    /// Returns the entries after a number.
+    pub(crate) fn entries(
         &self,
         codec: &mut Codec,
         after: u64,
+        detail: Detail,
     ) -> Result<Vec<Logged>, CheckpointError> {
+        match detail {
+            Detail::Whole => self.logged(codec, after),
+            Detail::Outline => self.outline(codec, after),
+        }
+    }
+
+    /// Returns the content of the rows after a number.
+    fn logged(&self, codec: &mut Codec, after: u64) -> Result<Vec<Logged>, CheckpointError> {
         let mut values = Values::new(self);
         let kind = |codec: &mut Codec, row: &Row, how: &How| values.kind(codec, row, how);
         self.logged_by(codec, after, Self::records, kind)
@@ -176,11 +185,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the same entries [without values](Logged::without_values); it does not read the
     /// values.
-    pub(crate) fn outline(
-        &self,
-        codec: &mut Codec,
-        after: u64,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    fn outline(&self, codec: &mut Codec, after: u64) -> Result<Vec<Logged>, CheckpointError> {
         let records = |it: &Self, codec: &mut Codec, row: &Row| {
             let mut meta = it.meta(codec, row)?;
             let records = std::mem::take(&mut meta.records);

@@ -35,6 +35,15 @@ use crate::{
     id::{ChannelName, Step},
 };
 
+/// How much of an entry is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Detail {
+    /// All of it.
+    Whole,
+    /// It [without values](crate::checkpoint::Logged::without_values).
+    Outline,
+}
+
 /// A stored entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {

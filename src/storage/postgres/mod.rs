@@ -32,7 +32,7 @@ use self::{
         Acquire, All, Append, Check, Create, Entries, Ids, Newest, Release, Remove, Renew, Search,
     },
 };
-use super::journal::{self, Codec};
+use super::journal::{self, Codec, Detail};
 use crate::{
     checkpoint::{
         CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged,
@@ -132,6 +132,25 @@ impl PostgresStorage {
     ) -> Result<T, CheckpointError> {
         let (found, pages) = self.transact(action, All(run.clone())).await?;
         self.compute(move |codec| make(&found, pages.reader(&found.run.id)?, codec)).await
+    }
+
+    /// Reads entries after a number, at most `limit`.
+    async fn read_journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+        detail: Detail,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let action = format!("read the journal of run `{run}`");
+        let work = Entries { run: run.clone(), after, limit };
+        let (found, pages) = self.transact(action, work).await?;
+        self.compute(move |codec| {
+            let mut logged = pages.reader(&found.run.id)?.entries(codec, after, detail)?;
+            logged.truncate(limit);
+            Ok(logged)
+        })
+        .await
     }
 
     /// Computes a value from rows. This may take long, so it does not block the runtime.
@@ -241,15 +260,7 @@ impl Checkpointer for PostgresStorage {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError> {
-        let action = format!("read the journal of run `{run}`");
-        let work = Entries { run: run.clone(), after, limit };
-        let (found, pages) = self.transact(action, work).await?;
-        self.compute(move |codec| {
-            let mut logged = pages.reader(&found.run.id)?.logged(codec, after)?;
-            logged.truncate(limit);
-            Ok(logged)
-        })
-        .await
+        self.read_journal(run, after, limit, Detail::Whole).await
     }
 
     async fn outline(
@@ -258,15 +269,7 @@ impl Checkpointer for PostgresStorage {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError> {
-        let action = format!("read the journal of run `{run}`");
-        let work = Entries { run: run.clone(), after, limit };
-        let (found, pages) = self.transact(action, work).await?;
-        self.compute(move |codec| {
-            let mut logged = pages.reader(&found.run.id)?.outline(codec, after)?;
-            logged.truncate(limit);
-            Ok(logged)
-        })
-        .await
+        self.read_journal(run, after, limit, Detail::Outline).await
     }
 
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {

@@ -29,7 +29,7 @@ use self::{
     fault::Fault,
     run::Run,
 };
-use super::journal::{self, Codec};
+use super::journal::{self, Codec, Detail};
 use crate::{
     checkpoint::{
         CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged,
@@ -151,6 +151,25 @@ impl SqliteStorage {
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         self.transact(TransactionBehavior::Deferred, action, work).await
+    }
+
+    /// Reads entries after a number, at most `limit`.
+    async fn read_journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+        detail: Detail,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
+            let run = Run::find(database, &run)?;
+            let mut logged =
+                run.journal_after(database, after, limit)?.entries(codec, after, detail)?;
+            logged.truncate(limit);
+            Ok(logged)
+        })
+        .await
     }
 
     async fn transact<T: Send + 'static>(
@@ -314,14 +333,7 @@ impl Checkpointer for SqliteStorage {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError> {
-        let run = run.clone();
-        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
-            let run = Run::find(database, &run)?;
-            let mut logged = run.journal_after(database, after, limit)?.logged(codec, after)?;
-            logged.truncate(limit);
-            Ok(logged)
-        })
-        .await
+        self.read_journal(run, after, limit, Detail::Whole).await
     }
 
     async fn outline(
@@ -330,14 +342,7 @@ impl Checkpointer for SqliteStorage {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Logged>, CheckpointError> {
-        let run = run.clone();
-        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
-            let run = Run::find(database, &run)?;
-            let mut logged = run.journal_after(database, after, limit)?.outline(codec, after)?;
-            logged.truncate(limit);
-            Ok(logged)
-        })
-        .await
+        self.read_journal(run, after, limit, Detail::Outline).await
     }
 
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
