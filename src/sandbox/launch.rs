@@ -4,7 +4,11 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, PipeReader, PipeWriter, Seek as _, Write as _},
-    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    net::Shutdown,
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -70,7 +74,7 @@ pub(super) struct Launched {
     /// The declared files. Only the script inside can write to it, so its end is the end of the script.
     pub(super) collected: PipeReader,
     /// The records of a program with a channel. Everything inside can write to it.
-    pub(super) records: Option<PipeReader>,
+    pub(super) records: Option<UnixStream>,
 }
 
 impl Launch {
@@ -252,11 +256,14 @@ impl Descriptors {
     }
 
     /// Passes the ends of a channel. The secret is in the pipe, whose other end is closed, before anything starts.
-    fn pass_channel(&mut self, secret: Option<&[u8]>) -> io::Result<Option<PipeReader>> {
+    ///
+    /// The records go over a socket: `/proc` cannot open one again, so only those who inherit it can write there.
+    fn pass_channel(&mut self, secret: Option<&[u8]>) -> io::Result<Option<UnixStream>> {
         let Some(secret) = secret else { return Ok(None) };
         let (secret_inside, mut sender) = io::pipe()?;
         sender.write_all(secret)?;
-        let (records, records_inside) = io::pipe()?;
+        let (records, records_inside) = UnixStream::pair()?;
+        records.shutdown(Shutdown::Write)?;
         self.pass_as(SECRET, secret_inside);
         self.pass_as(RECORDS, records_inside);
         Ok(Some(records))

@@ -6,10 +6,11 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     io::{self, PipeReader, PipeWriter, Read as _, Write as _},
     mem,
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::ExitStatusExt as _,
     },
     process::ExitStatus,
@@ -270,39 +271,39 @@ fn missing(word: &[u8]) -> String {
     text.trim_end().trim_start_matches("missing ").to_owned()
 }
 
-/// The reading end of a pipe whose other end is inside.
+/// The reading end of a pipe or a socket whose other end is inside.
 #[derive(Debug)]
 struct Stream {
     /// `None` after the end.
-    pipe: Option<PipeReader>,
+    file: Option<File>,
     buffer: Box<[u8]>,
 }
 
 impl Stream {
-    fn new(pipe: PipeReader) -> Self {
-        Self { pipe: Some(pipe), buffer: vec![0; 64 << 10].into() }
+    fn new(end: impl Into<OwnedFd>) -> Self {
+        Self { file: Some(File::from(end.into())), buffer: vec![0; 64 << 10].into() }
     }
 
     /// The descriptor to wait for, unless the stream has ended.
     fn open(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().map(AsFd::as_fd)
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     fn is_at_end(&self) -> bool {
-        self.pipe.is_none()
+        self.file.is_none()
     }
 
     /// Reads at most one buffer, without waiting. Returns whether there was anything.
     fn read(&mut self, mut take: impl FnMut(&[u8])) -> bool {
-        let Some(pipe) = &mut self.pipe else { return false };
-        match pipe.read(&mut self.buffer) {
-            Ok(0) => self.pipe = None,
+        let Some(file) = &mut self.file else { return false };
+        match file.read(&mut self.buffer) {
+            Ok(0) => self.file = None,
             Ok(length) => {
                 take(&self.buffer[..length]);
                 return true;
             }
             Err(error) if is_not_now(&error) => {}
-            Err(_) => self.pipe = None,
+            Err(_) => self.file = None,
         }
         false
     }
