@@ -46,47 +46,22 @@
 
 // Tests, examples and benches may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
-// Each in a group of its own, or rustfmt would sort them.
 
-pub mod id;
-
-pub mod data_limit;
-pub mod diagnostic;
-pub mod fault;
-pub mod redact;
-
-pub mod beneath;
-
-pub mod state;
-
-pub mod llm;
-
-pub mod sandbox;
-
-pub mod team;
-pub mod tool;
-
-pub mod event;
-
-pub mod graph;
-
-pub mod workflow;
-
-pub mod compile;
-
-pub mod checkpoint;
-
-pub mod results;
-
-pub mod engine;
-
-pub mod storage;
-
-pub mod draw;
-
-pub mod nodes;
+pub use graphrun_analysis as compile;
+pub use graphrun_core::{diagnostic, event, fault, graph, id, state};
+pub use graphrun_engine as engine;
+pub use graphrun_engine::{checkpoint, results};
+pub use graphrun_guard::{beneath, data_limit, redact};
+pub use graphrun_models as llm;
+pub use graphrun_nodes as nodes;
+pub use graphrun_sandbox as sandbox;
+pub use graphrun_storage as storage;
+pub use graphrun_team as team;
+pub use graphrun_workflow as workflow;
+pub use graphrun_workflow::tool;
 
 pub mod cases;
+pub mod draw;
 
 #[cfg(feature = "cli")]
 pub mod lsp;

@@ -1,0 +1,128 @@
+//! Checks of single names and edges.
+
+use std::collections::BTreeSet;
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Diagnostics, Place, did_you_mean},
+    graph::{Edge, Graph, Target},
+    id::{ChannelName, NodeName},
+};
+
+pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
+    check_entry(graph, findings);
+    check_targets(graph, findings);
+    check_channels(graph, findings);
+    check_joins(graph, findings);
+}
+
+fn check_entry(graph: &Graph, findings: &mut Diagnostics) {
+    if graph.entry.is_empty() {
+        let finding = Diagnostic::error("GR006", "no node starts the graph");
+        findings.push(finding.help("name one with `start`, or `entry` in Rust"));
+    }
+    for name in &graph.entry {
+        check_node(graph, name, "the start", None, findings);
+    }
+    if let Some(Target::Node(name)) = &graph.limits.exhausted {
+        check_node(graph, name, "`limits`", None, findings);
+    }
+}
+
+fn check_targets(graph: &Graph, findings: &mut Diagnostics) {
+    for edge in &graph.edges {
+        let place = edge.place();
+        for name in edge.sources() {
+            check_node(graph, name, "an edge", place, findings);
+        }
+        let from = edge.sources().first().map(ToString::to_string).unwrap_or_default();
+        for target in edge.targets() {
+            if let Target::Node(name) = target {
+                check_node(graph, &name, &format!("the way from `{from}`"), place, findings);
+            }
+        }
+    }
+    for (from, spec) in &graph.nodes {
+        let policies = &spec.policies;
+        let caught = policies.catch.iter().map(|it| &it.to);
+        for target in policies.exhausted.iter().chain(caught) {
+            if let Target::Node(name) = target {
+                check_node(graph, name, &format!("node `{from}`"), spec.place.as_ref(), findings);
+            }
+        }
+        for name in &policies.resets {
+            let whose = format!("`resets` of `{from}`");
+            check_node(graph, name, &whose, spec.place.as_ref(), findings);
+        }
+    }
+}
+
+fn check_node(
+    graph: &Graph,
+    name: &NodeName,
+    whose: &str,
+    place: Option<&Place>,
+    findings: &mut Diagnostics,
+) {
+    if graph.nodes.contains_key(name) {
+        return;
+    }
+    let finding =
+        Diagnostic::error("GR010", format!("{whose} names `{name}`, which is not a node"))
+            .at(place.cloned(), "no such node");
+    let known = graph.nodes.keys().map(NodeName::as_str);
+    findings.push(match did_you_mean(name.as_str(), known) {
+        Some(near) => finding.help(format!("did you mean `{near}`?")),
+        None => finding,
+    });
+}
+
+fn check_channels(graph: &Graph, findings: &mut Diagnostics) {
+    for name in &graph.input {
+        check_channel(graph, name, "the input", None, findings);
+    }
+    for (node, spec) in &graph.nodes {
+        let contract = spec.node.contract();
+        let reads = contract.reads.into_iter().flatten().map(|it| it.channel);
+        let named = reads.chain(contract.writes.into_iter().flatten());
+        let named: BTreeSet<ChannelName> =
+            named.chain(spec.policies.clears.iter().cloned()).collect();
+        for name in named {
+            check_channel(graph, &name, &format!("node `{node}`"), spec.place.as_ref(), findings);
+        }
+    }
+}
+
+fn check_channel(
+    graph: &Graph,
+    name: &ChannelName,
+    whose: &str,
+    place: Option<&Place>,
+    findings: &mut Diagnostics,
+) {
+    if graph.schema.channel(name.as_str()).is_some() {
+        return;
+    }
+    let known: Vec<&str> = graph.schema.channels().iter().map(|it| it.name().as_str()).collect();
+    let message = format!("{whose} names `{name}`, which is not a field of the state");
+    let finding = Diagnostic::error("GR021", message).at(place.cloned(), "here");
+    findings.push(match did_you_mean(name.as_str(), known.iter().copied()) {
+        Some(near) => finding.help(format!("did you mean `{near}`?")),
+        None => finding.help(format!("the fields are {}", known.join(", "))),
+    });
+}
+
+fn check_joins(graph: &Graph, findings: &mut Diagnostics) {
+    let mut joined = BTreeSet::new();
+    for edge in &graph.edges {
+        let Edge::Join { from, to, place } = edge else { continue };
+        if !joined.insert(to) {
+            let message = format!("node `{to}` waits for two sets of nodes");
+            let finding = Diagnostic::error("GR038", message).at(place.clone(), "the second one");
+            findings.push(finding.help("name all of them in one join"));
+        }
+        if from.is_empty() || from.iter().collect::<BTreeSet<_>>().len() < from.len() {
+            let message = format!("the join at `{to}` names no node, or one twice");
+            findings.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
+        }
+    }
+}

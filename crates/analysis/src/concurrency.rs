@@ -1,0 +1,146 @@
+//! Checks of concurrency: no two nodes in one super-step write a field that keeps one value, and no
+//! node waits forever.
+//!
+//! The first check works on pairs of nodes, which may overestimate concurrency. If it finds a
+//! conflict, it explores every situation of a run to confirm it. The second check always explores.
+//! If there are too many situations, the first check keeps its result and the second reports
+//! nothing; otherwise both are exact, except that they treat bounds and routes as independent.
+
+use std::collections::BTreeSet;
+
+use crate::flow_model::{
+    Arrow, Astray, Bits, Concurrency, Ending, FlowModel, Starving, starving, together,
+};
+use graphrun_core::{
+    diagnostic::{Diagnostic, Diagnostics, Place},
+    graph::{Edge, Graph, NodeSpec},
+    id::NodeName,
+};
+
+pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
+    let names: Vec<&NodeName> = graph.nodes.keys().collect();
+    let specs: Vec<&NodeSpec> = graph.nodes.values().collect();
+    let checked = Checked { graph, net, names, specs };
+    let mut conflicts = checked.conflicts(&Concurrency::between(net).all(net));
+    if !conflicts.is_empty()
+        && let Some(together) = together(net)
+    {
+        conflicts = checked.conflicts(&together);
+    }
+    for (one, other, field) in conflicts {
+        findings.push(checked.conflict(one, other, field));
+    }
+    if !net.joins.is_empty() {
+        for starving in starving(net).iter().flatten() {
+            findings.extend(checked.starving(starving));
+        }
+    }
+}
+
+struct Checked<'a> {
+    graph: &'a Graph,
+    net: &'a FlowModel,
+    names: Vec<&'a NodeName>,
+    specs: Vec<&'a NodeSpec>,
+}
+
+impl Checked<'_> {
+    /// Returns pairs of nodes that may run concurrently, each with a single-value field that both
+    /// write. Each node is reported once for a field.
+    fn conflicts(&self, beside: &[Bits]) -> Vec<(usize, usize, usize)> {
+        let channels = self.graph.schema.channels();
+        let mut single = Bits::none(channels.len());
+        for (at, channel) in channels.iter().enumerate() {
+            if !channel.reducer().takes_several_writers() {
+                single.insert(at);
+            }
+        }
+        // Nothing is known about a node without declared writes, so it is not checked.
+        let writes = |(at, it): (usize, &&NodeSpec)| {
+            let mut writes = self.net.nodes[at].maybe.clone();
+            writes.keep(&single);
+            it.node.contract().writes.map_or_else(|| Bits::none(channels.len()), |_| writes)
+        };
+        let writes: Vec<Bits> = self.specs.iter().enumerate().map(writes).collect();
+        let mut blamed = BTreeSet::new();
+        let mut found = Vec::new();
+        for (one, beside) in beside.iter().enumerate().filter(|(at, _)| !writes[*at].is_empty()) {
+            let writes_it = |it: &usize| *it >= one && writes[*it].meets(&writes[one]);
+            for other in beside.iter().filter(writes_it) {
+                let mut both = writes[one].clone();
+                both.keep(&writes[other]);
+                for field in both.iter() {
+                    if blamed.insert((other, field)) {
+                        found.push((one, other, field));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn conflict(&self, one: usize, other: usize, field: usize) -> Diagnostic {
+        let channel = self.graph.schema.channels()[field].name();
+        let place = |it: usize| self.specs[it].place.clone();
+        let (first, second) = (self.names[one], self.names[other]);
+        let help =
+            format!("give `{channel}` a reducer (`merge: append`), or let one write another field");
+        if one == other {
+            let message = format!("several tasks of `{first}` write `{channel}` in the same step");
+            let finding = Diagnostic::error("GR036", message).at(place(one), "once for each item");
+            return finding.help(format!("give `{channel}` a reducer (`merge: append`)"));
+        }
+        let message = format!("`{first}` and `{second}` write `{channel}` in the same step");
+        let finding = Diagnostic::error("GR036", message).at(place(one), "one writer");
+        finding.at(place(other), "the other writer").help(help)
+    }
+
+    /// Returns `None` if another diagnostic reports the cause.
+    fn starving(&self, starving: &Starving) -> Option<Diagnostic> {
+        let Starving { join, missing, by } = starving;
+        let name = self.names[self.net.joins[*join].node];
+        if !self.net.reached().contains(*missing) {
+            return None;
+        }
+        let missing = self.names[*missing];
+        let message = format!("`{name}` may wait for `{missing}` for ever");
+        let Some(by) = by else {
+            // It is never reached; the check of reachability reports it if no edge leads to it.
+            let finding = Diagnostic::error("GR131", message).at(self.place_of_join(name), "here");
+            let help = format!("lead to `{missing}` on every way, or do not wait for it");
+            return Some(finding.help(help));
+        };
+        let from = self.names[by.from];
+        let finding = Diagnostic::error("GR131", message)
+            .at(self.specs[by.from].place.clone(), self.astray(by))
+            .at(self.place_of_join(name), format!("waits for `{missing}`"));
+        let help = if by.from == self.net.joins[*join].node {
+            format!("let `{name}` lead to every node that it waits for")
+        } else {
+            format!("let every way from `{from}` lead to `{name}` in the end, or to `fail`")
+        };
+        Some(finding.help(help))
+    }
+
+    fn astray(&self, by: &Astray) -> String {
+        let target = |it: &Arrow| match *it {
+            Arrow::Node(to) | Arrow::Tasks(to) => Some(self.names[to]),
+            Arrow::Join(join) => Some(self.names[self.net.joins[join].node]),
+            Arrow::End | Arrow::Fail => None,
+        };
+        let to: Vec<String> = by.to.iter().filter_map(target).map(|it| format!("`{it}`")).collect();
+        let to = if to.is_empty() { "`end`".to_owned() } else { to.join(" and ") };
+        match by.ending {
+            _ if by.is_spent => format!("leads to {to}, which may be used up"),
+            Ending::Caught => format!("its `catch` leads to {to} only"),
+            Ending::Finished | Ending::Chosen | Ending::Skipped => format!("may lead to {to} only"),
+        }
+    }
+
+    fn place_of_join(&self, name: &NodeName) -> Option<Place> {
+        self.graph.edges.iter().find_map(|it| match it {
+            Edge::Join { to, place, .. } if to == name => place.clone(),
+            _ => None,
+        })
+    }
+}

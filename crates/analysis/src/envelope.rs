@@ -1,0 +1,311 @@
+//! Computes the worst case of a graph: how often each node can run, and which bound limits it.
+//!
+//! Every rule here holds for every run. Each rule can therefore be applied to the results of the
+//! others until no number gets smaller. Nodes with `max_visits` are counted by rounds. The number
+//! of times a node is reached is counted by the tokens of `tokens`. A node is computed after the
+//! nodes it depends on, so most nodes are computed once. These tokens are not the tokens of models;
+//! this module does not compute model tokens or prices.
+
+mod branches;
+mod flow;
+mod leads;
+mod scopes;
+mod shares;
+mod steps;
+mod tokens;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use graphrun_core::{
+    graph::{Edge, Graph, NodeSpec, Target},
+    id::NodeName,
+};
+use petgraph::algo::tarjan_scc;
+
+use self::{flow::Flows, steps::Steps, tokens::Tokens};
+use super::CompiledGraph;
+/// The work limit for a worst case that was not requested: one or two milliseconds for a typical
+/// graph with a thousand nodes.
+const WORK_MAX: usize = 2_000_000;
+
+/// The worst case of a run of a graph, for any behaviour of its nodes.
+///
+/// It does not include work that is repeated when a run is resumed after a failure or a crash, or
+/// the limits of the run, which may stop it earlier. Numbers that are too large are [`u64::MAX`].
+///
+/// ```
+/// use graphrun::{
+///     compile::{Envelope, compile},
+///     graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+///     id::NodeName,
+///     state::Schema,
+/// };
+///
+/// async fn nothing(_: (), _: NodeContext) -> Result<(), NodeError> {
+///     Ok(())
+/// }
+/// let twice = Policies { max_visits: Some(2), ..Policies::default() };
+/// let graph = GraphBuilder::with_schema("loop", Ok(Schema::default()))
+///     .node_with("write", node_fn(nothing), twice)
+///     .node("check", node_fn(nothing))
+///     .entry("write")
+///     .then("write", "check")
+///     .route("check", ["write", "end"], |_: &serde_json::Value| "end");
+/// let (graph, _) = compile(graph.build()).unwrap();
+///
+/// let envelope = Envelope::of(&graph);
+/// let check = &envelope.nodes[&NodeName::parse("check").unwrap()];
+/// assert_eq!((check.visits_max, check.why.to_string()), (2, "after `write` (2)".to_owned()));
+/// assert_eq!(envelope.steps_max, 4);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Super-steps.
+    pub steps_max: u64,
+    /// Elapsed time, counted as for [`Limits::time`](graphrun_core::graph::Limits::time): the longest task
+    /// of each step. `None` if a node has no [timeout](graphrun_core::graph::Policies::timeout).
+    pub time_max: Option<Duration>,
+    /// The worst case of each node.
+    pub nodes: BTreeMap<NodeName, NodeEnvelope>,
+}
+
+/// The worst case of one node in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeEnvelope {
+    /// Super-steps in which it runs.
+    pub visits_max: u64,
+    /// Whether several items may be dispatched to it in one step. It runs once for each item, and
+    /// their number is only known in a run; the numbers below are per item.
+    pub is_dispatched: bool,
+    /// Attempts in all visits together.
+    pub attempts_max: u64,
+    /// Model calls in all attempts together; `None` if the node does not declare them.
+    pub calls_max: Option<u64>,
+    /// Elapsed time of all attempts together; `None` if nothing bounds an attempt. Pure computation
+    /// and waiting for a person count as zero.
+    pub time_max: Option<Duration>,
+    /// The bound that limits the visits.
+    pub why: Why,
+}
+
+/// The bound that limits the visits of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The run ends after a visit of it.
+    Last,
+    /// Its `max_visits`, which apply to each round.
+    Rounds {
+        /// The visits in a round.
+        max_visits: u32,
+        /// Whether the first round starts with the run, and not with a visit of a resetting node.
+        is_first_free: bool,
+        /// The nodes that start a round by resetting the count, and how often they can.
+        bought: Vec<(NodeName, u64)>,
+        /// Whether a limit of the run leads to it; this happens once, even if its bound is used up.
+        after_limit: bool,
+    },
+    /// Each of its visits follows one of these causes, and each cause leads to at most one visit.
+    After(Vec<(Cause, u64)>),
+}
+
+/// A cause of a visit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The run starts.
+    Start,
+    /// A node was visited; it need not be the direct predecessor.
+    Visit(NodeName),
+    /// A limit of the run was reached.
+    Limit,
+}
+
+impl Envelope {
+    /// Computes the worst case of a graph.
+    pub fn of(graph: &CompiledGraph) -> Self {
+        let found = Self::find(graph.graph(), usize::MAX);
+        found.expect("the search is not given up as long as work is left")
+    }
+
+    /// Computes the worst case of a graph that has passed its checks; returns `None` if that takes
+    /// too long.
+    pub(super) fn if_quick(graph: &Graph) -> Option<Self> {
+        Self::find(graph, WORK_MAX)
+    }
+
+    fn find(graph: &Graph, work_max: usize) -> Option<Self> {
+        let tokens = Tokens::of(graph);
+        let visits = Search::of(graph, &tokens, work_max).run()?;
+        let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
+            let (visits_max, why) = visits[number].clone();
+            let attempts = u64::from(spec.policies.retry.attempts_max.max(1));
+            let attempts_max = visits_max.saturating_mul(attempts);
+            let calls_max = spec.node.calls_max().map(|it| it.saturating_mul(attempts_max));
+            let is_dispatched = tokens.is_dispatched(number);
+            let time_max = steps::task_time(spec).map(|it| steps::times(it, visits_max));
+            let envelope =
+                NodeEnvelope { visits_max, is_dispatched, attempts_max, calls_max, time_max, why };
+            (name.clone(), envelope)
+        };
+        let nodes: BTreeMap<NodeName, NodeEnvelope> =
+            graph.nodes.iter().enumerate().map(node).collect();
+        let Steps { steps_max, time_max } = Steps::of(graph, &tokens, &nodes);
+        Some(Self { steps_max, time_max, nodes })
+    }
+}
+
+/// The search for the visits of each node.
+struct Search<'a> {
+    graph: &'a Graph,
+    tokens: &'a Tokens<'a>,
+    flows: Flows<'a>,
+    /// The current upper bound of the visits of each node; [`u64::MAX`] if unknown.
+    visits: Vec<u64>,
+    why: Vec<Why>,
+    /// The nodes whose visits all lead to the end of the run.
+    ends_the_run: Vec<bool>,
+}
+
+impl<'a> Search<'a> {
+    fn of(graph: &'a Graph, tokens: &'a Tokens<'a>, work_max: usize) -> Self {
+        let nodes = tokens.names.len();
+        Self {
+            graph,
+            tokens,
+            flows: Flows::of(tokens, work_max),
+            visits: vec![u64::MAX; nodes],
+            why: vec![Why::Last; nodes],
+            ends_the_run: ends_the_run(graph),
+        }
+    }
+
+    /// Computes the visits of each node after those of the nodes it depends on. For nodes that
+    /// depend on each other, it lowers the numbers until no rule gives a lower one.
+    fn run(mut self) -> Option<Vec<(u64, Why)>> {
+        let mut groups = tarjan_scc(&self.tokens.dependencies());
+        groups.reverse();
+        let ranks = self.tokens.ranks();
+        for mut group in groups {
+            group.sort_unstable_by_key(|it| ranks[*it]);
+            // Bounded nodes are known once the nodes that reset them are known; other nodes once
+            // the nodes before them are known. Neither is circular, as `compile` has checked. An
+            // earlier stop would only give a less tight bound, so the number of passes can be
+            // limited.
+            for _ in 0..=2 * group.len() {
+                self.flows.forget(&group);
+                let mut is_less = false;
+                for &node in &group {
+                    let (least, why) = self.tightest(node);
+                    is_less |= least < self.visits[node];
+                    (self.visits[node], self.why[node]) = (least, why);
+                }
+                if self.flows.gave_up {
+                    return None;
+                }
+                if !is_less {
+                    break;
+                }
+            }
+        }
+        Some(self.visits.into_iter().zip(self.why).collect())
+    }
+
+    /// Returns the rule with the lowest number for a node; of equal ones, the first.
+    fn tightest(&mut self, node: usize) -> (u64, Why) {
+        let last = self.ends_the_run[node].then_some((1, Why::Last));
+        let rounds = self.rounds(node);
+        let (arrivals, causes) = self.flows.arrivals(node, &self.visits);
+        let rules = last.into_iter().chain(rounds).chain([(arrivals, Why::After(causes))]);
+        rules.min_by_key(|(least, _)| *least).expect("there are always arrivals")
+    }
+
+    /// Returns the visits that the bound of a node allows, if it has one.
+    fn rounds(&self, node: usize) -> Option<(u64, Why)> {
+        let policies = &self.graph.nodes[self.tokens.names[node]].policies;
+        let max_visits = policies.max_visits?;
+        let resetters = self.tokens.resetters[node].iter();
+        let bought: Vec<(NodeName, u64)> =
+            resetters.map(|it| (self.tokens.names[*it].clone(), self.visits[*it])).collect();
+        let passage = &self.tokens.passages[node];
+        // The first nodes of a run count as started even if their bound allows no visit.
+        let a_round = u64::from(max_visits).max(u64::from(passage.is_first));
+        let is_first_free = !passage.is_begun_anew;
+        let rounds = rounds(is_first_free, &bought);
+        let after_limit = passage.is_after_limit;
+        let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());
+        Some((most, Why::Rounds { max_visits, is_first_free, bought, after_limit }))
+    }
+}
+
+/// Returns the number of rounds: those started by resets, and the first one if it is free.
+fn rounds(is_first_free: bool, bought: &[(NodeName, u64)]) -> u64 {
+    bought.iter().fold(is_first_free.into(), |sum, (_, it)| sum.saturating_add(*it))
+}
+
+/// Returns the nodes whose visits all lead to the end of the run.
+fn ends_the_run(graph: &Graph) -> Vec<bool> {
+    let (mut failing, mut choosing) = (BTreeSet::new(), BTreeSet::new());
+    for edge in &graph.edges {
+        match edge {
+            Edge::Then { from, to: Target::Fail, .. } => {
+                failing.insert(from);
+            }
+            // A node that declares `may_go` may ignore its edges.
+            Edge::May { from, .. } => {
+                choosing.insert(from);
+            }
+            _ => (),
+        }
+    }
+    let ends = |(name, spec): (&NodeName, &NodeSpec)| {
+        failing.contains(name)
+            && !choosing.contains(name)
+            && spec.policies.catch.iter().all(|it| it.to == Target::Fail)
+    };
+    graph.nodes.iter().map(ends).collect()
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Last => f.write_str("the run ends with it"),
+            Self::Rounds { max_visits, is_first_free, bought, after_limit } => {
+                write!(f, "{max_visits} visit{}", if *max_visits == 1 { "" } else { "s" })?;
+                if !bought.is_empty() {
+                    let rounds = rounds(*is_first_free, bought);
+                    let s = if rounds == 1 { "" } else { "s" };
+                    let first = if *is_first_free { "the first, and " } else { "" };
+                    let bought = listed(bought.iter().map(|(it, many)| (format!("`{it}`"), *many)));
+                    write!(f, " × {rounds} round{s}: {first}bought by {bought}")?;
+                }
+                if *after_limit { f.write_str(", and 1 after a limit") } else { Ok(()) }
+            }
+            Self::After(causes) => match causes.as_slice() {
+                [(Cause::Start, 1)] => f.write_str("the start leads to it once"),
+                causes => {
+                    let causes = causes.iter().map(|(cause, many)| (cause.to_string(), *many));
+                    write!(f, "after {}", listed(causes))
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => f.write_str("the start"),
+            Self::Visit(node) => write!(f, "`{node}`"),
+            Self::Limit => f.write_str("a limit"),
+        }
+    }
+}
+
+/// `qa` (4), `tl` (10)
+fn listed(all: impl Iterator<Item = (String, u64)>) -> String {
+    let each: Vec<String> = all.map(|(name, many)| format!("{name} ({many})")).collect();
+    each.join(", ")
+}

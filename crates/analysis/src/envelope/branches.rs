@@ -1,0 +1,213 @@
+//! Counts shared steps of branches: concurrent nodes need as many steps as the longest branch, not
+//! the sum of all.
+//!
+//! At a node that splits, each branch consists of the nodes that only its first node leads to. A
+//! branch runs in every step from the split until it is done, because each of its nodes is reached
+//! from the split or from the branch in the step before. So all branches together take the steps of
+//! the longest one, once for each visit of the split. Nested branches are counted first.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use graphrun_core::graph::{Defer, Graph};
+use petgraph::{
+    algo::{dominators, is_cyclic_directed},
+    graphmap::DiGraphMap,
+};
+
+use super::{
+    steps::times,
+    tokens::{Arrival, Tokens},
+};
+/// Nodes that are counted together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    /// The steps in which at least one of them runs.
+    pub(super) steps: u64,
+    /// The duration of these steps.
+    pub(super) time: Option<Duration>,
+    /// The duration of the longest task of one of them.
+    pub(super) task: Option<Duration>,
+}
+
+/// A node that splits, and its branches.
+struct Split {
+    visits: u64,
+    branches: Vec<Vec<usize>>,
+}
+
+/// Counts the steps of a graph from the steps of each single node.
+pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> Shared {
+    let visits: Vec<u64> = alone.iter().map(|it| it.steps).collect();
+    let mut splits = splits(graph, tokens, &visits);
+    // A nested split has smaller branches, so it comes first.
+    splits.sort_by_key(|it| it.branches.iter().map(Vec::len).sum::<usize>());
+    let ways = tokens.ways();
+    let mut part_of: Vec<usize> = (0..alone.len()).collect();
+    let mut parts = alone;
+    for Split { visits, branches } in splits {
+        let mut shared =
+            Shared { steps: 0, time: Some(Duration::ZERO), task: Some(Duration::ZERO) };
+        let mut longest = 0;
+        for branch in &branches {
+            let own: BTreeSet<usize> = branch.iter().map(|it| part_of[*it]).collect();
+            let all = sum(own.into_iter().map(|it| parts[it]));
+            let once = once_through(tokens, &ways, branch).unwrap_or(u64::MAX);
+            longest = longest.max(all.steps.min(once));
+            shared = shared.and(all);
+        }
+        shared.steps = shared.steps.min(longest.saturating_mul(visits));
+        let by_steps = shared.task.map(|it| times(it, shared.steps));
+        shared.time = shared.time.zip(by_steps).map(|(a, b)| a.min(b));
+        let part = parts.len();
+        parts.push(shared);
+        for node in branches.iter().flatten() {
+            part_of[*node] = part;
+        }
+    }
+    let parts_left: BTreeSet<usize> = part_of.into_iter().collect();
+    sum(parts_left.into_iter().map(|it| parts[it]))
+}
+
+impl Shared {
+    /// Returns the sum for running both, one after the other.
+    fn and(self, other: Self) -> Self {
+        let both = |a: Option<Duration>, b: Option<Duration>| a.zip(b);
+        Self {
+            steps: self.steps.saturating_add(other.steps),
+            time: both(self.time, other.time).map(|(a, b)| a.saturating_add(b)),
+            task: both(self.task, other.task).map(|(a, b)| a.max(b)),
+        }
+    }
+}
+
+/// Returns the sum for running all, one after the other.
+pub(super) fn sum(all: impl Iterator<Item = Shared>) -> Shared {
+    let nothing = Shared { steps: 0, time: Some(Duration::ZERO), task: Some(Duration::ZERO) };
+    all.fold(nothing, Shared::and)
+}
+
+/// Returns the maximum number of steps of a branch after one split, if none of its nodes runs
+/// twice.
+fn once_through(
+    tokens: &Tokens<'_>,
+    ways: &DiGraphMap<usize, ()>,
+    branch: &[usize],
+) -> Option<u64> {
+    if branch.iter().any(|it| tokens.splits(*it)) {
+        return None;
+    }
+    let inside: BTreeSet<usize> = branch.iter().copied().collect();
+    let mut own: DiGraphMap<usize, ()> = DiGraphMap::new();
+    for &node in branch {
+        for next in ways.neighbors(node).filter(|it| inside.contains(it)) {
+            own.add_edge(node, next, ());
+        }
+    }
+    (!is_cyclic_directed(&own)).then(|| u64::try_from(branch.len()).unwrap_or(u64::MAX))
+}
+
+fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
+    let root = tokens.names.len();
+    let ways = tokens.rooted_ways();
+    let found = dominators::simple_fast(&ways, root);
+    let mut below: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for node in 0..root {
+        if let Some(above) = found.immediate_dominator(node) {
+            below.entry(above).or_default().push(node);
+        }
+    }
+    let starts = tokens.passages.iter().filter(|it| it.is_first).count();
+    // The target of a limit runs later than the first nodes, so the start is not a split then.
+    let is_split = starts > 1 && !tokens.passages.iter().any(|it| it.is_after_limit);
+    let splitting = (0..root).filter(|it| tokens.splits(*it)).chain(is_split.then_some(root));
+    let branches = splitting.filter_map(|split| {
+        let within = descendants(&below, split);
+        let waits =
+            |it: &usize| graph.nodes[tokens.names[*it]].policies.defer == Some(Defer::Siblings);
+        // A node that waits for all others may wait for nodes outside of the branches.
+        if within.iter().any(waits) {
+            return None;
+        }
+        let waits = |it: &usize, owners: &Owners| waits_elsewhere(graph, tokens, *it, owners);
+        let branches = branches(tokens, &ways, (split, &within), waits);
+        let visits = visits.get(split).copied().unwrap_or(1);
+        (branches.len() > 1).then_some(Split { visits, branches })
+    });
+    branches.collect()
+}
+
+/// Returns the nodes that are reachable only through a node (which it dominates).
+fn descendants(below: &BTreeMap<usize, Vec<usize>>, node: usize) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![node];
+    while let Some(node) = open.pop() {
+        for next in below.get(&node).into_iter().flatten() {
+            found.insert(*next);
+            open.push(*next);
+        }
+    }
+    found
+}
+
+/// The owner of a node: a branch, or several.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Branch(usize),
+    Several,
+}
+
+type Owners = BTreeMap<usize, Owner>;
+
+/// Returns for each successor of a split the nodes that only this successor leads to.
+fn branches(
+    tokens: &Tokens<'_>,
+    ways: &DiGraphMap<usize, ()>,
+    (split, within): (usize, &BTreeSet<usize>),
+    waits_elsewhere: impl Fn(&usize, &Owners) -> bool,
+) -> Vec<Vec<usize>> {
+    let mut owners = Owners::new();
+    let heads: Vec<usize> = ways.neighbors(split).filter(|it| within.contains(it)).collect();
+    let owner = |(branch, head): (usize, &usize)| {
+        // The target of the used-up bound of the split may be reached at any time.
+        let is_late = tokens.passages[*head].from.contains(&Arrival::Overflow(split));
+        (*head, if is_late { Owner::Several } else { Owner::Branch(branch) })
+    };
+    let mut open: Vec<(usize, Owner)> = heads.iter().enumerate().map(owner).collect();
+    while !open.is_empty() {
+        while let Some((node, owner)) = open.pop() {
+            let owner = match owners.get(&node) {
+                Some(known) if *known == owner || *known == Owner::Several => continue,
+                Some(_) => Owner::Several,
+                None => owner,
+            };
+            owners.insert(node, owner);
+            let next = ways.neighbors(node).filter(|it| *it != split && within.contains(it));
+            open.extend(next.map(|it| (it, owner)));
+        }
+        let waiting = owners.keys().filter(|it| waits_elsewhere(it, &owners));
+        open.extend(waiting.map(|it| (*it, Owner::Several)));
+    }
+    let mut branches = vec![Vec::new(); heads.len()];
+    for (node, owner) in owners {
+        if let Owner::Branch(branch) = owner {
+            branches[branch].push(node);
+        }
+    }
+    branches.retain(|it| !it.is_empty());
+    branches
+}
+
+/// Returns whether a node is the end of a used workflow with nodes outside of its branch; it waits
+/// for all of them.
+fn waits_elsewhere(graph: &Graph, tokens: &Tokens<'_>, node: usize, owners: &Owners) -> bool {
+    let owner = owners.get(&node);
+    match &graph.nodes[tokens.names[node]].policies.defer {
+        Some(Defer::Scope(scope)) if owner != Some(&Owner::Several) => {
+            tokens.within(scope.as_str()).any(|it| owners.get(&it) != owner)
+        }
+        _ => false,
+    }
+}

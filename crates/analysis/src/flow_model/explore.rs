@@ -1,0 +1,369 @@
+//! Explores every step that a run can make, one after the other; only the positions of the run
+//! count.
+//!
+//! Super-steps are synchronous, so ordinary graphs have few more situations than nodes. With too
+//! many situations the analysis reports nothing.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use super::{
+    Arrow, Bits, Ending, FlowModel,
+    choices::{WAYS_MAX, Way, doomed, hopeful_ways_of, subsets, ways_of},
+    reach::Reach,
+};
+
+/// With more situations than this, the analysis gives up.
+const SITUATIONS_MAX: usize = 5_000;
+/// With more ways out of all situations together than this, the analysis gives up.
+const STEPS_MAX: usize = 20_000;
+
+/// The frontier and the waiting nodes between two steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Situation {
+    /// The nodes that run next, and whether each may have several tasks.
+    running: BTreeSet<(usize, bool)>,
+    /// The nodes that wait until others have run.
+    deferred: BTreeSet<usize>,
+    /// The arrivals: each join with a node that has arrived there.
+    arrived: BTreeSet<(usize, usize)>,
+}
+
+/// A join that waits although no task is left to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Starving {
+    pub(crate) join: usize,
+    /// One of the nodes that has not arrived.
+    pub(crate) missing: usize,
+    /// The last node from which the missing node was reachable, and the targets it chose instead.
+    pub(crate) by: Option<Astray>,
+}
+
+/// A node that chose targets from which the missing node is unreachable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Astray {
+    pub(crate) from: usize,
+    pub(crate) ending: Ending,
+    pub(crate) to: Vec<Arrow>,
+    /// Whether it chose a right target whose bound was used up.
+    pub(crate) is_spent: bool,
+}
+
+/// The origin of a situation: the situation before, and the choice of each of its nodes.
+type Origin = Option<(usize, Vec<(usize, Way)>)>;
+
+/// Returns for each node the nodes that may run in the same step, including itself if it may have
+/// several tasks. Returns `None` if there are too many situations.
+pub fn together(net: &FlowModel) -> Option<Vec<Bits>> {
+    let reach = Reach::of(net);
+    let mut exploring = Exploring::new(net, &reach, |it| ways_of(net, it))?;
+    exploring.run()?;
+    Some(exploring.together())
+}
+
+/// Returns the joins that may wait forever, or `None` if there are too many situations.
+///
+/// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
+/// It assumes that decisions made in Rust are right.
+pub fn starving(net: &FlowModel) -> Option<Vec<Starving>> {
+    let reach = Reach::of(net);
+    let doomed = doomed(net);
+    let mut exploring = Exploring::new(net, &reach, |it| hopeful_ways_of(net, &doomed, it))?;
+    exploring.run()?;
+    Some(exploring.starving())
+}
+
+struct Exploring<'a> {
+    net: &'a FlowModel,
+    reach: &'a Reach,
+    /// The choices of each node.
+    ways: Vec<Vec<Way>>,
+    known: HashMap<Situation, usize>,
+    situations: Vec<(Situation, Origin)>,
+    open: VecDeque<usize>,
+    steps: usize,
+    stuck: Vec<usize>,
+}
+
+impl<'a> Exploring<'a> {
+    fn new(
+        net: &'a FlowModel,
+        reach: &'a Reach,
+        ways: impl Fn(usize) -> Option<Vec<Way>>,
+    ) -> Option<Self> {
+        let ways: Option<Vec<Vec<Way>>> = (0..net.nodes.len()).map(ways).collect();
+        Some(Self {
+            net,
+            reach,
+            ways: ways?,
+            known: HashMap::new(),
+            situations: Vec::new(),
+            open: VecDeque::new(),
+            steps: 0,
+            stuck: Vec::new(),
+        })
+    }
+
+    fn run(&mut self) -> Option<()> {
+        let mut start = Situation::default();
+        for &node in &self.net.start {
+            self.enter(&mut start, node, false);
+        }
+        self.note(start, None)?;
+        if let Some(node) = self.net.after_limit {
+            let mut limit = Situation::default();
+            self.enter(&mut limit, node, false);
+            self.note(limit, None)?;
+        }
+        while let Some(at) = self.open.pop_front() {
+            self.step(at)?;
+        }
+        Some(())
+    }
+
+    fn enter(&self, situation: &mut Situation, node: usize, several: bool) {
+        if self.net.nodes[node].defers.is_some() {
+            situation.deferred.insert(node);
+        } else {
+            situation.running.insert((node, several));
+        }
+    }
+
+    fn note(&mut self, mut situation: Situation, origin: Origin) -> Option<()> {
+        self.release(&mut situation);
+        if self.known.contains_key(&situation) {
+            return Some(());
+        }
+        let at = self.situations.len();
+        if at >= SITUATIONS_MAX {
+            return None;
+        }
+        if !situation.running.is_empty() {
+            self.open.push_back(at);
+        } else if !situation.arrived.is_empty() {
+            self.stuck.push(at);
+        }
+        self.known.insert(situation.clone(), at);
+        self.situations.push((situation, origin));
+        Some(())
+    }
+
+    /// Releases the deferred nodes that need not wait for others any longer.
+    fn release(&self, situation: &mut Situation) {
+        let defers = |it: usize| self.net.nodes[it].defers.as_ref();
+        let is_free = |node: &usize| {
+            let Some(own) = defers(*node) else { return true };
+            let goes_first = |it: usize| it != *node && own.first.contains(it);
+            let outranks = |it: usize| defers(it).is_some_and(|it| it.rank > own.rank);
+            !situation.running.iter().any(|(it, _)| goes_first(*it))
+                && !situation.deferred.iter().any(|it| goes_first(*it) && outranks(*it))
+        };
+        let free: Vec<usize> = situation.deferred.iter().copied().filter(is_free).collect();
+        for node in free {
+            situation.deferred.remove(&node);
+            situation.running.insert((node, false));
+        }
+    }
+
+    /// Drops the remaining tasks of the used workflows that a transition leaves.
+    fn leave(&self, situation: &mut Situation, from: usize, to: usize) {
+        for scope in &self.net.scopes {
+            let nodes = &scope.nodes;
+            let is_left =
+                nodes.contains(from) && !nodes.contains(to) && !scope.last.contains(&from);
+            if is_left {
+                situation.running.retain(|(it, _)| !nodes.contains(*it));
+                situation.deferred.retain(|it| !nodes.contains(*it));
+                situation.arrived.retain(|(it, _)| !nodes.contains(self.net.joins[*it].node));
+            }
+        }
+    }
+
+    /// Records every situation that may follow.
+    fn step(&mut self, at: usize) -> Option<()> {
+        let situation = self.situations[at].0.clone();
+        let mut taken: Vec<Vec<(usize, Way)>> = vec![Vec::new()];
+        for &(node, several) in &situation.running {
+            let ways = if several { subsets(&self.ways[node]) } else { self.ways[node].clone() };
+            if ways.len().saturating_mul(taken.len()) > WAYS_MAX {
+                return None;
+            }
+            let mut more = Vec::with_capacity(ways.len() * taken.len());
+            for before in &taken {
+                for way in &ways {
+                    let mut all = before.clone();
+                    all.push((node, way.clone()));
+                    more.push(all);
+                }
+            }
+            taken = more;
+        }
+        for taken in taken {
+            for next in self.after(&situation, &taken)? {
+                self.steps += 1;
+                if self.steps > STEPS_MAX {
+                    return None;
+                }
+                self.note(next, Some((at, taken.clone())))?;
+            }
+        }
+        Some(())
+    }
+
+    /// Returns the situations after every task made its choice; several, if a bound may be used up.
+    /// Returns `None` if there are too many.
+    fn after(&self, before: &Situation, taken: &[(usize, Way)]) -> Option<Vec<Situation>> {
+        let mut next = Situation {
+            deferred: before.deferred.clone(),
+            arrived: before.arrived.clone(),
+            ..Situation::default()
+        };
+        // The nodes that are reached, each with the nodes that lead to it.
+        let mut reached: Vec<(usize, bool, Vec<usize>)> = Vec::new();
+        let mut reach =
+            |node, several, by: Vec<usize>| match reached.iter_mut().find(|it| it.0 == node) {
+                Some((_, before, from)) => {
+                    *before |= several;
+                    from.extend(by);
+                }
+                None => reached.push((node, several, by)),
+            };
+        let mut arrivals = BTreeSet::new();
+        for (from, way) in taken {
+            for arrow in &way.arrows {
+                match *arrow {
+                    Arrow::Node(node) => reach(node, false, vec![*from]),
+                    Arrow::Tasks(node) => reach(node, true, vec![*from]),
+                    Arrow::Join(join) => {
+                        next.arrived.insert((join, *from));
+                        arrivals.insert(join);
+                    }
+                    Arrow::End | Arrow::Fail => (),
+                }
+            }
+        }
+        for join in arrivals {
+            let waits = &self.net.joins[join];
+            if waits.awaited.iter().all(|it| next.arrived.contains(&(join, *it))) {
+                next.arrived.retain(|(it, _)| *it != join);
+                reach(waits.node, false, waits.awaited.clone());
+            }
+        }
+        let mut all = vec![next];
+        for (node, several, by) in reached {
+            let mut more = Vec::new();
+            for situation in all {
+                let mut spent = Vec::new();
+                for from in &by {
+                    self.reach.behind_bounds(self.net, Some(*from), node, |_, arrow| {
+                        spent.push(arrow);
+                    });
+                }
+                spent.sort_unstable();
+                spent.dedup();
+                for arrow in spent {
+                    let mut other = situation.clone();
+                    match arrow {
+                        Arrow::Node(node) | Arrow::Tasks(node) => {
+                            self.enter(&mut other, node, false);
+                        }
+                        Arrow::Fail => continue,
+                        Arrow::End | Arrow::Join(_) => (),
+                    }
+                    more.push(other);
+                }
+                let mut first = situation;
+                self.enter(&mut first, node, several);
+                more.push(first);
+            }
+            all = more;
+            if all.len() > WAYS_MAX {
+                return None;
+            }
+        }
+        for (from, way) in taken {
+            for arrow in &way.arrows {
+                if let Arrow::Node(to) = *arrow {
+                    for it in &mut all {
+                        self.leave(it, *from, to);
+                    }
+                }
+            }
+        }
+        Some(all)
+    }
+
+    fn together(self) -> Vec<Bits> {
+        let count = self.net.nodes.len();
+        let mut beside = vec![Bits::none(count); count];
+        for (situation, _) in &self.situations {
+            for &(one, several) in &situation.running {
+                for &(other, _) in &situation.running {
+                    if one != other || several {
+                        beside[one].insert(other);
+                    }
+                }
+            }
+        }
+        beside
+    }
+
+    fn starving(self) -> Vec<Starving> {
+        let mut starving: Vec<Starving> = Vec::new();
+        for &at in &self.stuck {
+            let arrived = &self.situations[at].0.arrived;
+            let join = arrived.iter().map(|(join, _)| *join).next();
+            let Some(join) = join.filter(|it| starving.iter().all(|known| known.join != *it))
+            else {
+                continue;
+            };
+            let awaited = self.net.joins[join].awaited.iter();
+            if let Some(&missing) =
+                awaited.copied().find(|it| !arrived.contains(&(join, *it))).as_ref()
+            {
+                starving.push(Starving { join, missing, by: self.astray(at, join, missing) });
+            }
+        }
+        starving
+    }
+
+    /// Returns the last node before a situation that could have led to the missing node, and did
+    /// not.
+    fn astray(&self, at: usize, join: usize, missing: usize) -> Option<Astray> {
+        let mut at = at;
+        // Nodes that are reachable only through the join itself do not count.
+        let waits = self.net.joins[join].node;
+        let reaches = |from: usize| self.reach.around(from, waits).contains(missing);
+        loop {
+            let (before, taken) = self.situations[at].1.as_ref()?;
+            let mut spent = None;
+            for (from, way) in taken {
+                if !reaches(*from) {
+                    continue;
+                }
+                let leads = |it: &Arrow| match *it {
+                    Arrow::Node(to) | Arrow::Tasks(to) => to != waits && reaches(to),
+                    Arrow::Join(to) => {
+                        let to = self.net.joins[to].node;
+                        to != waits && reaches(to)
+                    }
+                    Arrow::End | Arrow::Fail => false,
+                };
+                let is_spent = way.arrows.iter().any(leads);
+                let astray = Astray {
+                    from: *from,
+                    ending: way.ending,
+                    to: way.arrows.iter().copied().collect(),
+                    is_spent,
+                };
+                if !is_spent {
+                    return Some(astray);
+                }
+                spent = spent.or(Some(astray));
+            }
+            if spent.is_some() {
+                return spent;
+            }
+            at = *before;
+        }
+    }
+}

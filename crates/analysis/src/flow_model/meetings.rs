@@ -1,0 +1,146 @@
+//! The nodes that may run concurrently: in one super-step.
+//!
+//! The analysis works on pairs of places. A place is a running node, a deferred node, or a node
+//! that has arrived at a join. Both nodes of a pair move in the same step, each in each of its
+//! ways; pairs originate at forks. A join continues beside a place only if each of its nodes may
+//! have arrived beside that place. Thus the analysis misses no pair. If forks and joins are nested,
+//! it reports no impossible pair.
+
+mod walk;
+
+use self::walk::Walk;
+use super::{Bits, FlowModel, reach::Reach};
+
+/// The places that may be occupied at the same time.
+#[derive(Debug, Default)]
+pub struct Concurrency {
+    /// For each place, the places that may be occupied at the same time. Empty if there are no
+    /// forks.
+    with: Pairs,
+    places: Places,
+}
+
+/// A relation between numbers: one row for each first number. A row is allocated on its first use,
+/// because most places of a large graph have no concurrent ones.
+#[derive(Debug, Default)]
+struct Pairs {
+    rows: Vec<Option<Bits>>,
+    width: usize,
+}
+
+/// The numbers of the places: first the running nodes, then the deferred nodes, then the arrived
+/// nodes, join by join.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    nodes: usize,
+    arrived: Vec<usize>,
+    count: usize,
+}
+
+impl Concurrency {
+    /// Returns the concurrent places of a flow model.
+    pub(crate) fn between(net: &FlowModel) -> Self {
+        Self::of(net, &Reach::of(net))
+    }
+
+    /// Returns for each node the nodes that may run in the same step.
+    pub(crate) fn all(&self, net: &FlowModel) -> Vec<Bits> {
+        let nodes = net.nodes.len();
+        let beside = |it| self.with.row(it).map_or_else(|| Bits::none(nodes), |it| it.first(nodes));
+        (0..nodes).map(beside).collect()
+    }
+
+    pub(super) fn of(net: &FlowModel, reach: &Reach) -> Self {
+        let places = Places::of(net);
+        if net.forks().is_empty() {
+            return Self { with: Pairs::default(), places };
+        }
+        let mut walk = Walk::new(net, reach, places);
+        walk.run();
+        walk.met()
+    }
+
+    /// Returns the nodes that may run in the same step as this one, including itself if it may have
+    /// several tasks.
+    pub(super) fn of_node(&self, node: usize) -> impl Iterator<Item = usize> {
+        self.nodes_beside(node)
+    }
+
+    pub(super) fn of_deferred(&self, node: usize) -> impl Iterator<Item = usize> {
+        self.nodes_beside(self.places.deferred(node))
+    }
+
+    pub(super) fn of_arrived(&self, join: usize, at: usize) -> impl Iterator<Item = usize> {
+        self.nodes_beside(self.places.arrived(join, at))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.with.rows.is_empty()
+    }
+
+    fn nodes_beside(&self, place: usize) -> impl Iterator<Item = usize> {
+        let beside = self.with.row(place).into_iter().flat_map(Bits::iter);
+        beside.take_while(|it| *it < self.places.nodes)
+    }
+}
+
+impl Pairs {
+    fn new(length: usize, width: usize) -> Self {
+        Self { rows: vec![None; length], width }
+    }
+
+    /// Returns the numbers paired with a number, if there are any.
+    fn row(&self, one: usize) -> Option<&Bits> {
+        self.rows.get(one)?.as_ref()
+    }
+
+    /// Adds a pair; returns whether it is new.
+    fn insert(&mut self, one: usize, other: usize) -> bool {
+        self.rows[one].get_or_insert_with(|| Bits::none(self.width)).insert(other)
+    }
+
+    /// Adds several pairs with the same first number; returns the second numbers that are new.
+    fn insert_all(&mut self, one: usize, mut others: Bits) -> Bits {
+        let row = self.rows[one].get_or_insert_with(|| Bits::none(self.width));
+        others.remove(row);
+        row.add(&others);
+        others
+    }
+
+    /// Removes and returns the numbers paired with a number.
+    fn take(&mut self, one: usize) -> Option<Bits> {
+        self.rows[one].take()
+    }
+}
+
+impl Places {
+    fn of(net: &FlowModel) -> Self {
+        let nodes = net.nodes.len();
+        let mut count = 2 * nodes;
+        let mut arrived = Vec::new();
+        for join in &net.joins {
+            arrived.push(count);
+            count += join.awaited.len();
+        }
+        Self { nodes, arrived, count }
+    }
+
+    fn deferred(&self, node: usize) -> usize {
+        self.nodes + node
+    }
+
+    fn arrived(&self, join: usize, at: usize) -> usize {
+        self.arrived[join] + at
+    }
+
+    fn join_of(&self, place: usize) -> Option<usize> {
+        if place < 2 * self.nodes {
+            return None;
+        }
+        let after = self.arrived.partition_point(|it| *it <= place);
+        after.checked_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

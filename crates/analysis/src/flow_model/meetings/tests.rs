@@ -1,0 +1,132 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::flow_model::{
+    Alternative, Arrow, Bound, Decision, Deferral, FlowNode, Join, Outcome, together,
+};
+
+fn arrow(nodes: usize, joins: usize) -> impl Strategy<Value = Arrow> {
+    let join = move |it: usize| if joins == 0 { Arrow::End } else { Arrow::Join(it % joins) };
+    prop_oneof![
+        6 => (0..nodes).prop_map(Arrow::Node),
+        1 => (0..nodes).prop_map(Arrow::Tasks),
+        2 => any::<usize>().prop_map(join),
+        1 => Just(Arrow::End),
+        1 => Just(Arrow::Fail),
+    ]
+}
+
+fn node(nodes: usize, joins: usize) -> impl Strategy<Value = FlowNode> {
+    let alternative = prop::collection::vec(arrow(nodes, joins), 0..4).prop_map(Alternative::to);
+    let decision = prop::collection::vec(alternative, 1..3).prop_map(Decision::one_of);
+    let outcome = prop::collection::vec(decision, 0..3).prop_map(Outcome::finished);
+    let defers = (prop::collection::vec(0..nodes, 0..nodes), any::<bool>());
+    (
+        prop::collection::vec(outcome, 1..3),
+        prop::option::weighted(0.3, arrow(nodes, 0)),
+        prop::collection::vec(0..nodes, 0..2),
+        prop::option::weighted(0.1, defers),
+    )
+        .prop_map(move |(outcomes, bound, resets, defers)| FlowNode {
+            outcomes,
+            bound: bound.map(|exhausted| Bound { exhausted }),
+            resets,
+            defers: defers.map(|(others, is_first)| {
+                let mut first = Bits::none(nodes);
+                first.extend(&others);
+                Deferral { first, rank: (0, is_first) }
+            }),
+            ..FlowNode::new(0)
+        })
+}
+
+fn net() -> impl Strategy<Value = FlowModel> {
+    (2..8usize, 0..3usize).prop_flat_map(|(nodes, joins)| {
+        let join = (0..nodes, prop::collection::btree_set(0..nodes, 1..4));
+        let join =
+            join.prop_map(|(node, awaited)| Join { node, awaited: awaited.into_iter().collect() });
+        (
+            prop::collection::vec(node(nodes, joins), nodes),
+            prop::collection::vec(join, joins),
+            prop::collection::vec(0..nodes, 1..3),
+            prop::option::weighted(0.2, 0..nodes),
+        )
+            .prop_map(|(nodes, joins, start, after_limit)| FlowModel {
+                nodes,
+                joins,
+                start,
+                after_limit,
+                ..FlowModel::default()
+            })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_meeting_of_every_run_is_found(net in net()) {
+        let found = Concurrency::between(&net).all(&net);
+        for (node, others) in together(&net).into_iter().flatten().enumerate() {
+            let mut missed = others;
+            missed.remove(&found[node]);
+            prop_assert!(missed.is_empty(), "{} meets {:?}", node, missed);
+        }
+    }
+}
+
+/// Returns the number of steps of the analysis, and the number of pairs that it finds.
+fn work(net: &FlowModel) -> (usize, usize) {
+    let reach = Reach::of(net);
+    let mut walk = Walk::new(net, &reach, Places::of(net));
+    walk.run();
+    let work = walk.work();
+    (work, walk.met().all(net).iter().map(|it| it.iter().count()).sum())
+}
+
+fn all_to_all(count: usize) -> FlowModel {
+    let node = FlowNode {
+        outcomes: vec![Outcome::finished(
+            (0..count).map(|it| Decision::always(vec![Arrow::Node(it)])).collect(),
+        )],
+        ..FlowNode::new(0)
+    };
+    FlowModel { nodes: vec![node; count], start: vec![0], ..FlowModel::default() }
+}
+
+/// A fork, its branches, and a join that leads to the next fork.
+fn parallels(stages: usize, branches: usize) -> FlowModel {
+    let mut net = FlowModel { start: vec![0], ..FlowModel::default() };
+    let to = |arrows| FlowNode {
+        outcomes: vec![Outcome::finished(vec![Decision::always(arrows)])],
+        ..FlowNode::new(0)
+    };
+    for stage in 0..stages {
+        let fork = net.nodes.len();
+        let all: Vec<usize> = (fork + 1..=fork + branches).collect();
+        net.nodes.push(to(all.iter().map(|it| Arrow::Node(*it)).collect()));
+        net.nodes.extend(vec![to(vec![Arrow::Join(stage)]); branches]);
+        net.joins.push(Join { node: fork + branches + 1, awaited: all });
+    }
+    net.nodes.push(to(vec![Arrow::End]));
+    net
+}
+
+#[test]
+fn a_complete_graph_takes_one_step_per_pair() {
+    for count in [50, 100, 200] {
+        let (work, pairs) = work(&all_to_all(count));
+        assert_eq!(pairs, count * (count - 1), "all of {count} meet");
+        assert!(work <= 6 * pairs, "{work} steps for {pairs} pairs");
+    }
+}
+
+#[test]
+fn sequential_forks_take_the_sum_of_their_parts() {
+    let (one, pairs) = work(&parallels(1, 100));
+    assert_eq!(pairs, 100 * 99);
+    assert!(one <= 6 * pairs, "{one} steps for {pairs} pairs");
+    let (all, all_pairs) = work(&parallels(20, 100));
+    assert_eq!(all_pairs, 20 * pairs);
+    assert!(all <= 20 * one, "{all} steps for {all_pairs} pairs");
+}

@@ -1,0 +1,223 @@
+//! The flow model of a graph: an abstract graph of nodes, their targets and their writes.
+//!
+//! All things are small numbers, so that a thousand nodes with a thousand fields take a few
+//! milliseconds. The code that builds a model leaves out unknown names. The model describes what
+//! *may* happen: a route may choose each of its targets, a node with `catch` may fail, and a bound
+//! may be used up once its node was visited. These analyses use it:
+//!
+//! - [`Concurrency`]: which nodes may run concurrently (in the same super-step), by pairs;
+//! - [`together`]: the same by exploring all steps, which is exact; only for graphs with few
+//!   situations;
+//! - [`starving`]: which joins may wait forever;
+//! - [`Assigned`]: which fields are written when a node starts, on every way or on some way.
+
+mod again;
+mod assigned;
+mod bits;
+mod choices;
+mod ending;
+mod explore;
+mod meetings;
+mod reach;
+mod weave;
+
+pub use self::{
+    assigned::{Assigned, Gap, GapKind},
+    bits::Bits,
+    explore::{Astray, Starving, starving, together},
+    meetings::Concurrency,
+    weave::{field_numbers, with_default},
+};
+
+/// The flow model of a graph. Nodes, joins and fields are numbers that start at zero.
+#[derive(Clone, Debug, Default)]
+pub struct FlowModel {
+    /// The nodes, by number.
+    pub nodes: Vec<FlowNode>,
+    /// The joins.
+    pub joins: Vec<Join>,
+    /// The nodes of the first step.
+    pub start: Vec<usize>,
+    /// The node where the run continues at any time when it reaches a limit.
+    pub after_limit: Option<usize>,
+    /// The used workflows.
+    pub(crate) scopes: Vec<Scope>,
+    /// The number of fields.
+    pub fields: usize,
+    /// The fields that may be written before the first step.
+    pub maybe_at_start: Bits,
+    /// The fields that are written before the first step in every run.
+    pub surely_at_start: Bits,
+}
+
+/// One node of the flow model.
+#[derive(Clone, Debug, Default)]
+pub struct FlowNode {
+    /// The ways in which a task of it may end; exactly one happens.
+    pub outcomes: Vec<Outcome>,
+    /// The bound, if the node has one.
+    pub bound: Option<Bound>,
+    /// The nodes whose counts it resets.
+    pub resets: Vec<usize>,
+    /// The fields that it may write (may-assign).
+    pub maybe: Bits,
+    /// The fields that it writes whenever it finishes (must-assign).
+    pub surely: Bits,
+    /// The fields that it clears before it writes.
+    pub clears: Bits,
+    /// The nodes that run before it, if it waits for others.
+    pub defers: Option<Deferral>,
+}
+
+/// The nodes for which a deferred node waits after the run has reached it.
+#[derive(Clone, Debug)]
+pub struct Deferral {
+    /// The node runs when none of these runs.
+    pub first: Bits,
+    /// Of nodes that wait for each other, those with the higher rank run first.
+    pub rank: (usize, bool),
+}
+
+/// The nodes of a used workflow. A transition out of it drops the remaining tasks in it, unless it
+/// leaves from one of the last nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) nodes: Bits,
+    pub(crate) last: Vec<usize>,
+}
+
+/// A bound of visits, and its target once it is used up. Without a target the run, or this branch
+/// of it, ends there.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// The target after the last visit.
+    pub exhausted: Arrow,
+}
+
+/// One way in which a task may end.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How the node ends.
+    pub ending: Ending,
+    /// The decisions, each independent of the others.
+    pub decisions: Vec<Decision>,
+}
+
+/// How a task ended. Only a finished task has written and cleared fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    /// With a result.
+    Finished,
+    /// It finished, and its code chose other targets than its edges.
+    Chosen,
+    /// It failed, and a `catch` leads on.
+    Caught,
+    /// Its condition was false.
+    Skipped,
+}
+
+/// A decision: one of the alternatives is taken.
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    /// One of these is taken.
+    pub alternatives: Vec<Alternative>,
+    /// Whether Rust code decides and the model only guesses; the code may be better. The last
+    /// alternative is then the intended one.
+    pub(crate) is_guess: bool,
+}
+
+/// The targets of one alternative, all at once.
+#[derive(Clone, Debug, Default)]
+pub struct Alternative {
+    /// All of these are taken.
+    pub arrows: Vec<Arrow>,
+    /// The fields that are written if this alternative is taken, because its condition implies it.
+    pub known: Vec<usize>,
+}
+
+/// One transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Arrow {
+    /// To this node.
+    Node(usize),
+    /// One or more tasks are dispatched to this node.
+    Tasks(usize),
+    /// The node arrives at this join.
+    Join(usize),
+    /// This branch of the run ends.
+    End,
+    /// The run fails.
+    Fail,
+}
+
+/// A join: a node that waits for several.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// The node that waits.
+    pub node: usize,
+    /// The nodes that it awaits.
+    pub awaited: Vec<usize>,
+}
+
+impl Alternative {
+    /// Takes these arrows, and changes no field.
+    pub fn to(arrows: Vec<Arrow>) -> Self {
+        Self { arrows, known: Vec::new() }
+    }
+}
+
+impl Decision {
+    /// Returns a decision without a choice.
+    pub fn always(arrows: Vec<Arrow>) -> Self {
+        Self::one_of(vec![Alternative::to(arrows)])
+    }
+
+    /// Takes one of several alternatives.
+    pub fn one_of(alternatives: Vec<Alternative>) -> Self {
+        Self { alternatives, is_guess: false }
+    }
+}
+
+impl Ending {
+    /// Returns whether the node has made its writes.
+    pub(crate) fn has_written(self) -> bool {
+        matches!(self, Self::Finished | Self::Chosen)
+    }
+}
+
+impl Outcome {
+    /// The node ended with a result.
+    pub fn finished(decisions: Vec<Decision>) -> Self {
+        Self { ending: Ending::Finished, decisions }
+    }
+
+    /// The node failed, and the failure is caught.
+    pub fn caught(to: Arrow) -> Self {
+        Self { ending: Ending::Caught, decisions: vec![Decision::always(vec![to])] }
+    }
+
+    pub(crate) fn alternatives(&self) -> impl Iterator<Item = &Alternative> {
+        self.decisions.iter().flat_map(|it| &it.alternatives)
+    }
+}
+
+impl FlowNode {
+    /// Returns a node that writes none of the fields and leads nowhere.
+    pub fn new(fields: usize) -> Self {
+        let none = Bits::none(fields);
+        Self { maybe: none.clone(), surely: none.clone(), clears: none, ..Self::default() }
+    }
+
+    /// Returns all arrows of the node.
+    pub(crate) fn arrows(&self) -> impl Iterator<Item = Arrow> {
+        let alternatives = self.outcomes.iter().flat_map(Outcome::alternatives);
+        alternatives.flat_map(|it| it.arrows.iter().copied())
+    }
+}
+
+impl Join {
+    /// Returns the position of a node among those that the join awaits.
+    pub(crate) fn position(&self, node: usize) -> Option<usize> {
+        self.awaited.iter().position(|it| *it == node)
+    }
+}

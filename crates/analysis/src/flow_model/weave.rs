@@ -1,0 +1,296 @@
+//! Builds the flow model of a graph.
+//!
+//! It leaves out names without a node or field; the checks of names report them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_core::{
+    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, Spread, Target, Way},
+    id::{ChannelName, NodeName},
+    state::{Schema, Type},
+};
+
+use super::{
+    Alternative, Arrow, Bits, Bound, Decision, Deferral, Ending, FlowModel, FlowNode, Join,
+    Outcome, Scope,
+};
+impl FlowModel {
+    /// Builds the flow model of a graph. Nodes and fields keep their order as numbers.
+    pub(crate) fn of(graph: &Graph) -> Self {
+        let names = graph.nodes.keys().enumerate().map(|(at, it)| (it, at)).collect();
+        let fields = field_numbers(&graph.schema);
+        let mut weaving = GraphFlowBuilder { graph, names, fields, net: Self::default() };
+        weaving.weave();
+        weaving.net
+    }
+
+    /// Records the fields that are written before the first step.
+    pub fn begin(&mut self, schema: &Schema, input: &[ChannelName]) {
+        self.fields = schema.channels().len();
+        let mut surely = Bits::none(self.fields);
+        let mut maybe = surely.clone();
+        for (at, channel) in schema.channels().iter().enumerate() {
+            let is_input = input.contains(channel.name());
+            // The caller of a run may omit an optional input.
+            let is_given = is_input && !matches!(channel.ty(), Type::Optional(_));
+            if channel.default().is_some() || is_given {
+                surely.insert(at);
+            }
+            if channel.default().is_some() || is_input {
+                maybe.insert(at);
+            }
+        }
+        (self.maybe_at_start, self.surely_at_start) = (maybe, surely);
+    }
+}
+
+/// Returns the number of each field.
+pub fn field_numbers(schema: &Schema) -> BTreeMap<ChannelName, usize> {
+    schema.channels().iter().enumerate().map(|(at, it)| (it.name().clone(), at)).collect()
+}
+
+/// Returns the fields with a default; clearing such a field restores its default.
+pub fn with_default(schema: &Schema) -> Bits {
+    let mut fields = Bits::none(schema.channels().len());
+    for (at, channel) in schema.channels().iter().enumerate() {
+        if channel.default().is_some() {
+            fields.insert(at);
+        }
+    }
+    fields
+}
+
+/// Returns a decision between nothing and this alternative.
+fn guess(taken: Alternative) -> Decision {
+    Decision { alternatives: vec![Alternative::default(), taken], is_guess: true }
+}
+
+struct GraphFlowBuilder<'a> {
+    graph: &'a Graph,
+    names: BTreeMap<&'a NodeName, usize>,
+    fields: BTreeMap<ChannelName, usize>,
+    net: FlowModel,
+}
+
+impl<'a> GraphFlowBuilder<'a> {
+    fn weave(&mut self) {
+        let graph = self.graph;
+        self.net.begin(&graph.schema, &graph.input);
+        self.net.start = graph.entry.iter().filter_map(|it| self.number(it)).collect();
+        let limit = graph.limits.exhausted.as_ref().and_then(Target::node);
+        self.net.after_limit = limit.and_then(|it| self.number(it));
+        let mut leaving: BTreeMap<&NodeName, Vec<&Edge>> = BTreeMap::new();
+        let mut arriving: BTreeMap<&NodeName, Vec<usize>> = BTreeMap::new();
+        for edge in &graph.edges {
+            if let Edge::Join { from, to, .. } = edge {
+                self.join(from, to, &mut arriving);
+                continue;
+            }
+            for from in edge.sources() {
+                leaving.entry(from).or_default().push(edge);
+            }
+        }
+        self.net.scopes = self.scopes();
+        for (name, spec) in &graph.nodes {
+            let edges = leaving.remove(name).unwrap_or_default();
+            let joins = arriving.remove(name).unwrap_or_default();
+            let node = self.node(name, spec, &edges, &joins);
+            self.net.nodes.push(node);
+        }
+    }
+
+    fn number(&self, name: &NodeName) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// Adds a join. A node with several joins counts as one that waits for all of their nodes.
+    fn join(
+        &mut self,
+        from: &'a [NodeName],
+        to: &NodeName,
+        arriving: &mut BTreeMap<&'a NodeName, Vec<usize>>,
+    ) {
+        let Some(node) = self.number(to) else { return };
+        let at = self.net.joins.iter().position(|it| it.node == node);
+        let at = at.unwrap_or_else(|| {
+            self.net.joins.push(Join { node, awaited: Vec::new() });
+            self.net.joins.len() - 1
+        });
+        for name in from {
+            let awaited = &mut self.net.joins[at].awaited;
+            if let Some(from) = self.names.get(name)
+                && !awaited.contains(from)
+            {
+                awaited.push(*from);
+                arriving.entry(name).or_default().push(at);
+            }
+        }
+    }
+
+    fn node(&self, name: &NodeName, spec: &NodeSpec, edges: &[&Edge], joins: &[usize]) -> FlowNode {
+        let policies = &spec.policies;
+        let (mut decisions, mut chosen) = (Vec::new(), Vec::new());
+        let mut arrived: Vec<usize> = joins.to_vec();
+        for edge in edges {
+            match edge {
+                Edge::Then { to, .. } => {
+                    decisions.extend(self.arrow(to).map(|it| Decision::always(vec![it])));
+                }
+                Edge::Route { route, .. } => {
+                    for decision in self.decisions(route.as_ref()) {
+                        decisions.push(self.arriving(decision, joins, &mut arrived));
+                    }
+                }
+                Edge::May { to, .. } => chosen.extend(to.iter().filter_map(|it| self.maybe(it))),
+                Edge::Join { .. } => (),
+            }
+        }
+        let arrive = |it: &usize| Decision::always(vec![Arrow::Join(*it)]);
+        decisions.extend(arrived.iter().map(arrive));
+        let mut outcomes = Vec::new();
+        if spec.when.is_some() {
+            outcomes.push(Outcome { ending: Ending::Skipped, decisions: decisions.clone() });
+        }
+        if !chosen.is_empty() {
+            // The code of the node may ignore the edges, or use them as well.
+            let instead = Outcome { ending: Ending::Chosen, decisions: chosen.clone() };
+            outcomes.push(instead);
+            decisions.extend(chosen);
+        }
+        outcomes.push(Outcome::finished(decisions));
+        let caught = policies.catch.iter().filter_map(|it| self.arrow(&it.to));
+        outcomes.extend(caught.map(Outcome::caught));
+        let exhausted = policies.exhausted.as_ref().and_then(|it| self.arrow(it));
+        let writes = spec.node.contract().writes;
+        let surely = spec.node.writes_always().or_else(|| writes.clone());
+        let all = || Bits::all(self.net.fields);
+        FlowNode {
+            outcomes,
+            // The limits of a node are used up in the same way as its visits.
+            bound: (policies.max_visits.is_some() || policies.limits.is_some())
+                .then(|| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
+            resets: policies.resets.iter().filter_map(|it| self.number(it)).collect(),
+            // Nothing is known about a node without declared writes; it counts as writing all
+            // fields.
+            maybe: writes.map_or_else(all, |it| self.fields(&it)),
+            surely: surely.map_or_else(all, |it| self.fields(&it)),
+            clears: self.cleared(&policies.clears),
+            defers: policies.defer.as_ref().map(|it| self.deferral(name, it)),
+        }
+    }
+
+    fn deferral(&self, name: &NodeName, defer: &Defer) -> Deferral {
+        let (scope, is_last) = match defer {
+            Defer::Siblings => (name.scope(), false),
+            Defer::Scope(scope) => (Some(scope.as_str()), true),
+        };
+        let depth = scope.map_or(0, |it| it.split('.').count());
+        Deferral { first: self.inside(scope), rank: (depth, !is_last) }
+    }
+
+    /// Returns the nodes of a used workflow, or all nodes.
+    fn inside(&self, scope: Option<&str>) -> Bits {
+        let mut nodes = Bits::none(self.names.len());
+        for (name, at) in &self.names {
+            if scope.is_none_or(|it| name.strip_scope(it).is_some()) {
+                nodes.insert(*at);
+            }
+        }
+        nodes
+    }
+
+    fn scopes(&self) -> Vec<Scope> {
+        let outer = |it: &&'a str| it.rsplit_once('.').map(|(outer, _)| outer);
+        let names = self.names.keys().filter_map(|it| it.scope());
+        let all: BTreeSet<&str> =
+            names.flat_map(|it| std::iter::successors(Some(it), outer)).collect();
+        let scope = |scope: &str| {
+            let is_last = |(name, spec): &(&NodeName, &NodeSpec)| {
+                name.scope() == Some(scope)
+                    && matches!(&spec.policies.defer, Some(Defer::Scope(it)) if it.as_str() == scope)
+            };
+            let last = self.graph.nodes.iter().filter(is_last);
+            Scope {
+                nodes: self.inside(Some(scope)),
+                last: last.filter_map(|(name, _)| self.number(name)).collect(),
+            }
+        };
+        all.into_iter().map(scope).collect()
+    }
+
+    fn fields(&self, names: &[ChannelName]) -> Bits {
+        let mut found = Bits::none(self.net.fields);
+        for name in names {
+            if let Some(at) = self.fields.get(name) {
+                found.insert(*at);
+            }
+        }
+        found
+    }
+
+    /// Returns the fields that are unwritten after they are cleared.
+    fn cleared(&self, names: &[ChannelName]) -> Bits {
+        let mut cleared = self.fields(names);
+        cleared.remove(&with_default(&self.graph.schema));
+        cleared
+    }
+
+    fn arrow(&self, to: &Target) -> Option<Arrow> {
+        match to {
+            Target::Node(name) => self.number(name).map(Arrow::Node),
+            Target::End => Some(Arrow::End),
+            Target::Fail => Some(Arrow::Fail),
+        }
+    }
+
+    fn sent(&self, to: &Target, is_dispatched: bool) -> Option<Arrow> {
+        self.arrow(to).map(|it| match it {
+            Arrow::Node(node) if is_dispatched => Arrow::Tasks(node),
+            other => other,
+        })
+    }
+
+    /// Returns a decision for a target that may be chosen or not, for one task or several.
+    fn maybe(&self, to: &Target) -> Option<Decision> {
+        Some(guess(Alternative::to(vec![self.sent(to, true)?])))
+    }
+
+    /// Turns targets that are joins into arrivals. A route to a node that waits for this one
+    /// decides whether it arrives there; without such a route it arrives whenever it has finished.
+    fn arriving(
+        &self,
+        mut decision: Decision,
+        joins: &[usize],
+        arrived: &mut Vec<usize>,
+    ) -> Decision {
+        for arrow in decision.alternatives.iter_mut().flat_map(|it| &mut it.arrows) {
+            let waits = |it: &&usize| *arrow == Arrow::Node(self.net.joins[**it].node);
+            if let Some(&join) = joins.iter().find(waits) {
+                *arrow = Arrow::Join(join);
+                arrived.retain(|it| *it != join);
+            }
+        }
+        decision
+    }
+
+    fn decisions(&self, route: &dyn Route) -> Vec<Decision> {
+        if let Some(choices) = route.choices() {
+            let alternative = |it: RouteChoice| Alternative {
+                arrows: it.to.iter().filter_map(|to| self.sent(to, it.is_dispatched)).collect(),
+                known: it.known.iter().filter_map(|it| self.fields.get(it).copied()).collect(),
+            };
+            let alternatives = choices.into_iter().map(alternative).collect();
+            return vec![Decision::one_of(alternatives)];
+        }
+        let ways = route.ways().iter();
+        let each = |it: &Way| Some(Alternative::to(vec![self.arrow(&it.to)?]));
+        match route.spread() {
+            Spread::One => {
+                let none = [Alternative::default()];
+                vec![Decision::one_of(ways.filter_map(each).chain(none).collect())]
+            }
+            Spread::Several => ways.filter_map(each).map(guess).collect(),
+            Spread::Items => ways.filter_map(|it| self.maybe(&it.to)).collect(),
+        }
+    }
+}

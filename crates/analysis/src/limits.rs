@@ -1,0 +1,68 @@
+//! Checks whether the limits of a run are below its worst case, based on the graph alone.
+
+use std::time::Duration;
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Diagnostics},
+    graph::{Graph, Limits},
+    id::NodeName,
+};
+
+use super::{Envelope, NodeEnvelope, Why};
+/// Warns if a limit stops a run in its worst case.
+///
+/// If the limits have a target for that case, such a run is part of the workflow, and there is no
+/// warning. A worst case that takes long to compute is only computed on request.
+pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
+    if graph.limits.exhausted.is_some() {
+        return;
+    }
+    let Some(envelope) = Envelope::if_quick(graph) else { return };
+    for message in beyond(&envelope, &graph.limits) {
+        let first = graph.entry.first().and_then(|it| graph.nodes[it].place.clone());
+        let place = graph.limits.place.clone().or(first);
+        let finding = Diagnostic::warning("GR132", message);
+        findings.push(finding.at(place, "stops a run half-way").help(
+            "raise the limit, lower a bound (`graphrun plan` shows which count), or say with \
+             `exhausted` in `limits` where such a run goes",
+        ));
+    }
+}
+
+fn beyond(envelope: &Envelope, limits: &Limits) -> Vec<String> {
+    let (steps, time) = (envelope.steps_max, envelope.time_max);
+    let mut beyond = Vec::new();
+    if steps > limits.steps {
+        let most = most(envelope, steps, |it| it.visits_max);
+        let steps = if steps == u64::MAX { "countless".to_owned() } else { steps.to_string() };
+        let limit = limits.steps;
+        beyond.push(format!("a run may take {steps} super-steps, and its limit is {limit}{most}"));
+    }
+    if let (Some(time), Some(limit)) = (time, limits.time)
+        && time > limit
+    {
+        let (time, limit) = (shown(time), shown(limit));
+        beyond.push(format!("a run may work for {time}, and its limit is {limit}"));
+    }
+    beyond
+}
+
+/// Returns a text about the node with the highest number, if there are several nodes; of equal
+/// ones, one with a bound.
+fn most(envelope: &Envelope, all: u64, of: impl Fn(&NodeEnvelope) -> u64) -> String {
+    let has_bound = |it: &NodeEnvelope| matches!(it.why, Why::Rounds { .. });
+    let most = envelope.nodes.iter().max_by_key(|(_, it)| (of(it), has_bound(it)));
+    let counted = most.filter(|(_, it)| of(it) < all);
+    counted.map_or_else(String::new, |(name, it): (&NodeName, _)| {
+        format!("; `{name}` takes {} of them: {}", of(it), it.why)
+    })
+}
+
+/// `1h 30m`
+fn shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let parts = parts.into_iter().filter(|(many, _)| *many > 0);
+    let parts: Vec<String> = parts.map(|(many, unit)| format!("{many}{unit}")).collect();
+    if parts.is_empty() { format!("{time:?}") } else { parts.join(" ") }
+}

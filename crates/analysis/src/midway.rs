@@ -1,0 +1,84 @@
+//! Checks of a run in progress: the analyses of a whole graph, started from the position of the
+//! run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::flow_model::{Assigned, Bits, FlowModel, field_numbers};
+use graphrun_core::{
+    graph::{Edge, Target},
+    id::{ChannelName, NodeName},
+};
+
+use super::CompiledGraph;
+/// The part of a run's position that determines which nodes it may still reach.
+#[derive(Clone, Debug, Default)]
+pub struct Midway {
+    /// The nodes that run next, and the deferred ones.
+    pub next: BTreeSet<NodeName>,
+    /// For each waiting join, the nodes that have arrived.
+    pub arrived: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    /// The fields that have a value now or after the current step.
+    pub held: BTreeSet<ChannelName>,
+}
+
+impl CompiledGraph {
+    /// Returns whether a way leads from the next nodes to a node without passing another one.
+    pub fn comes_to(&self, midway: &Midway, to: &NodeName, not_by: &NodeName) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<NodeName> = midway.next.iter().cloned().collect();
+        while let Some(name) = open.pop() {
+            if name == *to {
+                return true;
+            }
+            if name == *not_by || !seen.insert(name.clone()) {
+                continue;
+            }
+            let by_edges = self.leaving(&name).flat_map(Edge::targets);
+            let policies = self.node(&name).map(|it| &it.policies);
+            let caught =
+                policies.into_iter().flat_map(|it| it.catch.iter().map(|it| it.to.clone()));
+            let exhausted = policies.and_then(|it| it.exhausted.clone());
+            let all = by_edges.chain(caught).chain(exhausted);
+            open.extend(all.filter_map(|it| match it {
+                Target::Node(name) => Some(name),
+                Target::End | Target::Fail => None,
+            }));
+        }
+        false
+    }
+
+    /// Returns the fields that may be unwritten when a reachable node must read them, each with the
+    /// first such node.
+    pub fn unwritten(&self, midway: &Midway) -> BTreeMap<ChannelName, NodeName> {
+        let graph = self.graph();
+        let names: Vec<&NodeName> = graph.nodes.keys().collect();
+        let number = |name: &NodeName| names.binary_search(&name).ok();
+        let fields = field_numbers(&graph.schema);
+        let mut net = FlowModel::of(graph);
+        net.start = midway.next.iter().filter_map(number).collect();
+        // Exactly the fields with a value are written: the run starts here and not with its input.
+        let mut held = Bits::none(net.fields);
+        for field in &midway.held {
+            if let Some(&at) = fields.get(field) {
+                held.insert(at);
+            }
+        }
+        (net.maybe_at_start, net.surely_at_start) = (held.clone(), held);
+        for join in &mut net.joins {
+            let arrived = midway.arrived.get(names[join.node]).into_iter().flatten();
+            let arrived: BTreeSet<usize> = arrived.filter_map(number).collect();
+            join.awaited.retain(|it| !arrived.contains(it));
+        }
+        let assigned = Assigned::of(&net);
+        let mut found = BTreeMap::new();
+        for (at, (name, spec)) in graph.nodes.iter().enumerate() {
+            for read in spec.node.contract().reads.into_iter().flatten().filter(|it| it.required) {
+                let Some(&field) = fields.get(&read.channel) else { continue };
+                if !assigned.surely_before(at).contains(field) {
+                    found.entry(read.channel).or_insert_with(|| name.clone());
+                }
+            }
+        }
+        found
+    }
+}

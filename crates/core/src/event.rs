@@ -1,0 +1,431 @@
+//! The events of a run: one vocabulary for the terminal, the log, a stream and a page.
+//!
+//! The driver gives every event a number that increases by one. All readers get the same data.
+
+use crate::usage::Usage;
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::id::{NodeName, RunId, Step, TaskId};
+
+/// The version of the written form of events.
+pub const EVENT_VERSION: u32 = 1;
+
+/// The number of events by which a reader may fall behind before the run waits for it.
+const SINK_CAPACITY: usize = 1024;
+
+/// An event with its number in the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stamped {
+    /// The version of this form.
+    pub v: u32,
+    /// The number of the event in its run. Numbers start at one and have no gaps.
+    pub seq: u64,
+    /// The time of the event, in RFC 3339.
+    pub ts: String,
+    /// The run.
+    pub run: RunId,
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// Returns the JSON Schema of a written event, for programs that read the events of a run.
+///
+/// Later versions of this form may add kinds of events, and keys to each.
+///
+/// ```
+/// let schema = graphrun::event::json_schema();
+/// assert!(schema["required"].as_array().unwrap().contains(&"seq".into()));
+/// ```
+pub fn json_schema() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<Stamped>().to_value()
+}
+
+/// An event in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type")]
+pub enum Event {
+    /// A run was accepted and saved.
+    #[serde(rename = "run.started")]
+    RunStarted {
+        /// The name of the run.
+        name: String,
+        /// The workflow it runs.
+        workflow: String,
+    },
+    /// This process continues a saved run.
+    #[serde(rename = "run.resumed")]
+    RunResumed {
+        /// The last committed step.
+        step: Step,
+    },
+    /// The workflow has changed since the run was started, in ways that do not break the run.
+    #[serde(rename = "workflow.changed")]
+    WorkflowChanged {
+        /// The changes, in words.
+        changes: Vec<String>,
+    },
+    /// The run was migrated to a workflow with changes that break it.
+    #[serde(rename = "workflow.migrated")]
+    WorkflowMigrated {
+        /// The number of this step.
+        step: Step,
+        /// The name of the new workflow.
+        workflow: String,
+        /// The nodes and fields with a new name, as `old → new`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        mapped: Vec<String>,
+        /// The nodes and fields that were dropped.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        dropped: Vec<String>,
+        /// The nodes whose tasks start again, by their old names.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        again: Vec<String>,
+        /// The channels that were set.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        set: Vec<String>,
+        /// The nodes of the next step, in task order.
+        next: Vec<NodeName>,
+    },
+    /// The run was forked from a checkpoint of another run.
+    #[serde(rename = "run.forked")]
+    RunForked {
+        /// The other run.
+        from: RunId,
+        /// The step of the checkpoint.
+        step: Step,
+        /// The channels with a changed value.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        set: Vec<String>,
+    },
+    /// The state of a stopped run was changed.
+    #[serde(rename = "state.updated")]
+    StateUpdated {
+        /// The number of this step.
+        step: Step,
+        /// The node in whose place the update was made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<NodeName>,
+        /// The channels that were written or cleared.
+        wrote: Vec<String>,
+    },
+    /// A task started an attempt.
+    #[serde(rename = "task.started")]
+    TaskStarted {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt, from one.
+        attempt: u32,
+        /// How often the node has run since its count was last reset, including this visit.
+        visit: u32,
+        /// The bound of `visit`, if the node has one.
+        max_visits: Option<u32>,
+    },
+    /// A node sent a report.
+    #[serde(rename = "task.reported")]
+    TaskReported {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The report.
+        report: Report,
+    },
+    /// An attempt failed and another one follows.
+    #[serde(rename = "task.retrying")]
+    TaskRetrying {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt that failed.
+        attempt: u32,
+        /// The error.
+        error: String,
+        /// The delay before the next attempt.
+        wait_ms: u64,
+    },
+    /// A task saved the result of a part of its work, which does not run again.
+    #[serde(rename = "task.noted")]
+    TaskNoted {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The name of the part.
+        name: String,
+    },
+    /// An attempt was aborted because a limit of the run was reached. It does not count as failed.
+    #[serde(rename = "task.cut_off")]
+    TaskCutOff {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt, which starts again if the run continues.
+        attempt: u32,
+        /// The elapsed time of the task, from the start of its first attempt.
+        ms: u64,
+        /// The usage of its models.
+        spent: Spent,
+    },
+    /// The result of a task is durable; it never runs again.
+    #[serde(rename = "task.finished")]
+    TaskFinished {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt that succeeded.
+        attempt: u32,
+        /// The elapsed time, from the start of the first attempt.
+        ms: u64,
+        /// The channels it wrote.
+        wrote: Vec<String>,
+        /// Its targets.
+        to: Vec<String>,
+        /// The usage of its models.
+        spent: Spent,
+    },
+    /// A task was skipped by the condition of its node.
+    #[serde(rename = "task.skipped")]
+    TaskSkipped {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The condition, which was false.
+        condition: String,
+        /// Its targets.
+        to: Vec<String>,
+    },
+    /// A task failed for good.
+    #[serde(rename = "task.failed")]
+    TaskFailed {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt that failed last.
+        attempt: u32,
+        /// The elapsed time, from the start of the first attempt.
+        ms: u64,
+        /// The kind of failure, as `catch` names it.
+        kind: String,
+        /// The error.
+        error: String,
+        /// The target of the `catch` route; empty if no route catches the failure.
+        to: Vec<String>,
+        /// The usage of its models.
+        spent: Spent,
+    },
+    /// A task waits for an answer.
+    #[serde(rename = "question.asked")]
+    QuestionAsked {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The key that an answer names.
+        key: String,
+        /// The text of the question.
+        prompt: String,
+        /// The JSON Schema of an answer.
+        schema: Value,
+    },
+    /// A question was answered.
+    #[serde(rename = "question.answered")]
+    QuestionAnswered {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The key of the question.
+        key: String,
+        /// The name of the sender, if given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// A message from a person was taken in, between two steps.
+    #[serde(rename = "said")]
+    Said {
+        /// The channel it was appended to.
+        to: String,
+        /// The name of the sender, if given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// Why the message was dropped, if it does not fit the state.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
+    /// The run reached a node with `emits`.
+    #[serde(rename = "emitted")]
+    Emitted {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The name of the event in the workflow.
+        name: String,
+        /// A sentence for people.
+        message: String,
+    },
+    /// A step was committed and its checkpoint is durable.
+    #[serde(rename = "step.committed")]
+    StepCommitted {
+        /// The step.
+        step: Step,
+        /// The nodes of the next step, in task order.
+        next: Vec<NodeName>,
+    },
+    /// The run stopped in this process.
+    #[serde(rename = "run.finished")]
+    RunFinished {
+        /// The run status: done, failed, paused, limit or interrupted.
+        status: Status,
+        /// The reason, if the run is not done.
+        reason: Option<String>,
+        /// The committed steps.
+        steps: u64,
+        /// The usage of all models together.
+        spent: Spent,
+    },
+}
+
+/// A report of a node during its work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Report {
+    /// A model call succeeded or failed.
+    ModelCalled {
+        /// The model.
+        model: String,
+        /// The usage of the call.
+        spent: Spent,
+        /// The elapsed time.
+        ms: u64,
+    },
+    /// A model called a tool.
+    ToolCalled {
+        /// The tool.
+        tool: String,
+        /// The input as JSON, truncated if it is long.
+        input: String,
+        /// The elapsed time.
+        ms: u64,
+        /// The error of the tool, if it failed. The model receives it and continues.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// A problem that does not stop the node, but deserves attention.
+    Warning {
+        /// The text.
+        message: String,
+    },
+    /// Information for watchers.
+    Note {
+        /// The text.
+        message: String,
+    },
+    /// The node did not run: a cached result for the same inputs is used.
+    Reused {
+        /// When the result was computed, in RFC 3339.
+        kept: String,
+    },
+    /// A file was written outside the database.
+    Artifact {
+        /// Its path.
+        path: String,
+    },
+}
+
+/// The usage of models: tokens, calls, and money where prices are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spent {
+    /// Tokens and calls.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// US dollars, or `None` if the price of a call is unknown.
+    pub cost_usd: Option<f64>,
+}
+
+impl Spent {
+    /// Adds other usage. The cost stays known only if both are known.
+    pub fn add(&mut self, other: &Self) {
+        self.cost_usd = match (self.usage.calls, other.usage.calls) {
+            (_, 0) => self.cost_usd,
+            (0, _) => other.cost_usd,
+            _ => self.cost_usd.zip(other.cost_usd).map(|(a, b)| a + b),
+        };
+        self.usage += other.usage;
+    }
+
+    /// Returns the tokens of requests and replies.
+    pub fn tokens(&self) -> u64 {
+        self.usage.input_tokens.saturating_add(self.usage.output_tokens)
+    }
+}
+
+/// The run status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// A process owns it, or died while it owned it.
+    Running,
+    /// It reached its end.
+    Done,
+    /// It failed; the results of finished tasks are kept.
+    Failed,
+    /// It waits for a person: for an answer, or at a breakpoint.
+    Paused,
+    /// A limit stopped it.
+    Limit,
+    /// It stopped before its end: from outside, by a full disk, or after a fork, an update or a
+    /// migration.
+    Interrupted,
+}
+
+impl Status {
+    /// Returns the word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Paused => "paused",
+            Self::Limit => "limit",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// The receivers of the events of a run. A full sink slows the run down and loses no events.
+#[derive(Clone, Debug, Default)]
+pub struct EventSink(Vec<mpsc::Sender<Stamped>>);
+
+/// The events of a run as they occur.
+pub type Events = mpsc::Receiver<Stamped>;
+
+impl EventSink {
+    /// Adds a reader.
+    ///
+    /// Read from it while the run is active: a reader that falls too far behind blocks the run.
+    pub fn subscribe(&mut self) -> Events {
+        let (sender, receiver) = mpsc::channel(SINK_CAPACITY);
+        self.0.push(sender);
+        receiver
+    }
+
+    /// Sends an event. A closed reader is not an error: the run continues without it.
+    pub async fn send(&self, event: &Stamped) {
+        for reader in &self.0 {
+            drop(reader.send(event.clone()).await);
+        }
+    }
+}

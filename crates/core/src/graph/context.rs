@@ -1,0 +1,319 @@
+//! The context of a node: everything that it can read and do while it runs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Failure, NodeError, Question,
+    memo::{Memo, Memos},
+};
+use crate::{
+    event::{Report, Spent},
+    id::{NodeName, RunId, TaskId},
+    state::State,
+};
+
+/// The input of a task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// An edge started the task: the node works on the state.
+    #[default]
+    State,
+    /// A [`Dispatch`](super::Dispatch) started the task: the node works on this value.
+    Value(Value),
+}
+
+/// The trigger: why a task was activated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Trigger {
+    /// The run starts here.
+    #[default]
+    Start,
+    /// By an edge, a route or a dispatch.
+    Then {
+        /// The node that the edge leaves.
+        node: NodeName,
+    },
+    /// A bound was used up, and this node is the target for that case.
+    Exhausted {
+        /// The node whose bound it is.
+        node: NodeName,
+        /// The bound.
+        max_visits: u32,
+    },
+    /// A failure was caught.
+    Caught {
+        /// The node that failed.
+        node: NodeName,
+        /// The failure.
+        failure: Failure,
+    },
+    /// A limit of the run was reached.
+    Limit {
+        /// The limit, in words.
+        error: String,
+    },
+}
+
+/// A task and its node under the names that they had when the task began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginalTask {
+    /// The task.
+    pub task: TaskId,
+    /// The node.
+    pub node: NodeName,
+}
+
+/// The context of a node: everything that it can read and do while it runs.
+#[derive(Clone, Debug)]
+pub struct NodeContext {
+    /// The run.
+    pub run: RunId,
+    /// The task, the same across retries and resumptions.
+    pub task: TaskId,
+    /// The node.
+    pub node: NodeName,
+    /// The names of both when the task began, if the run was migrated to another workflow since.
+    pub began: Option<OriginalTask>,
+    /// The attempt, from one; only failures count, not crashes.
+    pub attempt: u32,
+    /// How often each node has run since its count was last reset, including this visit.
+    pub visits: Arc<BTreeMap<NodeName, u32>>,
+    /// The bound of this node's visits.
+    pub max_visits: Option<u32>,
+    /// The state at the start of the step.
+    pub state: Arc<State>,
+    /// The input of the task.
+    pub input: Input,
+    /// The trigger of the task.
+    pub via: Trigger,
+    /// Cancelled when the run should abort.
+    pub cancel: CancellationToken,
+    /// The answers this task has been given, by key.
+    pub answers: BTreeMap<String, Value>,
+    /// The results of parts that this task has saved; see [`NodeContext::memo`].
+    pub memos: Memos,
+    /// Reports the node's actions to watchers.
+    pub reporter: Reporter,
+}
+
+/// Reports a node's actions to watchers, and counts its model usage.
+#[derive(Clone, Debug, Default)]
+pub struct Reporter {
+    spent: Arc<Mutex<Spent>>,
+    attempt: Option<AttemptSender>,
+    heard: Arc<Mutex<Option<Instant>>>,
+}
+
+/// An attempt at a task, with its connection to the driver of its run.
+#[derive(Clone, Debug)]
+struct AttemptSender {
+    task: TaskId,
+    number: u32,
+    started: Instant,
+    to: mpsc::Sender<AttemptMessage>,
+}
+
+/// A message of an attempt to the driver.
+#[derive(Debug)]
+pub struct AttemptMessage {
+    /// The task.
+    pub task: TaskId,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// What it reports.
+    pub content: MessageContent,
+}
+
+/// The content of a message of an attempt.
+#[derive(Debug)]
+pub enum MessageContent {
+    /// An event for watchers.
+    Report(Report),
+    /// A result to save.
+    Memo(Memo),
+    /// The attempt is about to use tokens or money; the driver answers when it may.
+    Spending(oneshot::Sender<()>),
+}
+
+impl Input {
+    /// Returns the dispatched value, if there is one.
+    pub fn item(&self) -> Option<&Value> {
+        match self {
+            Self::State => None,
+            Self::Value(item) => Some(item),
+        }
+    }
+}
+
+impl NodeContext {
+    /// Asks a person and returns the answer once the run is resumed with one.
+    ///
+    /// The first call ends the node; pass the error on with `?`. After the answer the node starts
+    /// from its beginning, and this call returns the answer. Answers are found by key, so a node
+    /// may ask several questions in any order. `null` is an answer.
+    ///
+    /// # Errors
+    ///
+    /// Returns the question itself as an error while there is no answer. Fails if the answer does
+    /// not fit `T`.
+    #[doc(alias = "interrupt")]
+    pub fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<T, NodeError> {
+        match self.answers.get(&question.key) {
+            Some(answer) => Ok(T::deserialize(answer)?),
+            None => Err(NodeError::Ask(Box::new(question))),
+        }
+    }
+
+    /// Returns how often this node has run since its count was last reset, including this visit.
+    pub fn visit(&self) -> u32 {
+        self.visits.get(&self.node).copied().unwrap_or(1)
+    }
+
+    /// Returns a key that is the same each time this task runs, for services that accept such a
+    /// key.
+    pub fn idempotency_key(&self) -> String {
+        let now = || OriginalTask { task: self.task, node: self.node.clone() };
+        let OriginalTask { task, node } = self.began.clone().unwrap_or_else(now);
+        format!("{}/{}/{node}/{}", self.run, task.step, task.index)
+    }
+
+    /// Reports that the node still works, when it has no event to report. Only the time without a
+    /// report or a beat counts towards an idle timeout.
+    #[doc(alias = "heartbeat")]
+    pub fn beat(&self) {
+        self.reporter.beat();
+    }
+
+    /// Sends a report to watchers; see [`Report`].
+    pub async fn report(&self, report: Report) {
+        self.reporter.report(report).await;
+    }
+
+    /// Waits until the run may use more tokens or money. Call it before each model call. It returns
+    /// at once unless the [reported](Report::ModelCalled) usage of all tasks of the run has reached
+    /// a limit of tokens or cost. In that case the driver aborts the task here, and the task starts
+    /// again once the run has a higher limit. Save results that must survive this as a
+    /// [memo](NodeContext::memo).
+    ///
+    /// # Cancel safety
+    ///
+    /// The future may be dropped at any time.
+    pub async fn within_budget(&self) {
+        self.reporter.within_budget().await;
+    }
+}
+
+impl AttemptSender {
+    async fn send(
+        &self,
+        content: MessageContent,
+    ) -> Result<(), mpsc::error::SendError<AttemptMessage>> {
+        self.to.send(AttemptMessage { task: self.task, attempt: self.number, content }).await
+    }
+}
+
+impl Reporter {
+    /// Makes a reporter for the attempt with this number, which begins now.
+    pub fn new(task: TaskId, number: u32, to: mpsc::Sender<AttemptMessage>) -> Self {
+        let attempt = Some(AttemptSender { task, number, started: Instant::now(), to });
+        Self { attempt, ..Self::default() }
+    }
+
+    /// Sends a report to watchers. It counts the usage of a model call even without watchers.
+    pub async fn report(&self, report: Report) {
+        self.beat();
+        if let Report::ModelCalled { spent, .. } = &report {
+            self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(spent);
+        }
+        if let Some(attempt) = &self.attempt {
+            // The driver may be gone; the report is then dropped.
+            drop(attempt.send(MessageContent::Report(report)).await);
+        }
+    }
+
+    /// Saves a result and waits until it is durable. Without a run it saves nothing.
+    pub(super) async fn note(&self, name: &str, value: Value) -> Result<(), NodeError> {
+        self.beat();
+        let Some(attempt) = &self.attempt else { return Ok(()) };
+        let (saved, is_saved) = oneshot::channel();
+        let ms = u64::try_from(attempt.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let memo = Memo { name: name.to_owned(), value, ms, spent: self.spent(), saved };
+        drop(attempt.send(MessageContent::Memo(memo)).await);
+        let lost = |_| NodeError::transient(format!("the run has ended before `{name}` was saved"));
+        is_saved.await.map_err(lost)
+    }
+
+    async fn within_budget(&self) {
+        self.beat();
+        let Some(attempt) = &self.attempt else { return };
+        let (may, is_told) = oneshot::channel();
+        drop(attempt.send(MessageContent::Spending(may)).await);
+        if is_told.await.is_err() {
+            // The driver refused and will abort this attempt; wait for that.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Reports that the node still works.
+    pub fn beat(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Returns the time of the last report or beat of the node.
+    pub fn heard(&self) -> Option<Instant> {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the usage reported so far.
+    pub fn spent(&self) -> Spent {
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trigger {
+    /// Returns the node that led here.
+    pub fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Start | Self::Limit { .. } => None,
+            Self::Then { node } | Self::Exhausted { node, .. } | Self::Caught { node, .. } => {
+                Some(node)
+            }
+        }
+    }
+
+    /// Returns the word for it in prompts and expressions.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Then { .. } => "then",
+            Self::Exhausted { .. } => "exhausted",
+            Self::Caught { .. } => "caught",
+            Self::Limit { .. } => "limit",
+        }
+    }
+
+    /// Returns the text of the error, if the trigger is one.
+    pub fn error(&self) -> Option<String> {
+        match self {
+            Self::Start | Self::Then { .. } => None,
+            Self::Exhausted { node, max_visits } => {
+                Some(format!("`{node}` used up its {max_visits} visits"))
+            }
+            Self::Caught { failure, .. } => Some(failure.message.clone()),
+            Self::Limit { error } => Some(error.clone()),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Parts of a node's work that run once, even if the process dies.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::{NodeContext, NodeError};
+use crate::{event::Spent, state::measure};
+
+/// The results of parts that a task has saved, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Memos {
+    known: BTreeMap<String, Value>,
+    /// The names that this attempt has used.
+    used: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// A result that the driver has yet to save.
+#[derive(Debug)]
+pub struct Memo {
+    /// The name that the node gave it.
+    pub name: String,
+    /// The value.
+    pub value: Value,
+    /// The time of the attempt so far, in milliseconds.
+    pub ms: u64,
+    /// The usage of the attempt so far.
+    pub spent: Spent,
+    /// Signals that the result is durable.
+    pub saved: oneshot::Sender<()>,
+}
+
+impl Memos {
+    /// Starts with the values that earlier attempts have saved.
+    pub fn new(known: BTreeMap<String, Value>) -> Self {
+        Self { known, used: Arc::default() }
+    }
+
+    /// Returns the saved result under a name. An attempt can use each name once.
+    fn take(&self, name: &str) -> Result<Option<&Value>, NodeError> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.insert(name.to_owned()) {
+            Ok(self.known.get(name))
+        } else {
+            Err(NodeError::permanent(format!("two memos of this node are called `{name}`")))
+        }
+    }
+}
+
+impl NodeContext {
+    /// Runs a part of the work, or returns its saved result. The result is saved with the run
+    /// before this method returns. When the task runs again after a crash, a failed attempt or a
+    /// question, the result is found by its name. Use it for work that is expensive (a paid
+    /// request) or that must not happen twice. A part that was in progress when the process died
+    /// starts again.
+    ///
+    /// A name stands for one part of a task. The parts of a task may run in any order, or
+    /// concurrently. Once a task has failed for good, `retry` runs all of its parts again.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the part; its result is not saved then. Fails if the result is not
+    /// JSON, if the saved value does not fit `T`, or if two parts have one name.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it returns, the result may or may not be saved.
+    ///
+    /// ```
+    /// use graphrun::graph::{NodeContext, NodeError};
+    ///
+    /// async fn order(book: &str) -> Result<u32, NodeError> {
+    /// #   let _ = book;
+    ///     Ok(17)                                  // asks a service for an order number, and pays
+    /// }
+    ///
+    /// async fn buy(ctx: &NodeContext) -> Result<u32, NodeError> {
+    ///     let number = ctx.memo("order", order("Walden")).await?;
+    ///     // Whatever fails from here on, the book is ordered once.
+    ///     Ok(number)
+    /// }
+    /// ```
+    #[doc(alias = "task")]
+    pub async fn memo<T, F>(&self, name: &str, work: F) -> Result<T, NodeError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: Future<Output = Result<T, NodeError>>,
+    {
+        if let Some(known) = self.recall_memo(name)? {
+            return Ok(known);
+        }
+        let result = work.await?;
+        self.save_memo(name, &result).await?;
+        Ok(result)
+    }
+
+    /// Returns the result saved under a name, if there is one.
+    pub fn recall_memo<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, NodeError> {
+        let known = self.memos.take(name)?;
+        known.map(|it| T::deserialize(it).map_err(NodeError::from)).transpose()
+    }
+
+    /// Saves a result under a name; once this returns, the result is durable. A result beyond a limit is a
+    /// failure of the node.
+    pub async fn save_memo<T: Serialize>(&self, name: &str, result: &T) -> Result<(), NodeError> {
+        let value = serde_json::to_value(result)?;
+        measure(&value).map_err(|reached| {
+            NodeError::permanent(format!("the interim result `{name}` is {reached}"))
+        })?;
+        self.reporter.note(name, value).await
+    }
+}

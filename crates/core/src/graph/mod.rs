@@ -1,0 +1,37 @@
+//! A graph as its author defined it: names, edges, policies and nodes, not yet checked.
+//!
+//! Start with [`GraphBuilder`] and [`Node`]; `compile` makes a [`Graph`] executable.
+
+mod builder;
+mod command;
+mod condition;
+mod context;
+mod definition;
+mod failure;
+mod memo;
+mod node;
+mod policy;
+mod question;
+mod route;
+mod scope;
+mod sight;
+
+pub use self::{
+    builder::GraphBuilder,
+    command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
+    condition::{Condition, condition_fn},
+    context::{Input, NodeContext, OriginalTask, Reporter, Trigger},
+    definition::{Edge, Graph, NodeSpec},
+    failure::{ErrorKind, Failure, FailureClass, NodeError},
+    memo::Memos,
+    node::{Contract, Node, Read, SideEffects, node_fn},
+    policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
+    question::Question,
+    route::{Route, RouteChoice, RouteError, RouteView, Spread, Way, route_fn},
+    scope::Scope,
+    sight::{Access, AccessSet},
+};
+pub use self::{
+    context::{AttemptMessage, MessageContent},
+    memo::Memo,
+};

@@ -1,0 +1,252 @@
+//! The trait of nodes.
+
+use std::{fmt, future::Future, marker::PhantomData};
+
+use async_trait::async_trait;
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Command, IntoCommand, NodeContext, NodeError};
+use crate::id::ChannelName;
+
+/// A unit of work in a graph.
+///
+/// A node may run more than once with the same input: after a retry, after a crash, or on resume
+/// with an [answer](NodeContext::ask). External side effects should therefore be safe to repeat;
+/// [`NodeContext::idempotency_key`] helps.
+#[async_trait]
+pub trait Node: Send + Sync {
+    /// Does the work and returns the updates and the next targets.
+    ///
+    /// # Errors
+    ///
+    /// Returns a failure, or a question to a person; see [`NodeError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The engine drops the future at a timeout, and when the run is aborted.
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError>;
+
+    /// Returns the channels that the node reads and writes, so that `compile` can check the data
+    /// flow.
+    ///
+    /// By default a node may read and write all channels.
+    fn contract(&self) -> Contract {
+        Contract::default()
+    }
+
+    /// Returns the channels that it writes whenever it finishes (must-assign); `None` means all
+    /// channels that its contract names.
+    fn writes_always(&self) -> Option<Vec<ChannelName>> {
+        None
+    }
+
+    /// Returns the maximum number of model calls in one attempt, for the worst case.
+    ///
+    /// `None` means unknown, not zero.
+    fn calls_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the word for this kind of node in drawings and messages.
+    fn kind(&self) -> &'static str {
+        "node"
+    }
+
+    /// Returns the settings that its result depends on besides its [input](Node::given), such as a
+    /// model, a prompt or a version. They are part of the cache key.
+    fn identity(&self) -> Value {
+        Value::Null
+    }
+
+    /// Returns the parts of the context that its result depends on. They are part of the cache key.
+    ///
+    /// The default is the channels that its contract reads (all without a contract), the input, the
+    /// visits and the trigger, but not the run and the task.
+    ///
+    /// # Errors
+    ///
+    /// Fails if they cannot be determined; the result is not cached then.
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let reads = self.contract().reads;
+        let is_read = |name: &str| match &reads {
+            Some(reads) => reads.iter().any(|it| it.channel.as_str() == name),
+            None => true,
+        };
+        let state = ctx.state.iter().filter(|(name, _)| is_read(name));
+        let state: serde_json::Map<String, Value> =
+            state.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        Ok(serde_json::json!({
+            "state": state,
+            "input": ctx.input,
+            "visits": *ctx.visits,
+            "via": ctx.via,
+        }))
+    }
+
+    /// Returns the side effects of the node, which decide whether a test can run it unchanged.
+    ///
+    /// The default is [`SideEffects::World`]; such a node never runs in a test.
+    fn touches(&self) -> SideEffects {
+        SideEffects::World
+    }
+}
+
+/// The side effects of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideEffects {
+    /// None: it computes synchronously from its context, or asks a person.
+    Nothing,
+    /// Only calls of models.
+    Models,
+    /// Any: files, programs, services.
+    World,
+}
+
+/// The channels that a node reads and writes; `None` if it does not declare them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contract {
+    /// The channels it reads.
+    pub reads: Option<Vec<Read>>,
+    /// The channels it may write.
+    pub writes: Option<Vec<ChannelName>>,
+}
+
+/// A channel that a node reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The channel.
+    pub channel: ChannelName,
+    /// Whether it must be written before the node runs.
+    pub required: bool,
+}
+
+/// Makes a node from an async function.
+///
+/// The function takes and returns structs whose fields are channels. An optional field of the first
+/// struct may be unwritten; a field of the second with the value `None` is not written. To choose
+/// targets as well, return a [`Command`] of the second struct.
+///
+/// ```
+/// use graphrun::graph::{Node, NodeContext, NodeError, node_fn};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Reads {
+///     name: String,
+/// }
+///
+/// #[derive(Serialize, JsonSchema)]
+/// struct Writes {
+///     greeting: String,
+/// }
+///
+/// async fn greet(reads: Reads, _: NodeContext) -> Result<Writes, NodeError> {
+///     Ok(Writes { greeting: format!("Hello, {}!", reads.name) })
+/// }
+///
+/// let node = node_fn(greet);
+/// assert_eq!(node.contract().writes.unwrap()[0].as_str(), "greeting");
+/// ```
+pub fn node_fn<F, R, O, Fut>(function: F) -> NodeFn<F, R, O>
+where
+    F: Fn(R, NodeContext) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<O, NodeError>> + Send,
+    R: DeserializeOwned + JsonSchema + Send,
+    O: IntoCommand + Send,
+    O::Writes: JsonSchema,
+{
+    NodeFn { function, types: PhantomData }
+}
+
+/// A node made by [`node_fn`].
+pub struct NodeFn<F, R, O> {
+    function: F,
+    types: PhantomData<fn(R) -> O>,
+}
+
+#[async_trait]
+impl<F, R, O, Fut> Node for NodeFn<F, R, O>
+where
+    F: Fn(R, NodeContext) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<O, NodeError>> + Send,
+    R: DeserializeOwned + JsonSchema + Send,
+    O: IntoCommand + Send,
+    O::Writes: JsonSchema,
+{
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let reads = ctx.state.read::<R>()?;
+        (self.function)(reads, ctx).await?.into_command()
+    }
+
+    fn contract(&self) -> Contract {
+        Contract {
+            reads: fields_of::<R>(SchemaSettings::for_deserialize),
+            writes: fields_of::<O::Writes>(SchemaSettings::for_serialize)
+                .map(|fields| fields.into_iter().map(|it| it.channel).collect()),
+        }
+    }
+
+    fn writes_always(&self) -> Option<Vec<ChannelName>> {
+        never_null::<O::Writes>()
+    }
+
+    fn kind(&self) -> &'static str {
+        "function"
+    }
+}
+
+impl<F, R, O> fmt::Debug for NodeFn<F, R, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeFn")
+    }
+}
+
+impl fmt::Debug for dyn Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({})", self.kind())
+    }
+}
+
+/// Returns the fields of a struct that are always written. A field with the value null is not
+/// written.
+fn never_null<T: JsonSchema>() -> Option<Vec<ChannelName>> {
+    let fields = fields_of::<T>(SchemaSettings::for_serialize)?;
+    let schema =
+        SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
+    let is_null = |it: &Value| {
+        let named = it.get("type").unwrap_or(&Value::Null);
+        named == "null" || named.as_array().is_some_and(|it| it.iter().any(|it| it == "null"))
+    };
+    let may_be_null = |name: &str| {
+        let field = schema.get("properties").and_then(|it| it.get(name));
+        let options = field.and_then(|it| it.get("anyOf")).and_then(Value::as_array);
+        field.is_none_or(is_null) || options.is_some_and(|it| it.iter().any(is_null))
+    };
+    let always = fields.into_iter().filter(|it| it.required && !may_be_null(it.channel.as_str()));
+    Some(always.map(|it| it.channel).collect())
+}
+
+/// Returns the fields of a struct as channels, or `None` if the type is not a struct.
+pub(super) fn fields_of<T: JsonSchema>(
+    side: fn(SchemaSettings) -> SchemaSettings,
+) -> Option<Vec<Read>> {
+    let generator: SchemaGenerator = side(SchemaSettings::draft2020_12()).into_generator();
+    let schema = generator.into_root_schema_for::<T>();
+    let Some(Value::Object(properties)) = schema.get("properties") else {
+        // `()` has no fields; a JSON value may have any.
+        let nothing = schema.get("type").and_then(Value::as_str) == Some("null");
+        return nothing.then(Vec::new);
+    };
+    let required = schema.get("required").and_then(Value::as_array);
+    let read = |name: &String| {
+        let listed = |all: &Vec<Value>| all.iter().any(|it| it.as_str() == Some(name));
+        Some(Read {
+            channel: ChannelName::parse(name).ok()?,
+            required: required.is_some_and(listed),
+        })
+    };
+    properties.keys().map(read).collect()
+}

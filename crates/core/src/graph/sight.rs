@@ -1,0 +1,68 @@
+//! Access sets of routes and conditions: the parts of the state that affect a decision, as opposed
+//! to those that only pass through.
+
+use crate::id::{ChannelName, NodeName};
+
+/// The access set of a route or a condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessSet {
+    /// The parts of the state.
+    pub fields: Vec<Access>,
+    /// The nodes whose visit counts it reads.
+    pub visits: Vec<NodeName>,
+    /// Whether it reads the item that was dispatched to its node.
+    pub has_item: bool,
+    /// The integers that this item, or a part of it, may be compared with.
+    pub item_numbers: Vec<i64>,
+    /// The strings that it may be compared with.
+    pub item_texts: Vec<String>,
+}
+
+/// A part of the state that a route or a condition reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Access {
+    /// The field.
+    pub channel: ChannelName,
+    /// The path within the field, such as `verdict`; empty for the field itself.
+    pub path: Vec<String>,
+    /// Whether all values below may matter as well: code reads the part, or it is a list.
+    pub is_whole: bool,
+    /// Whether only its presence matters, and not its value.
+    pub is_presence: bool,
+    /// The integers that it may be compared with.
+    pub numbers: Vec<i64>,
+    /// The strings that it may be compared with.
+    pub texts: Vec<String>,
+}
+
+impl AccessSet {
+    /// Adds another access set.
+    pub fn extend(&mut self, other: Self) {
+        self.fields.extend(other.fields);
+        self.visits.extend(other.visits);
+        self.has_item |= other.has_item;
+        self.item_numbers.extend(other.item_numbers);
+        self.item_texts.extend(other.item_texts);
+    }
+}
+
+impl Access {
+    /// Returns the access to a whole field, for cases without further information.
+    pub fn whole(channel: ChannelName) -> Self {
+        Self {
+            channel,
+            path: Vec::new(),
+            is_whole: true,
+            is_presence: false,
+            numbers: Vec::new(),
+            texts: Vec::new(),
+        }
+    }
+
+    /// Returns whether the value at a path of a channel may affect the decision.
+    pub fn is_below(&self, channel: &ChannelName, path: &[String]) -> bool {
+        !self.is_presence
+            && self.channel == *channel
+            && (self.path.starts_with(path) || self.is_whole && path.starts_with(&self.path))
+    }
+}

@@ -1,0 +1,230 @@
+//! One channel: its type, the check of its writes, and how it reads a model's answer.
+
+use std::{fmt, sync::Arc};
+
+use graphrun_guard::redact::redact_value;
+use jsonschema::Validator;
+use serde_json::Value;
+
+use super::{
+    ReadError, Reading, Reducer, Type,
+    measure::{measure, rounded_int},
+    validator_for,
+};
+use crate::id::ChannelName;
+
+/// The maximum number of reported problems of one value: a list may have one at every item.
+const PROBLEMS_MAX: usize = 20;
+
+/// The longest text of a problem.
+const PROBLEM_CHARS_MAX: usize = 400;
+
+/// Reads a model's answer into the normal form of a channel's type.
+pub type ReadAnswer = fn(Value) -> Result<Reading<Value>, ReadError>;
+
+/// A named place in the state.
+#[derive(Clone)]
+pub struct Channel {
+    name: ChannelName,
+    ty: Type,
+    schema: Arc<Value>,
+    validator: Arc<Validator>,
+    reducer: Reducer,
+    default: Option<Arc<Value>>,
+    reader: Option<ReadAnswer>,
+    is_private: bool,
+}
+
+impl Channel {
+    /// Makes a channel whose values fit a JSON Schema.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the schema itself is invalid.
+    pub fn new(name: ChannelName, schema: Value, reducer: Reducer) -> Result<Self, String> {
+        let validator = validator_for(&schema).map_err(|error| error.to_string())?;
+        Ok(Self {
+            name,
+            ty: Type::of_schema(&schema),
+            schema: Arc::new(schema),
+            validator: Arc::new(validator),
+            reducer,
+            default: None,
+            reader: None,
+            is_private: false,
+        })
+    }
+
+    /// Sets the default value.
+    #[must_use]
+    pub fn with_default(mut self, mut default: Value) -> Self {
+        // The default is saved with every run.
+        redact_value(&mut default);
+        self.default = Some(Arc::new(default));
+        self
+    }
+
+    /// Sets how a model's answer is read into this channel.
+    #[must_use]
+    pub fn with_reader(mut self, reader: ReadAnswer) -> Self {
+        self.reader = Some(reader);
+        self.ty = Type::of_filled(&self.schema);
+        self
+    }
+
+    /// Excludes the channel from the input and the result of a run.
+    #[must_use]
+    pub fn private(mut self) -> Self {
+        self.is_private = true;
+        self
+    }
+
+    /// Returns the same channel under another name.
+    #[must_use]
+    pub fn renamed(self, name: ChannelName) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    /// Returns the type, as expressions see it.
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    /// Returns the JSON Schema, with every definition it refers to.
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// Returns the reducer.
+    pub fn reducer(&self) -> &Reducer {
+        &self.reducer
+    }
+
+    /// Returns the value before the first write.
+    pub fn default(&self) -> Option<&Arc<Value>> {
+        self.default.as_ref()
+    }
+
+    /// Returns how a model's answer is read, or `None` if it is used unchanged.
+    pub fn reader(&self) -> Option<ReadAnswer> {
+        self.reader
+    }
+
+    /// Returns whether only nodes use it: it is neither input nor part of the result.
+    pub fn is_private(&self) -> bool {
+        self.is_private
+    }
+
+    /// Checks a write before it is folded: its type, its size and its depth.
+    ///
+    /// # Errors
+    ///
+    /// Names every place where the value does not fit, or the limit that it reaches.
+    pub fn check(&self, written: &Value) -> Result<(), Vec<String>> {
+        self.check_limits(written)?;
+        self.check_saved(written)
+    }
+
+    /// Checks a saved write; the limits may have changed since, so they are not checked.
+    ///
+    /// # Errors
+    ///
+    /// Names every place where the value does not fit.
+    pub fn check_saved(&self, written: &Value) -> Result<(), Vec<String>> {
+        match &self.reducer {
+            Reducer::Append | Reducer::Union if !self.is_whole_list(written) => {
+                self.validate(&Value::Array(vec![written.clone()]))
+            }
+            // Writes to these are parts of the value; the whole value is checked after folding.
+            Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => Ok(()),
+            Reducer::Replace
+            | Reducer::Append
+            | Reducer::Union
+            | Reducer::Sum
+            | Reducer::Min
+            | Reducer::Max
+            | Reducer::Best { .. } => self.validate(written),
+        }
+    }
+
+    /// Checks a value that replaces the content of the channel: its type, its size and its depth.
+    ///
+    /// # Errors
+    ///
+    /// Names every place where the value does not fit, or the limit that it reaches.
+    pub fn check_whole(&self, value: &Value) -> Result<(), Vec<String>> {
+        self.check_limits(value)?;
+        self.validate(value)
+    }
+
+    /// Checks the size and the depth of a new value, and that its whole numbers have kept all digits.
+    fn check_limits(&self, value: &Value) -> Result<(), Vec<String>> {
+        measure(value).map_err(|reached| vec![format!("it is {reached}")])?;
+        let item = match self.ty.required() {
+            Type::List(item) if !self.is_whole_list(value) => item,
+            ty => ty,
+        };
+        let Some((place, number)) = rounded_int(item, value) else { return Ok(()) };
+        let at = if place.is_empty() { place } else { format!("{place}: ") };
+        Err(vec![format!(
+            "{at}{number} may have lost digits; write a whole number of more than 15 digits without fraction \
+             and exponent, in at most 64 bits"
+        )])
+    }
+
+    /// Checks the type of a whole value of the channel.
+    ///
+    /// # Errors
+    ///
+    /// Names every place where the value does not fit.
+    pub fn validate(&self, value: &Value) -> Result<(), Vec<String>> {
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        let describe = |error: jsonschema::ValidationError<'_>| {
+            let path = error.instance_path().to_string();
+            let at = if path.is_empty() { String::new() } else { format!("{path}: ") };
+            shortened(format!("{at}{error}"))
+        };
+        let mut problems: Vec<String> =
+            self.validator.iter_errors(value).take(PROBLEMS_MAX + 1).map(describe).collect();
+        if problems.len() > PROBLEMS_MAX {
+            problems.truncate(PROBLEMS_MAX);
+            problems.push("there are more".to_owned());
+        }
+        Err(problems)
+    }
+
+    /// Returns whether a write to a list contains all of its items rather than one item.
+    ///
+    /// An array contains all items, unless the items are arrays themselves and the array fits as one item.
+    pub(super) fn is_whole_list(&self, written: &Value) -> bool {
+        let Value::Array(items) = written else { return false };
+        match self.ty.required() {
+            Type::List(item) if matches!(item.required(), Type::List(_)) => {
+                items.iter().all(Value::is_array)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Shortens a problem: it quotes the value, which may be large.
+fn shortened(mut problem: String) -> String {
+    if let Some((end, _)) = problem.char_indices().nth(PROBLEM_CHARS_MAX) {
+        problem.truncate(end);
+        problem.push('…');
+    }
+    problem
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.name, self.ty, self.reducer)
+    }
+}

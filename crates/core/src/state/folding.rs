@@ -1,0 +1,315 @@
+//! Folds the updates of a step into a state, with undo.
+
+use std::{collections::BTreeMap, slice, sync::Arc};
+
+use graphrun_guard::data_limit::DataLimit;
+use serde_json::Value;
+
+use super::{
+    Change, ChangeKind, Channel, Reducer, Schema, State, StateError,
+    measure::{measure, measure_folded},
+    reducer,
+};
+/// The effect of the updates so far, by the index of the channel.
+#[derive(Debug, Default)]
+pub(super) struct Folding(BTreeMap<usize, Touched>);
+
+#[derive(Debug)]
+struct Touched {
+    /// The data to undo the effect.
+    before: Before,
+    /// Whether a value was written after the last clear, if any.
+    written: bool,
+}
+
+/// The content of a channel before the step.
+#[derive(Debug)]
+enum Before {
+    /// A list of this length, to which items were appended in place.
+    Length(usize),
+    /// This value.
+    Value(Option<Arc<Value>>),
+}
+
+impl Folding {
+    /// Returns whether a task of this step wrote the channel.
+    pub(super) fn is_written(&self, at: usize) -> bool {
+        self.0.get(&at).is_some_and(|it| it.written)
+    }
+
+    /// Restores the content of a channel from before its first write.
+    pub(super) fn clear(&mut self, at: usize, channel: &Channel, slot: &mut Option<Arc<Value>>) {
+        let value = std::mem::replace(slot, channel.default().cloned());
+        let before = match self.0.remove(&at).map(|it| it.before) {
+            Some(Before::Value(before)) => before,
+            // Items were appended in this step; the old list is a prefix of the current one.
+            Some(Before::Length(length)) => value.map(|it| Arc::new(first(&it, length))),
+            None => value,
+        };
+        self.0.insert(at, Touched { before: Before::Value(before), written: false });
+    }
+
+    pub(super) fn fold(
+        &mut self,
+        at: usize,
+        channel: &Channel,
+        slot: &mut Option<Arc<Value>>,
+        written: &Arc<Value>,
+    ) -> Result<(), StateError> {
+        if self.grow(at, channel, slot, written) {
+            return Ok(());
+        }
+        let before = || Touched { before: Before::Value(slot.clone()), written: false };
+        let touched = self.0.entry(at).or_insert_with(before);
+        touched.written = true;
+        if let (Before::Length(length), Some(list)) = (&touched.before, slot.as_deref()) {
+            touched.before = Before::Value(Some(Arc::new(first(list, *length))));
+        }
+        *slot = Some(match channel.reducer() {
+            Reducer::Replace => Arc::clone(written),
+            reducer => {
+                let current = slot.take().map(Arc::unwrap_or_clone);
+                let folded = reducer.fold(current, Value::clone(written));
+                Arc::new(folded.map_err(|source| StateError::Reduce {
+                    channel: channel.name().clone(),
+                    source,
+                })?)
+            }
+        });
+        Ok(())
+    }
+
+    /// Appends items to a list in place. Returns false if the write does more than append.
+    fn grow(
+        &mut self,
+        at: usize,
+        channel: &Channel,
+        slot: &mut Option<Arc<Value>>,
+        written: &Value,
+    ) -> bool {
+        let reducer = channel.reducer();
+        if !matches!(reducer, Reducer::Append | Reducer::Union | Reducer::Messages) {
+            return false;
+        }
+        let list = match slot.as_deref() {
+            Some(Value::Array(list)) => list.as_slice(),
+            None | Some(Value::Null) => &[],
+            Some(_) => return false,
+        };
+        // Items from before the step must not change.
+        let fixed = match self.0.get(&at).map(|it| &it.before) {
+            Some(Before::Length(length)) => *length,
+            Some(Before::Value(_)) => 0,
+            None => list.len(),
+        };
+        let items = match written {
+            Value::Array(items) if channel.is_whole_list(written) => items.as_slice(),
+            item => slice::from_ref(item),
+        };
+        if let Reducer::Messages = reducer
+            && items.iter().any(|it| reducer::place_of(it, &list[..fixed]).is_some())
+        {
+            return false;
+        }
+        let before = match slot.as_deref() {
+            Some(Value::Array(list)) => Before::Length(list.len()),
+            _ => Before::Value(slot.clone()),
+        };
+        self.0.entry(at).or_insert(Touched { before, written: false }).written = true;
+        let list = slot.get_or_insert_with(|| Arc::new(Value::Null));
+        let list = Arc::make_mut(list);
+        if list.is_null() {
+            *list = Value::Array(Vec::new());
+        }
+        if let Value::Array(list) = list {
+            reducer.add(list, items);
+        }
+        true
+    }
+
+    /// Restores the state from before the step.
+    pub(super) fn undo(self, state: &mut State) {
+        for (at, touched) in self.0 {
+            match touched.before {
+                Before::Value(value) => state.values[at] = value,
+                Before::Length(length) => {
+                    if let Some(Value::Array(list)) = state.values[at].as_mut().map(Arc::make_mut) {
+                        list.truncate(length);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the size of each channel after all updates are folded. Only the new items of a grown list are
+    /// measured.
+    ///
+    /// Fails when a value or the state is beyond a limit. A state that was beyond it before may shrink.
+    pub(super) fn sizes(&self, schema: &Schema, state: &State) -> Result<Vec<u64>, StateError> {
+        let mut sizes = state.sizes.clone();
+        let mut largest = None;
+        for (&at, touched) in &self.0 {
+            let name = schema.channels()[at].name();
+            let limit = |source| StateError::Limit { channel: name.clone(), source };
+            sizes[at] = match (&touched.before, state.values[at].as_deref()) {
+                (_, None) => 0,
+                (Before::Length(length), Some(Value::Array(list))) => {
+                    let new = list[*length..].iter().map(measure);
+                    let new = new.sum::<Result<u64, _>>().map_err(limit)?;
+                    DataLimit::ValueMemory.check(sizes[at] + new).map_err(limit)?;
+                    sizes[at] + new
+                }
+                (_, Some(value)) => measure_folded(value).map_err(limit)?,
+            };
+            if largest.is_none_or(|it| sizes[at] > sizes[it]) {
+                largest = Some(at);
+            }
+        }
+        let size = sizes.iter().sum();
+        if let Some(largest) = largest.filter(|_| size > state.size()) {
+            let channel = schema.channels()[largest].name().clone();
+            DataLimit::StateMemory
+                .check(size)
+                .map_err(|source| StateError::Limit { channel, source })?;
+        }
+        Ok(sizes)
+    }
+
+    /// Returns the changes, once all updates are folded.
+    pub(super) fn changes(
+        &self,
+        schema: &Schema,
+        state: &State,
+    ) -> Result<Vec<Change>, StateError> {
+        let mut changes = Vec::new();
+        for (&at, touched) in &self.0 {
+            let channel = &schema.channels()[at];
+            let kind = match (&touched.before, &state.values[at]) {
+                (_, None) => ChangeKind::Cleared,
+                (Before::Length(length), Some(list)) => {
+                    let items = list.as_array().map_or(&[][..], |it| &it[*length..]).to_vec();
+                    let items = Value::Array(items);
+                    check_whole(channel, &items)?;
+                    ChangeKind::Appended(match items {
+                        Value::Array(items) => items,
+                        _ => Vec::new(),
+                    })
+                }
+                (Before::Value(_), Some(value)) => {
+                    check_whole(channel, value)?;
+                    ChangeKind::Set(Arc::clone(value))
+                }
+            };
+            changes.push(Change { channel: channel.name().clone(), kind });
+        }
+        Ok(changes)
+    }
+}
+
+/// Checks a whole value: even if all writes fit, or could not be checked, the result may not fit.
+fn check_whole(channel: &Channel, value: &Value) -> Result<(), StateError> {
+    match channel.reducer() {
+        Reducer::Sum | Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => channel
+            .validate(value)
+            .map_err(|problems| StateError::Value { channel: channel.name().clone(), problems }),
+        _ => Ok(()),
+    }
+}
+
+fn first(list: &Value, length: usize) -> Value {
+    let items = list.as_array().map_or(&[][..], Vec::as_slice);
+    Value::Array(items.iter().take(length).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{id::ChannelName, state::Update};
+
+    fn name() -> ChannelName {
+        ChannelName::parse("list").unwrap()
+    }
+
+    fn schema(reducer: &str) -> Schema {
+        let shape = json!({
+            "type": "object",
+            "properties": { "list": { "type": "array", "x-merge": reducer } },
+        });
+        Schema::of_json_schema(&shape, &[]).unwrap()
+    }
+
+    fn any_item() -> impl Strategy<Value = Value> {
+        (0..6u8, any::<bool>(), 0..3u8).prop_map(|(id, has_id, text)| {
+            if has_id { json!({"id": id, "text": text}) } else { json!({"text": text}) }
+        })
+    }
+
+    fn any_write() -> impl Strategy<Value = Value> {
+        prop_oneof![any_item(), proptest::collection::vec(any_item(), 0..4).prop_map(Value::Array),]
+    }
+
+    /// Returns the list after a change, by a simple reference implementation.
+    fn after(before: Option<Value>, kind: &ChangeKind) -> Option<Value> {
+        match kind {
+            ChangeKind::Cleared => None,
+            ChangeKind::Set(value) => Some(Value::clone(value)),
+            ChangeKind::Appended(items) => {
+                let mut list = before.and_then(|it| it.as_array().cloned()).unwrap_or_default();
+                list.extend(items.iter().cloned());
+                Some(Value::Array(list))
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn growing_a_list_in_place_equals_its_reducer(
+            reducer in prop_oneof![Just("union"), Just("messages"), Just("append")],
+            steps in proptest::collection::vec(proptest::collection::vec(any_write(), 0..4), 1..6),
+        ) {
+            let schema = schema(reducer);
+            let channel = schema.channel("list").unwrap();
+            let mut state = schema.empty();
+            let (mut expected, mut told) = (None, None);
+            for writes in steps {
+                let updates: Vec<Update> =
+                    writes.iter().map(|it| Update::default().write(name(), it.clone())).collect();
+                let before = state.clone();
+                let (next, changes) = schema.apply(state, &updates).unwrap();
+                for write in writes {
+                    expected = Some(channel.reducer().fold(expected, write).unwrap());
+                }
+                prop_assert_eq!(next.get("list"), expected.as_ref());
+                for change in &changes {
+                    told = after(told, &change.kind);
+                }
+                prop_assert_eq!(&told, &expected);
+                // A refused step must leave the state unchanged.
+                let refused = [updates, vec![Update::default().write(name(), json!(7)); 2]].concat();
+                let unknown = Update::default().write(ChannelName::parse("none").unwrap(), 1);
+                let refused = schema.apply(before.clone(), refused.iter().chain([&unknown]));
+                prop_assert_eq!(refused.unwrap_err().state, before);
+                state = next;
+            }
+        }
+    }
+
+    #[test]
+    fn new_messages_are_appended_and_known_ones_replaced() {
+        let schema = schema("messages");
+        let say =
+            |id: &str, text: &str| Update::default().write(name(), json!({"id": id, "text": text}));
+        let (state, _) = schema.apply(schema.empty(), [&say("a", "one")]).unwrap();
+        let (state, changes) =
+            schema.apply(state, [&say("b", "two"), &say("b", "better")]).unwrap();
+        let better = json!({"id": "b", "text": "better"});
+        assert_eq!(changes[0].kind, ChangeKind::Appended(vec![better.clone()]));
+        let (_, changes) = schema.apply(state, [&say("c", "three"), &say("a", "other")]).unwrap();
+        let (other, three) =
+            (json!({"id": "a", "text": "other"}), json!({"id": "c", "text": "three"}));
+        assert_eq!(changes[0].kind, ChangeKind::Set(Arc::new(json!([other, better, three]))));
+    }
+}

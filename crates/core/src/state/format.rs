@@ -1,0 +1,93 @@
+//! The formats of texts that are checked as types: days and spans of time.
+
+use std::sync::LazyLock;
+
+use jiff::{Span, SpanRelativeTo};
+use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
+use serde_json::Value;
+
+use super::schema_size;
+
+/// The largest compiled pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// The maximum number of backtracking steps in the match of a pattern with look-around.
+const BACKTRACKS_MAX: usize = 100_000;
+
+/// Returns a validator that also checks `format`, which JSON Schema alone treats as an annotation.
+///
+/// # Errors
+///
+/// Fails when the schema is invalid, or larger than the limit.
+pub fn validator_for(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    static OPTIONS: LazyLock<ValidationOptions<'static>> = LazyLock::new(|| {
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(BACKTRACKS_MAX)
+            .size_limit(PATTERN_BYTES_MAX);
+        jsonschema::options()
+            .should_validate_formats(true)
+            .with_format("duration", is_duration)
+            .with_pattern_options(patterns)
+    });
+    if let Err(reached) = schema_size(schema) {
+        return Err(ValidationError::custom(format!("it is {reached}")));
+    }
+    OPTIONS.build(schema)
+}
+
+/// Returns whether a text is a calendar day, such as `2026-01-31`.
+pub fn is_date(text: &str) -> bool {
+    // The parser accepts more forms, such as `20260131`, which do not sort like days.
+    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
+}
+
+/// Returns whether a text is a duration of fixed length, such as `PT90M` or `1h 30m`.
+///
+/// Months and years are refused: their length depends on their start.
+pub fn is_duration(text: &str) -> bool {
+    let span: Result<Span, _> = text.parse();
+    span.is_ok_and(|it| it.to_duration(SpanRelativeTo::days_are_24_hours()).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_date_is_a_day_that_exists_in_one_spelling() {
+        let is_valid =
+            |text: &str| validator_for(&json!({"format": "date"})).unwrap().is_valid(&json!(text));
+        for (text, expected) in [
+            ("2026-01-31", true),
+            ("2024-02-29", true),
+            ("2026-02-29", false),
+            ("2026-1-31", false),
+            ("20260131", false),
+            ("2026-01-31T00:00:00", false),
+            ("tomorrow", false),
+            ("", false),
+        ] {
+            assert_eq!(is_valid(text), expected, "{text}");
+            assert_eq!(is_date(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_has_a_fixed_length() {
+        let validator = validator_for(&json!({"format": "duration"})).unwrap();
+        for (text, expected) in [
+            ("PT90M", true),
+            ("P1DT2H", true),
+            ("P2W", true),
+            ("1h 30m", true),
+            ("24h", true),
+            ("P1M", false),
+            ("1 year", false),
+            ("90", false),
+            ("soon", false),
+        ] {
+            assert_eq!(validator.is_valid(&json!(text)), expected, "{text}");
+        }
+    }
+}

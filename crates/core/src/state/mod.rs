@@ -1,0 +1,43 @@
+//! Typed state: a value per channel, the schema of the channels, and the reducers that fold the updates of a
+//! step into the next state.
+//!
+//! Start with [`Schema`]: only it makes a new [`State`].
+
+mod channel;
+mod compact;
+mod contained;
+mod derive;
+mod describe;
+mod folding;
+mod format;
+mod json;
+mod lenient;
+mod measure;
+mod reducer;
+mod sample;
+mod schema;
+mod schema_size;
+mod types;
+mod update;
+mod value;
+
+pub use self::compact::Compact;
+pub use self::json::read_json_fields;
+pub use self::{
+    channel::{Channel, ReadAnswer},
+    lenient::{Choice, Fields, ReadError, ReadLeniently, Reader, Reading, read_as},
+    reducer::{Fold, ReduceError, Reducer},
+    sample::{complete, smallest},
+    schema::{Refused, Schema, SchemaError, StateError},
+    types::{Field, Record, Type},
+    update::{Change, ChangeKind, NotFields, Update},
+    value::{State, ViewError},
+};
+pub use self::{
+    contained::{contained, panic_text},
+    format::{is_date, is_duration, validator_for},
+    json::{read_json, read_json_bytes},
+    measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, measure, text_memory},
+    reducer::reserve,
+    schema_size::{pattern_size, schema_size},
+};

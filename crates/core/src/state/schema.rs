@@ -1,0 +1,369 @@
+//! The channels of a state, and the only transition from one state to the next.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{
+    Change, Channel, ReadAnswer, ReduceError, Reducer, State, Update, folding::Folding,
+    measure::size_of_saved,
+};
+use crate::id::{ChannelName, NameError};
+
+/// Every channel of a state, in the order they were declared. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Schema(Arc<Channels>);
+
+#[derive(Clone, Debug, Default)]
+struct Channels {
+    list: Vec<Channel>,
+    index: BTreeMap<ChannelName, usize>,
+}
+
+/// A type or a set of channels cannot be the schema of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SchemaError {
+    /// The type is not a struct with named fields.
+    #[error("a state is a struct with named fields, `{0}` is none")]
+    NotAStruct(String),
+    /// A field name cannot be a channel name.
+    #[error("a field cannot be a channel")]
+    Name(#[from] NameError),
+    /// Two channels have the same name.
+    #[error("two channels are called `{0}`")]
+    Twice(ChannelName),
+    /// A field has an invalid schema.
+    #[error("the schema of `{channel}` is not usable: {reason}")]
+    Schema {
+        /// The field.
+        channel: ChannelName,
+        /// The reason.
+        reason: String,
+    },
+    /// The schemas of all fields, each with the definitions it refers to, are too large.
+    #[error("the schema of the state is {0}")]
+    Large(#[from] DataLimitReached),
+    /// `x-merge` names an unknown reducer.
+    #[error("`{channel}` names the unknown reducer {reducer}")]
+    Reducer {
+        /// The field.
+        channel: ChannelName,
+        /// The value of `x-merge`.
+        reducer: String,
+    },
+    /// A reader was given for an unknown field.
+    #[error("there is no channel `{0}`")]
+    Unknown(String),
+}
+
+/// An update does not fit the state.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StateError {
+    /// The channel does not exist.
+    #[error("there is no channel `{0}`")]
+    Unknown(ChannelName),
+    /// A value is not of the channel's type.
+    #[error("`{channel}` does not take this value: {}", problems.join("; "))]
+    Value {
+        /// The channel.
+        channel: ChannelName,
+        /// Every place where it does not fit.
+        problems: Vec<String>,
+    },
+    /// The write would take the value of the channel, or the state, beyond a limit.
+    #[error("the state does not take this write to `{channel}`")]
+    Limit {
+        /// The channel. If the state as a whole is too large, the largest written one.
+        channel: ChannelName,
+        /// The limit.
+        source: DataLimitReached,
+    },
+    /// Two tasks of one step wrote a channel without a reducer.
+    #[error("two tasks of one step wrote `{0}`, which has no reducer to settle it")]
+    Conflict(ChannelName),
+    /// A write cannot be combined with the value before it.
+    #[error("could not fold a write to `{channel}`")]
+    Reduce {
+        /// The channel.
+        channel: ChannelName,
+        /// The reason.
+        source: ReduceError,
+    },
+}
+
+impl StateError {
+    /// Returns the channel of the error.
+    pub fn channel(&self) -> &ChannelName {
+        match self {
+            Self::Unknown(channel) | Self::Conflict(channel) => channel,
+            Self::Value { channel, .. }
+            | Self::Limit { channel, .. }
+            | Self::Reduce { channel, .. } => channel,
+        }
+    }
+}
+
+/// The updates of a step could not be folded.
+#[derive(Debug, Error)]
+#[error("the updates of a step do not go together")]
+pub struct Refused {
+    /// The state before the step.
+    pub state: State,
+    /// The reason.
+    #[source]
+    pub error: StateError,
+}
+
+impl Schema {
+    /// Makes a schema of channels.
+    ///
+    /// # Errors
+    ///
+    /// Fails when two channels have the same name.
+    pub fn new(channels: impl IntoIterator<Item = Channel>) -> Result<Self, SchemaError> {
+        let list: Vec<Channel> = channels.into_iter().collect();
+        let mut index = BTreeMap::new();
+        for (at, channel) in list.iter().enumerate() {
+            if index.insert(channel.name().clone(), at).is_some() {
+                return Err(SchemaError::Twice(channel.name().clone()));
+            }
+        }
+        Ok(Self(Arc::new(Channels { list, index })))
+    }
+
+    /// Sets how a model's answer is read into a channel.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such channel.
+    pub fn with_reader(self, channel: &str, reader: ReadAnswer) -> Result<Self, SchemaError> {
+        let at = self.index(channel).ok_or_else(|| SchemaError::Unknown(channel.to_owned()))?;
+        let mut channels = Arc::unwrap_or_clone(self.0);
+        channels.list[at] = channels.list[at].clone().with_reader(reader);
+        Ok(Self(Arc::new(channels)))
+    }
+
+    /// Returns the channels in the order they were declared.
+    pub fn channels(&self) -> &[Channel] {
+        &self.0.list
+    }
+
+    /// Returns the channel with that name.
+    pub fn channel(&self, name: &str) -> Option<&Channel> {
+        self.index(name).map(|at| &self.0.list[at])
+    }
+
+    pub(super) fn index(&self, name: &str) -> Option<usize> {
+        self.0.index.get(name).copied()
+    }
+
+    /// Returns the state before the first write.
+    pub fn empty(&self) -> State {
+        let values: Vec<_> = self.channels().iter().map(|it| it.default().cloned()).collect();
+        let size = |it: &Option<Arc<Value>>| it.as_deref().map_or(0, size_of_saved);
+        let sizes = values.iter().map(size).collect();
+        State { schema: self.clone(), values, sizes }
+    }
+
+    /// Returns the state of a run that starts with this input.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the input does not fit, or is beyond a limit.
+    pub fn begin(&self, input: Update) -> Result<State, StateError> {
+        self.check(&input)?;
+        let empty = self.empty();
+        // Appending a list to nothing gives the list itself, so no copy is needed.
+        let is_plain = |(name, value): &(ChannelName, Arc<Value>)| {
+            let Some(channel) = self.channel(name.as_str()) else { return false };
+            let before = empty.get(name.as_str()).and_then(Value::as_array);
+            match channel.reducer() {
+                Reducer::Replace => true,
+                Reducer::Append => before.is_none_or(Vec::is_empty) && channel.is_whole_list(value),
+                _ => false,
+            }
+        };
+        let Update { clears, writes } = input;
+        let (plain, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(is_plain);
+        let folded = self.apply(empty, [&Update { clears, writes }]);
+        let (mut state, _) = folded.map_err(|refused| refused.error)?;
+        let names: Vec<ChannelName> = plain.iter().map(|(name, _)| name.clone()).collect();
+        for (name, value) in plain {
+            let at = self.known(&name)?;
+            state.sizes[at] = size_of_saved(&value);
+            state.values[at] = Some(value);
+        }
+        state.check_size(names.iter())?;
+        Ok(state)
+    }
+
+    /// Restores a state from saved values. Limits are not checked, because they may have changed since.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a value belongs to an unknown channel, or does not fit it.
+    pub fn restore(
+        &self,
+        saved: impl IntoIterator<Item = (ChannelName, Value)>,
+    ) -> Result<State, StateError> {
+        let mut values = vec![None; self.channels().len()];
+        let mut sizes = vec![0; values.len()];
+        for (name, value) in saved {
+            let at = self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
+            self.channels()[at]
+                .validate(&value)
+                .map_err(|problems| StateError::Value { channel: name, problems })?;
+            sizes[at] = size_of_saved(&value);
+            values[at] = Some(Arc::new(value));
+        }
+        Ok(State { schema: self.clone(), values, sizes })
+    }
+
+    /// Checks an update of one task before it is recorded: its types, its size and its depth.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first write that does not fit its channel or is beyond a limit.
+    pub fn check(&self, update: &Update) -> Result<(), StateError> {
+        self.check_by(update, Channel::check)
+    }
+
+    /// Checks a recorded update. Limits are not checked, because they may have changed since.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first write that does not fit its channel.
+    pub fn check_saved(&self, update: &Update) -> Result<(), StateError> {
+        self.check_by(update, Channel::check_saved)
+    }
+
+    fn check_by(
+        &self,
+        update: &Update,
+        check: impl Fn(&Channel, &Value) -> Result<(), Vec<String>>,
+    ) -> Result<(), StateError> {
+        for name in &update.clears {
+            self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
+        }
+        for (name, value) in &update.writes {
+            let channel =
+                self.channel(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))?;
+            check(channel, value)
+                .map_err(|problems| StateError::Value { channel: name.clone(), problems })?;
+        }
+        Ok(())
+    }
+
+    /// Folds the updates of a step, in the order of its tasks, into the next state.
+    ///
+    /// Takes the old state by value, so that an unshared list grows in place.
+    ///
+    /// # Errors
+    ///
+    /// Returns the old state with the error when two tasks wrote a channel without a reducer, a write cannot
+    /// be folded, or the next state would be beyond a limit.
+    pub fn apply<'a>(
+        &self,
+        mut state: State,
+        updates: impl IntoIterator<Item = &'a Update>,
+    ) -> Result<(State, Vec<Change>), Box<Refused>> {
+        let mut folding = Folding::default();
+        for update in updates {
+            if let Err(error) = self.fold_update(&mut state, update, &mut folding) {
+                folding.undo(&mut state);
+                return Err(Box::new(Refused { state, error }));
+            }
+        }
+        let sizes = folding.sizes(self, &state);
+        match sizes.and_then(|sizes| Ok((folding.changes(self, &state)?, sizes))) {
+            Ok((changes, sizes)) => Ok((State { sizes, ..state }, changes)),
+            Err(error) => {
+                folding.undo(&mut state);
+                Err(Box::new(Refused { state, error }))
+            }
+        }
+    }
+
+    /// Checks that the state has room for the writes of an update that replace a value or extend a list,
+    /// without folding them.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a value or the state would be beyond a limit.
+    pub fn check_room(
+        &self,
+        state: &State,
+        update: &Update,
+        includes: impl Fn(&ChannelName) -> bool,
+    ) -> Result<(), StateError> {
+        let mut sizes = state.sizes.clone();
+        for name in &update.clears {
+            sizes[self.known(name)?] = 0;
+        }
+        let mut total = None;
+        for (name, value) in update.writes.iter().filter(|(name, _)| includes(name)) {
+            let at = self.known(name)?;
+            let is_list = matches!(self.channels()[at].reducer(), Reducer::Append);
+            let before = if is_list { sizes[at] } else { 0 };
+            sizes[at] = before + size_of_saved(value);
+            let limit = |source| StateError::Limit { channel: name.clone(), source };
+            DataLimit::ValueMemory.check(sizes[at]).map_err(limit)?;
+            let sum: u64 = sizes.iter().sum();
+            total = (sum > state.size()).then_some((name, sum));
+        }
+        let Some((name, sum)) = total else { return Ok(()) };
+        DataLimit::StateMemory
+            .check(sum)
+            .map_err(|source| StateError::Limit { channel: name.clone(), source })
+    }
+
+    /// Checks values with which a person replaces the values of channels.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first value that does not fit its channel or is beyond a limit.
+    pub fn check_set<'a>(
+        &self,
+        set: impl IntoIterator<Item = (&'a ChannelName, &'a Value)>,
+    ) -> Result<(), StateError> {
+        for (name, value) in set {
+            let channel = &self.channels()[self.known(name)?];
+            channel
+                .check_whole(value)
+                .map_err(|problems| StateError::Value { channel: name.clone(), problems })?;
+        }
+        Ok(())
+    }
+
+    fn fold_update(
+        &self,
+        state: &mut State,
+        update: &Update,
+        folding: &mut Folding,
+    ) -> Result<(), StateError> {
+        for name in &update.clears {
+            let at = self.known(name)?;
+            folding.clear(at, &self.channels()[at], &mut state.values[at]);
+        }
+        let mut written_here = BTreeSet::new();
+        for (name, value) in &update.writes {
+            let at = self.known(name)?;
+            let channel = &self.channels()[at];
+            let is_first = written_here.insert(at);
+            if is_first && folding.is_written(at) && !channel.reducer().takes_several_writers() {
+                return Err(StateError::Conflict(name.clone()));
+            }
+            folding.fold(at, channel, &mut state.values[at], value)?;
+        }
+        Ok(())
+    }
+
+    fn known(&self, name: &ChannelName) -> Result<usize, StateError> {
+        self.index(name.as_str()).ok_or_else(|| StateError::Unknown(name.clone()))
+    }
+}

@@ -1,0 +1,118 @@
+//! The state: an immutable value per channel, shared rather than copied.
+
+use std::sync::Arc;
+
+use graphrun_guard::data_limit::DataLimit;
+use serde::de::{DeserializeOwned, value::MapDeserializer};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::{Change, ChangeKind, Channel, Schema, StateError};
+use crate::id::ChannelName;
+
+/// A value per channel. Only a [`Schema`] makes a new one.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub(super) schema: Schema,
+    /// By the index of the channel in the schema.
+    pub(super) values: Vec<Option<Arc<Value>>>,
+    /// The size of each value, so that a step does not measure the whole state.
+    pub(super) sizes: Vec<u64>,
+}
+
+/// The state cannot be read as this type.
+#[derive(Debug, Error)]
+#[error("the state is not a `{wanted}`")]
+pub struct ViewError {
+    wanted: &'static str,
+    source: serde_json::Error,
+}
+
+impl State {
+    /// Returns the value of a channel, or `None` before the first write.
+    pub fn get(&self, channel: &str) -> Option<&Value> {
+        let index = self.schema.index(channel)?;
+        self.values[index].as_deref()
+    }
+
+    /// Returns the value of a channel, shared and not copied.
+    pub fn get_shared(&self, channel: &str) -> Option<Arc<Value>> {
+        self.values[self.schema.index(channel)?].clone()
+    }
+
+    /// Returns the channels that hold a value, in the order of the schema.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let names = self.schema.channels().iter().map(|it| it.name().as_str());
+        names.zip(&self.values).filter_map(|(name, value)| Some((name, value.as_deref()?)))
+    }
+
+    /// Returns the changes that make this state from an empty one.
+    pub fn as_changes(&self) -> impl Iterator<Item = Change> {
+        let held = self.schema.channels().iter().zip(&self.values);
+        held.filter_map(|(channel, value)| {
+            let kind = ChangeKind::Set(Arc::clone(value.as_ref()?));
+            Some(Change { channel: channel.name().clone(), kind })
+        })
+    }
+
+    /// Reads the state as a struct whose fields are channels.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a required field is not written yet, or has another type.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, ViewError> {
+        T::deserialize(MapDeserializer::new(self.iter())).map_err(|source| ViewError {
+            wanted: std::any::type_name::<T>().rsplit("::").next().unwrap_or_default(),
+            source,
+        })
+    }
+
+    /// Returns the state as one JSON object.
+    pub fn to_json(&self) -> Map<String, Value> {
+        self.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+    }
+
+    /// Returns a part of it as a separate state: the channels of another schema, each under the name that it
+    /// has in this one.
+    pub(crate) fn within(
+        &self,
+        schema: &Schema,
+        name: impl Fn(&ChannelName) -> ChannelName,
+    ) -> Self {
+        let held = |it: &Channel| match self.schema.index(name(it.name()).as_str()) {
+            Some(index) => (self.values[index].clone(), self.sizes[index]),
+            None => (None, 0),
+        };
+        let (values, sizes) = schema.channels().iter().map(held).unzip();
+        Self { schema: schema.clone(), values, sizes }
+    }
+
+    /// Returns its size, which [`DataLimit::StateMemory`] limits.
+    ///
+    /// [`DataLimit::StateMemory`]: graphrun_guard::data_limit::DataLimit::StateMemory
+    pub fn size(&self) -> u64 {
+        self.sizes.iter().sum()
+    }
+
+    /// Checks its size after a person has set these channels.
+    pub fn check_size<'a>(
+        &self,
+        mut set: impl Iterator<Item = &'a ChannelName>,
+    ) -> Result<(), StateError> {
+        let Some(channel) = set.next() else { return Ok(()) };
+        DataLimit::StateMemory
+            .check(self.size())
+            .map_err(|source| StateError::Limit { channel: channel.clone(), source })
+    }
+
+    /// Returns the schema that made it.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}

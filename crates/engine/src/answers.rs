@@ -1,0 +1,124 @@
+//! Answers to questions: matches each to its question and checks it.
+
+use std::{collections::BTreeMap, fmt};
+
+use graphrun_core::id::RunId;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Engine, RunError, entrance::redact_event, superstep::Event};
+use crate::checkpoint::{AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions};
+
+/// The answers of one person to questions of one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answers {
+    /// By the name of the question. Null is an answer.
+    pub by_name: BTreeMap<String, Value>,
+    /// The person who answers; saved with the answers.
+    pub by: Option<String>,
+}
+
+/// Why a question no longer accepts an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// It has an answer.
+    Answered {
+        /// The person who answered, if given.
+        by: Option<String>,
+        /// When, in RFC 3339.
+        at: String,
+    },
+    /// Its deadline has passed.
+    Late {
+        /// The deadline.
+        since: Timestamp,
+    },
+    /// The run continued without an answer.
+    Dropped {
+        /// When, in RFC 3339.
+        at: String,
+    },
+}
+
+impl Closed {
+    /// Returns the outcome of the last question with this name that is not open.
+    pub fn of(name: &str, asked: &[AskedQuestion]) -> Option<Self> {
+        let is_it = |it: &&AskedQuestion| it.full_name() == name || it.question.key == name;
+        asked.iter().rev().filter(is_it).find_map(|it| match it.became.clone() {
+            QuestionOutcome::Open => None,
+            QuestionOutcome::Answered { by, at, .. } => Some(Self::Answered { by, at }),
+            QuestionOutcome::Dropped { at } => {
+                let over = at.parse::<Timestamp>().ok();
+                let late = it.question.deadline.filter(|&since| over.is_none_or(|at| since <= at));
+                Some(late.map_or(Self::Dropped { at }, |since| Self::Late { since }))
+            }
+        })
+    }
+}
+
+impl From<BTreeMap<String, Value>> for Answers {
+    fn from(by_name: BTreeMap<String, Value>) -> Self {
+        Self { by_name, by: None }
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered { by: Some(by), at } => write!(f, "{by} answered it at {at}"),
+            Self::Answered { by: None, at } => write!(f, "it was answered at {at}"),
+            Self::Late { since } => write!(f, "its time was over at {since:.0}"),
+            Self::Dropped { at } => write!(f, "the run went on without an answer at {at}"),
+        }
+    }
+}
+
+impl Engine {
+    /// Finds the question of each answer and checks the answer, before anything is changed.
+    pub(super) async fn matched(
+        &self,
+        run: &RunId,
+        open: &[OpenQuestion],
+        answers: Answers,
+    ) -> Result<Vec<Event>, RunError> {
+        let Answers { by_name, by } = answers;
+        if by_name.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Answers are rare, so reading the whole journal is acceptable: it contains the earlier questions.
+        let asked = asked_questions(&self.checkpointer.journal_without_values(run).await?);
+        let mut found = Vec::new();
+        for (name, answer) in by_name {
+            let Some(question) = open.iter().find(|it| it.is_called(&name)) else {
+                return Err(refused(name, open, &asked));
+            };
+            if let Some(since) = question.question.deadline.filter(|&it| it <= self.clock.now()) {
+                return Err(RunError::Closed { name, closed: Closed::Late { since } });
+            }
+            if let Err(problems) = question.question.check(&answer) {
+                return Err(RunError::WrongAnswer { key: name, problems });
+            }
+            let of_it = asked
+                .iter()
+                .rfind(|it| it.task == question.task && it.became == QuestionOutcome::Open);
+            let (key, link) = match of_it {
+                Some(it) => (it.question.key.clone(), Some(it.link)),
+                None => (question.question.key.clone(), None),
+            };
+            let task = question.task;
+            let mut answered = Event::Answered { task, key, answer, by: by.clone(), asked: link };
+            redact_event(&mut answered);
+            found.push(answered);
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the error for a name without an open question.
+fn refused(name: String, open: &[OpenQuestion], asked: &[AskedQuestion]) -> RunError {
+    if let Some(closed) = Closed::of(&name, asked) {
+        return RunError::Closed { name, closed };
+    }
+    let open = open.iter().map(|it| it.question.key.clone()).collect();
+    RunError::UnknownQuestion { key: name, open }
+}

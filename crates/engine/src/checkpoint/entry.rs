@@ -1,0 +1,230 @@
+//! The journal entry: the unit that is saved at once.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use graphrun_core::{
+    event::{Stamped, Status},
+    fault::Point,
+    graph::{Input, Transition},
+    id::RunId,
+    state::ChangeKind,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{Commit, Migration, Outcome, TaskRecord};
+/// An entry of the journal of a run. It is saved as a whole or not at all.
+///
+/// Its parts apply in this order. A step with only one task is one entry.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// The results of tasks of the step that has not committed yet.
+    pub records: Vec<TaskRecord>,
+    /// The step that these records and earlier ones complete.
+    pub commit: Option<Commit>,
+    /// The migration of the run to another workflow, if the step is one. It has no records before
+    /// it.
+    pub migration: Option<Box<Migration>>,
+    /// The new run status, if it changes.
+    pub standing: Option<RunStatus>,
+    /// The events that the entry makes true.
+    pub events: Vec<Stamped>,
+}
+
+/// The run status, and its reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStatus {
+    /// The status.
+    pub status: Status,
+    /// The reason, if the run is not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// An entry with its position in the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logged {
+    /// Its number. Numbers start at one and have no gaps.
+    pub number: u64,
+    /// The hash that proves this entry and all before it.
+    pub link: Link,
+    /// The content.
+    pub entry: Entry,
+}
+
+impl Logged {
+    /// Returns a copy with nulls in place of updates, memos and dispatched inputs, and with empty changes.
+    #[must_use]
+    pub fn without_values(mut self) -> Self {
+        let null = Arc::new(Value::Null);
+        let carried = self.entry.migration.iter_mut().flat_map(|it| &mut it.records);
+        for record in self.entry.records.iter_mut().chain(carried) {
+            if let Outcome::Finished { update, .. } = &mut record.outcome {
+                update.writes.iter_mut().for_each(|(_, value)| *value = Arc::clone(&null));
+            }
+            if let Outcome::Noted { value, .. } = &mut record.outcome {
+                *value = Value::Null;
+            }
+            if let Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } =
+                &mut record.outcome
+            {
+                for hop in hops {
+                    if let Transition::Dispatch(dispatch) = hop {
+                        dispatch.input = Value::Null;
+                    }
+                }
+            }
+        }
+        if let Some(Commit { position, changes }) = &mut self.entry.commit {
+            for change in changes {
+                match &mut change.kind {
+                    ChangeKind::Set(value) => *value = Arc::clone(&null),
+                    ChangeKind::Appended(items) => *items = Vec::new(),
+                    ChangeKind::Cleared => (),
+                }
+            }
+            for activation in &mut position.frontier {
+                if let Input::Value(value) = &mut activation.input {
+                    *value = Value::Null;
+                }
+            }
+        }
+        self
+    }
+}
+
+/// The hash of an entry and of the hash before it. Equal hashes prove equal histories.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Link(pub [u8; 32]);
+
+/// The text is not the hash of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a link is 64 hexadecimal digits")]
+pub struct NoLink;
+
+impl Entry {
+    /// Returns whether the entry is empty.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+            && self.commit.is_none()
+            && self.migration.is_none()
+            && self.standing.is_none()
+            && self.events.is_empty()
+    }
+
+    /// Returns the records that a migration carries into the open step; empty without a migration.
+    pub fn carried(&self) -> &[TaskRecord] {
+        self.migration.as_ref().map_or(&[], |it| &it.records)
+    }
+
+    /// Returns the failure points within the transaction that adds the entry.
+    pub fn points_in_transaction(&self) -> impl Iterator<Item = Point> {
+        self.points([
+            Point::ApprovalInTransaction,
+            Point::TaskInTransaction,
+            Point::BarrierInTransaction,
+        ])
+    }
+
+    /// Returns the failure points after the entry is durable.
+    pub(crate) fn points_after_commit(&self) -> impl Iterator<Item = Point> {
+        self.points([Point::ApprovalAfterCommit, Point::TaskAfterCommit, Point::BarrierAfterCommit])
+    }
+
+    fn points(&self, [approval, task, barrier]: [Point; 3]) -> impl Iterator<Item = Point> {
+        let is_answer = |it: &TaskRecord| matches!(it.outcome, Outcome::Answered { .. });
+        let approves = self.records.iter().any(is_answer);
+        let tasks = !self.records.iter().all(is_answer);
+        let points = [(approval, approves), (task, tasks), (barrier, self.commit.is_some())];
+        points.into_iter().filter_map(|(point, is_hit)| is_hit.then_some(point))
+    }
+
+    /// Returns the name of saving it for messages, such as "save step 3 of run `R1`".
+    pub fn action(&self, run: &RunId) -> String {
+        match (&self.commit, self.records.as_slice(), &self.standing) {
+            (Some(commit), ..) => format!("save step {} of run `{run}`", commit.position.step),
+            (None, [record], _) => {
+                format!("save the outcome of task {} of run `{run}`", record.task)
+            }
+            (None, [first, .., last], _) => {
+                format!("save the outcomes of tasks {} to {} of run `{run}`", first.task, last.task)
+            }
+            (None, [], Some(standing)) => {
+                format!("save that run `{run}` is {}", standing.status.as_str())
+            }
+            (None, [], None) => format!("save the events of run `{run}`"),
+        }
+    }
+}
+
+impl From<TaskRecord> for Entry {
+    fn from(record: TaskRecord) -> Self {
+        Self { records: vec![record], ..Self::default() }
+    }
+}
+
+impl From<Commit> for Entry {
+    fn from(commit: Commit) -> Self {
+        Self { commit: Some(commit), ..Self::default() }
+    }
+}
+
+impl From<RunStatus> for Entry {
+    fn from(standing: RunStatus) -> Self {
+        Self { standing: Some(standing), ..Self::default() }
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|it| write!(f, "{it:02x}"))
+    }
+}
+
+impl FromStr for Link {
+    type Err = NoLink;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|it| it.is_ascii_hexdigit()) {
+            return Err(NoLink);
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| NoLink)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Link {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Link {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_read_as_it_is_written_and_nothing_else_is() {
+        let link = Link(std::array::from_fn(|at| u8::try_from(at * 7).unwrap()));
+        assert_eq!(link.to_string().parse(), Ok(link));
+        for wrong in ["", "00", &"g".repeat(64), &"+1".repeat(32), &"é".repeat(32)] {
+            assert_eq!(wrong.parse::<Link>(), Err(NoLink), "{wrong}");
+        }
+    }
+}

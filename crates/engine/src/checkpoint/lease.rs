@@ -1,0 +1,242 @@
+//! Ownership of a run: one process at a time, by a lease with a fencing token.
+//!
+//! A lease expires if its owner does not renew it. Each lease has a higher number than those
+//! before, and every write carries the number. Thus an owner that lost its lease can no longer
+//! write.
+
+use std::{
+    collections::BTreeSet,
+    fmt, fs, process,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use graphrun_core::id::RunId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The owner of a run: a process, and a token for one of its runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The process.
+    pub pid: u32,
+    /// The name of its machine.
+    pub host: String,
+    /// The scope in which the process number is unique: a boot of a machine and a PID namespace.
+    /// Not available on every system.
+    place: Option<String>,
+    /// The start time of the process in units of the system, because process numbers are reused.
+    began: Option<u64>,
+    /// The token of the run within the process.
+    token: u64,
+}
+
+/// The owner of a run, and when its lease expires unless it is renewed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The owner.
+    pub owner: Owner,
+    /// The number of the lease.
+    pub fence: u64,
+    /// When the lease expires, by the clock of the storage.
+    pub until: Timestamp,
+}
+
+impl Holder {
+    /// Returns whether the owner still has the run: its lease has not expired, or its process certainly
+    /// exists.
+    pub fn has_it(&self, now: Timestamp) -> bool {
+        self.until > now || self.owner.is_there()
+    }
+}
+
+/// A request for the lease of a run.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The process that requests the lease.
+    pub owner: Owner,
+    /// The duration of the lease unless it is renewed.
+    pub ttl: Duration,
+    /// The number of a lease that counts as expired early, because its owner is gone.
+    pub over: Option<u64>,
+}
+
+/// The right to write a run: its lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseToken {
+    /// The run.
+    pub run: RunId,
+    /// The number of the lease.
+    pub fence: u64,
+}
+
+/// Marks an owner in this process as present until it is dropped.
+#[derive(Debug)]
+pub struct Presence {
+    owner: Owner,
+}
+
+/// The tokens of the owners that are present in this process.
+static PRESENT: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+static SELF: LazyLock<Owner> = LazyLock::new(|| Owner {
+    pid: process::id(),
+    host: nix::unistd::gethostname()
+        .ok()
+        .and_then(|it| it.into_string().ok())
+        .unwrap_or_else(|| "localhost".to_owned()),
+    place: place(),
+    began: began(process::id()),
+    token: 0,
+});
+
+impl Owner {
+    /// Returns whether the owner is certainly gone.
+    ///
+    /// This is possible only for owners on this machine. For others only an expired lease proves
+    /// it.
+    pub fn is_gone(&self) -> bool {
+        let here = &*SELF;
+        if self.place.is_none() || self.place != here.place || self.host != here.host {
+            return false;
+        }
+        if (self.pid, self.began) == (here.pid, here.began) {
+            return !present().contains(&self.token);
+        }
+        began(self.pid) != self.began
+    }
+
+    /// Returns whether the owner certainly exists.
+    ///
+    /// Its run is then not free, even if the lease looks expired: setting a clock ahead ends no process. As
+    /// with [`is_gone`](Self::is_gone), this is possible only for owners on this machine. A stopped process
+    /// may never continue, so for it the end of its lease decides.
+    pub fn is_there(&self) -> bool {
+        let here = &*SELF;
+        let is_near = self.place.is_some() && self.place == here.place && self.host == here.host;
+        is_near && self.began.is_some() && !self.is_gone() && !is_stopped(self.pid)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.pid, self.host)
+    }
+}
+
+impl Presence {
+    /// Makes a new owner in this process.
+    #[expect(clippy::new_without_default, reason = "it has an effect")]
+    pub fn new() -> Self {
+        let mut present = present();
+        loop {
+            let token = rand::random();
+            if present.insert(token) {
+                return Self { owner: Owner { token, ..SELF.clone() } };
+            }
+        }
+    }
+
+    /// Returns the owner.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        present().remove(&self.owner.token);
+    }
+}
+
+fn present() -> MutexGuard<'static, BTreeSet<u64>> {
+    PRESENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the boot of this machine and the PID namespace of this process.
+fn place() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let numbers = fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", boot.trim(), numbers.display()))
+}
+
+/// Returns the start time of a process in ticks since the boot; `None` if the process does not
+/// exist or is a zombie.
+fn began(pid: u32) -> Option<u64> {
+    let fields = stat(pid)?;
+    let mut fields = fields.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// Returns whether a signal or a debugger has stopped a process.
+fn is_stopped(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields.trim_start().starts_with(['T', 't']))
+}
+
+/// Returns the system's status line of a process, from the state field on.
+fn stat(pid: u32) -> Option<String> {
+    // The second field is a name and may hold anything: <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')').map(|(_, fields)| fields.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_there_until_its_presence_ends() {
+        let (one, other) = (Presence::new(), Presence::new());
+        let owner = one.owner().clone();
+        assert_ne!(owner, *other.owner());
+        assert!(!owner.is_gone() && owner.is_there());
+        drop(one);
+        assert!(owner.is_gone() && !owner.is_there() && !other.owner().is_gone());
+    }
+
+    #[test]
+    fn an_owner_in_a_process_that_ended_is_gone() {
+        let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let owner = Owner { pid, began: began(pid), ..SELF.clone() };
+        assert!(!owner.is_gone() && owner.is_there());
+        let process = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+        nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        while !is_stopped(pid) {
+            std::thread::yield_now();
+        }
+        assert!(!owner.is_gone() && !owner.is_there(), "a stopped process may never continue");
+        child.kill().unwrap();
+        // The process is dead, but still a zombie.
+        while began(pid).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(owner.is_gone());
+        child.wait().unwrap();
+        assert!(owner.is_gone());
+    }
+
+    #[test]
+    fn a_process_with_a_number_that_was_used_before_is_another_one() {
+        let owner = Presence::new().owner().clone();
+        let earlier = Owner { began: owner.began.map(|it| it - 1), ..owner };
+        assert!(earlier.is_gone());
+    }
+
+    #[test]
+    fn nothing_is_certain_of_owners_elsewhere() {
+        let gone = Presence::new().owner().clone();
+        assert!(gone.is_gone());
+        for elsewhere in [
+            Owner { place: Some("another boot".into()), ..gone.clone() },
+            Owner { place: None, ..gone.clone() },
+            Owner { host: "elsewhere".into(), ..gone },
+        ] {
+            assert!(!elsewhere.is_gone() && !elsewhere.is_there(), "{elsewhere:?}");
+        }
+    }
+}

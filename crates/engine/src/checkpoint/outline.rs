@@ -1,0 +1,153 @@
+//! The outline of the graph that a run was started with.
+
+use std::collections::BTreeMap;
+
+use graphrun_analysis::CompiledGraph;
+use graphrun_core::{
+    graph::{Edge, NodeSpec, Target},
+    id::{ChannelName, NodeName},
+    state::{Channel, Reducer},
+};
+use graphrun_guard::redact::redact;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The parts of a graph that a run depends on, in a short form: long parts are digests.
+///
+/// It is saved with each run, so that another process can detect changes since.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outline {
+    /// The nodes.
+    pub nodes: BTreeMap<NodeName, NodeOutline>,
+    /// The channels.
+    pub channels: BTreeMap<ChannelName, ChannelOutline>,
+    /// The nodes of the first step.
+    pub entry: Vec<NodeName>,
+    /// A digest of the limits of a run.
+    pub limits: String,
+}
+
+/// The outline of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeOutline {
+    /// The word for its kind.
+    pub kind: String,
+    /// A digest of its behaviour: settings, prompts, and the channels it reads and writes.
+    pub does: String,
+    /// A digest of its policies and its condition.
+    pub policies: String,
+    /// The maximum number of visits, if it is bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_visits: Option<u32>,
+    /// Its targets as text; sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leads: Vec<String>,
+    /// The nodes that its join awaits; sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaits: Vec<NodeName>,
+}
+
+/// The outline of a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelOutline {
+    /// Its type, in the syntax of a workflow.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// A digest of its schema and its default.
+    pub schema: String,
+    /// Its reducer; `None` if it keeps the last write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reducer: Option<String>,
+}
+
+impl Outline {
+    /// Returns the outline of a graph.
+    pub fn of(compiled: &CompiledGraph) -> Self {
+        let graph = compiled.graph();
+        let nodes = graph.nodes.iter();
+        let nodes = nodes.map(|(name, spec)| (name.clone(), NodeOutline::of(compiled, name, spec)));
+        let channels = graph.schema.channels().iter();
+        let channels = channels.map(|it| (it.name().clone(), ChannelOutline::of(it)));
+        let mut entry = graph.entry.clone();
+        entry.sort();
+        Self {
+            nodes: nodes.collect(),
+            channels: channels.collect(),
+            entry,
+            limits: digest(&json!(format!("{:?}", graph.limits))),
+        }
+    }
+
+    /// Returns whether it has a list that may take messages from people.
+    pub(crate) fn may_be_spoken_to(&self) -> bool {
+        self.channels.values().any(|it| it.reducer.is_some())
+    }
+
+    /// Returns a digest that identifies it.
+    pub fn fingerprint(&self) -> String {
+        digest(&json!(self))
+    }
+}
+
+impl NodeOutline {
+    fn of(compiled: &CompiledGraph, name: &NodeName, spec: &NodeSpec) -> Self {
+        let contract = spec.node.contract();
+        let does = json!([spec.node.identity(), format!("{contract:?}")]);
+        let condition = spec.when.as_ref().map(|it| it.text().to_owned());
+        let policies = json!([format!("{:?}", spec.policies), condition]);
+        let mut leads: Vec<String> = compiled.leaving(name).flat_map(leads).collect();
+        leads.sort();
+        leads.dedup();
+        let mut awaits = compiled.awaited_by(name).to_vec();
+        awaits.sort();
+        Self {
+            kind: spec.node.kind().to_owned(),
+            does: digest(&does),
+            policies: digest(&policies),
+            max_visits: spec.policies.max_visits,
+            leads,
+            awaits,
+        }
+    }
+}
+
+impl ChannelOutline {
+    fn of(channel: &Channel) -> Self {
+        let reducer = match channel.reducer() {
+            Reducer::Replace => None,
+            Reducer::Custom(fold) => Some(fold.name().to_owned()),
+            other => Some(format!("{other:?}").to_lowercase()),
+        };
+        let default = channel.default().map(std::sync::Arc::as_ref);
+        Self {
+            // A schema may contain a key as a constant.
+            ty: redact(&channel.ty().to_string()).into_owned(),
+            schema: digest(&json!([channel.schema(), default])),
+            reducer,
+        }
+    }
+}
+
+/// Returns the targets of an edge as text.
+fn leads(edge: &Edge) -> Vec<String> {
+    let told = |it: &Target| it.to_string();
+    match edge {
+        Edge::Then { to, .. } => vec![told(to)],
+        Edge::Join { to, .. } => vec![format!("{to} (a join)")],
+        Edge::May { to, .. } => to.iter().map(|it| format!("{it} (by choice)")).collect(),
+        Edge::Route { route, .. } => {
+            let ways = route.ways().iter();
+            ways.map(|it| match &it.label {
+                Some(label) => format!("{} ({})", it.to, redact(label)),
+                None => told(&it.to),
+            })
+            .collect()
+        }
+    }
+}
+
+/// Returns the first 64 bits of a hash: enough to detect a change.
+fn digest(value: &Value) -> String {
+    let hash = blake3::hash(value.to_string().as_bytes()).to_hex();
+    hash.as_str()[..16].to_owned()
+}

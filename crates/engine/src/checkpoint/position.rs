@@ -1,0 +1,121 @@
+//! The position of a run between two steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_core::{
+    event::Spent,
+    graph::{Input, OriginalTask, Trigger},
+    id::{NodeName, Step},
+    state::{Change, State},
+};
+use serde::{Deserialize, Serialize};
+
+use super::InboxMessage;
+/// The position of a run between two steps, without its state.
+///
+/// It contains the next tasks explicitly; nothing is inferred.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Position {
+    /// The committed steps.
+    pub step: Step,
+    /// The tasks of the next step, in the order in which their updates are applied; empty at the
+    /// end.
+    pub frontier: Vec<Activation>,
+    /// For each waiting join, the nodes that have arrived.
+    pub joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    /// The deferred nodes that the run has reached, each with its trigger.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deferred: BTreeMap<NodeName, Trigger>,
+    /// How often each node has run since its count was last reset.
+    pub visits: BTreeMap<NodeName, u32>,
+    /// The usage of models so far.
+    pub spent: Spent,
+    /// The elapsed time of work so far.
+    pub worked_ms: u64,
+    /// The usage so far of each node that has limits.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub took: BTreeMap<NodeName, NodeUsage>,
+    /// The keys of the questions of all steps so far. If a key is used again, the task
+    /// distinguishes the questions.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub asked: BTreeSet<String>,
+    /// The number of the last message taken in from the inbox.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub heard: u64,
+    /// The messages that were sent to the run but not taken in when it was migrated, with the new
+    /// names of their channels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<InboxMessage>,
+    /// The tasks of the next step that had begun before the run was migrated, by their index in the
+    /// frontier.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub began: BTreeMap<u32, OriginalTask>,
+    /// The limit that was reached and routed, if there was one; a run routes a limit once.
+    pub limit: Option<String>,
+    /// The limits at that time. They are used up: each has no effect until it is replaced by
+    /// another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_up: Option<UsedUp>,
+    /// Why the run will fail, if a route led to failure.
+    pub failure: Option<String>,
+}
+
+/// The limits of a run that was routed because one of them was reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsedUp {
+    /// Super-steps.
+    pub steps: u64,
+    /// Tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+    /// Milliseconds of work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is that of serde")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The usage of all tasks of a node together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeUsage {
+    /// The usage of their models.
+    pub spent: Spent,
+    /// The elapsed time of their work.
+    pub worked_ms: u64,
+}
+
+/// A task of the next step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Activation {
+    /// The node.
+    pub node: NodeName,
+    /// Its input.
+    #[serde(default)]
+    pub input: Input,
+    /// Its trigger.
+    pub via: Trigger,
+}
+
+/// A checkpoint: a position with its state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// The position of the run.
+    pub position: Position,
+    /// Its state.
+    pub state: State,
+}
+
+/// The effect of a step: the new position, and the changed part of the state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    /// The new position.
+    pub position: Position,
+    /// The changes of the step.
+    pub changes: Vec<Change>,
+}

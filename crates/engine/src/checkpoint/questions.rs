@@ -1,0 +1,266 @@
+//! The questions of a run: the open ones, their names, and the outcome of the others.
+//!
+//! The name of a question is its key as long as no other question of the run had that key. After
+//! that the name contains the task (`help@7.0`), so that an answer never reaches a different
+//! question.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_core::{
+    event::Event,
+    graph::{OriginalTask, Question},
+    id::{NodeName, TaskId},
+};
+
+use super::{Entry, Link, Logged, Outcome, Position, TaskRecord};
+/// A question without an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenQuestion {
+    /// The task that waits.
+    pub task: TaskId,
+    /// The id of the task when it began, before a migration of the run; part of the full name.
+    pub first: TaskId,
+    /// Its node.
+    pub node: NodeName,
+    /// The question; its key is the name that an answer uses.
+    pub question: Question,
+}
+
+/// A question that was asked in a run, open or not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedQuestion {
+    /// The task that asked.
+    pub task: TaskId,
+    /// The id of the task when it began, before a migration of the run; part of the full name.
+    pub first: TaskId,
+    /// Its node.
+    pub node: NodeName,
+    /// The question, with the key that its node set.
+    pub question: Question,
+    /// The hash of the entry that asked. It identifies the history of the run up to the question.
+    pub link: Link,
+    /// Its outcome.
+    pub became: QuestionOutcome,
+}
+
+/// The outcome of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuestionOutcome {
+    /// It waits for an answer.
+    Open,
+    /// It was answered.
+    Answered {
+        /// The name of the sender, if given.
+        by: Option<String>,
+        /// The time, in RFC 3339.
+        at: String,
+        /// The hash that the answer names: of the entry that asked.
+        to: Option<Link>,
+    },
+    /// It ended without an answer, because its deadline passed or its task ended in another way.
+    Dropped {
+        /// The time, in RFC 3339.
+        at: String,
+    },
+}
+
+impl OpenQuestion {
+    /// Returns whether a text is the name or the full name of the question.
+    pub fn is_called(&self, text: &str) -> bool {
+        let (key, task) = (&self.question.key, format!("@{}", self.first));
+        text == key || (!key.ends_with(&task) && text.strip_suffix(&task) == Some(key.as_str()))
+    }
+}
+
+impl AskedQuestion {
+    /// Returns the full name, which is unique in the run.
+    pub fn full_name(&self) -> String {
+        full_name(&self.question.key, self.first)
+    }
+}
+
+/// Returns the open questions in task order. `records` are those of the step after the position,
+/// oldest first.
+pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQuestion> {
+    let mut askers: BTreeMap<&str, BTreeSet<TaskId>> = BTreeMap::new();
+    let mut open: BTreeMap<TaskId, (&NodeName, &Question)> = BTreeMap::new();
+    for record in records {
+        if let Outcome::Asked { question } = &record.outcome {
+            askers.entry(&question.key).or_default().insert(record.task);
+            open.insert(record.task, (&record.node, question));
+        } else {
+            open.remove(&record.task);
+        }
+    }
+    let open = open.into_iter().map(|(task, (node, question))| {
+        let key = question.key.as_str();
+        let first = position.began.get(&task.index).map(|it| it.task);
+        named((task, first), node, question, position.asked.contains(key) || askers[key].len() > 1)
+    });
+    open.collect()
+}
+
+/// Returns an open question with its name. `is_known` is true if another question of the run had
+/// its key. `first` is the id of its task when it began, if that was before a migration.
+pub(crate) fn named(
+    (task, first): (TaskId, Option<TaskId>),
+    node: &NodeName,
+    question: &Question,
+    is_known: bool,
+) -> OpenQuestion {
+    let mut question = question.clone();
+    let first = first.unwrap_or(task);
+    if is_known {
+        question.key = full_name(&question.key, first);
+    }
+    OpenQuestion { task, first, node: node.clone(), question }
+}
+
+/// Returns all questions of a run, oldest first, from its whole journal.
+pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
+    let mut asked = AskedQuestions::default();
+    for logged in journal {
+        asked.add(logged);
+    }
+    asked.questions
+}
+
+/// The questions of a run, entry by entry.
+#[derive(Debug, Default)]
+pub struct AskedQuestions {
+    /// All of them so far, oldest first.
+    pub questions: Vec<AskedQuestion>,
+    /// The original ids of tasks that were migrated.
+    names: BTreeMap<TaskId, TaskId>,
+}
+
+impl AskedQuestions {
+    /// Takes in the next entry.
+    pub fn add(&mut self, Logged { link, entry, .. }: &Logged) {
+        for record in &entry.records {
+            let is_of_it = |it: &&mut AskedQuestion| it.task == record.task;
+            let open = self.questions.iter_mut().rev().find(is_of_it);
+            let open = open.filter(|it| it.became == QuestionOutcome::Open);
+            match (&record.outcome, open) {
+                (Outcome::Asked { question }, _) => self.questions.push(AskedQuestion {
+                    task: record.task,
+                    first: self.names.get(&record.task).copied().unwrap_or(record.task),
+                    node: record.node.clone(),
+                    question: question.clone(),
+                    link: *link,
+                    became: QuestionOutcome::Open,
+                }),
+                (Outcome::Answered { by, asked, .. }, Some(open)) => {
+                    let at = told_at(entry.events.iter(), record.task);
+                    open.became = QuestionOutcome::Answered { by: by.clone(), at, to: *asked };
+                }
+                (_, Some(open)) => {
+                    open.became =
+                        QuestionOutcome::Dropped { at: told_at(entry.events.iter(), record.task) };
+                }
+                (_, None) => (),
+            }
+        }
+        if entry.migration.is_some() {
+            self.names = names_after(entry);
+            carry(&mut self.questions, entry, &self.names);
+        }
+    }
+}
+
+/// Returns the original ids of the tasks in the step that is open after a migration.
+fn names_after(entry: &Entry) -> BTreeMap<TaskId, TaskId> {
+    let Some(position) = entry.commit.as_ref().map(|it| &it.position) else {
+        return BTreeMap::new();
+    };
+    let step = position.step.next();
+    let name = |(index, began): (&u32, &OriginalTask)| (TaskId { step, index: *index }, began.task);
+    position.began.iter().map(name).collect()
+}
+
+/// Updates open questions after a migration: each belongs to another task or is dropped.
+fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, TaskId>) {
+    for it in asked.iter_mut().filter(|it| it.became == QuestionOutcome::Open) {
+        let of_it = |record: &&TaskRecord| names.get(&record.task) == Some(&it.first);
+        let last = entry.carried().iter().rev().find(of_it);
+        match last.map(|it| (it, &it.outcome)) {
+            Some((record, Outcome::Asked { question })) => {
+                (it.task, it.node) = (record.task, record.node.clone());
+                it.question.clone_from(question);
+            }
+            _ => it.became = QuestionOutcome::Dropped { at: told_at(entry.events.iter(), it.task) },
+        }
+    }
+}
+
+/// Returns the time of the event about a task, or else of the first event.
+fn told_at<'a>(
+    mut events: impl Iterator<Item = &'a graphrun_core::event::Stamped> + Clone,
+    task: TaskId,
+) -> String {
+    let is_of_it = |event: &Event| match event {
+        Event::QuestionAnswered { task: it, .. }
+        | Event::TaskFinished { task: it, .. }
+        | Event::TaskFailed { task: it, .. } => *it == task,
+        _ => false,
+    };
+    let found = events.clone().find(|it| is_of_it(&it.event)).or_else(|| events.next());
+    found.map(|it| it.ts.clone()).unwrap_or_default()
+}
+
+fn full_name(key: &str, task: TaskId) -> String {
+    format!("{key}@{task}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graphrun_core::{event::Spent, id::Step};
+    fn record(index: u32, outcome: Outcome) -> TaskRecord {
+        TaskRecord {
+            task: TaskId { step: Step(1), index },
+            node: NodeName::parse("help").unwrap(),
+            attempt: 1,
+            ms: 0,
+            spent: Spent::default(),
+            outcome,
+        }
+    }
+
+    fn asks(index: u32, key: &str) -> TaskRecord {
+        record(index, Outcome::Asked { question: Question::new(key, "Go on?") })
+    }
+
+    fn answered(index: u32, key: &str) -> TaskRecord {
+        let (key, answer) = (key.to_owned(), serde_json::Value::Null);
+        record(index, Outcome::Answered { key, answer, by: None, asked: None })
+    }
+
+    fn names(position: &Position, records: &[TaskRecord]) -> Vec<String> {
+        open_questions(position, records).into_iter().map(|it| it.question.key).collect()
+    }
+
+    #[test]
+    fn a_question_is_named_by_its_key_until_the_key_is_reused() {
+        let new = Position::default();
+        assert_eq!(names(&new, &[asks(0, "help")]), ["help"]);
+        assert_eq!(names(&new, &[asks(0, "help"), answered(0, "help")]), [""; 0]);
+        let both = [asks(0, "help"), asks(1, "help")];
+        assert_eq!(names(&new, &both), ["help@1.0", "help@1.1"]);
+        // An answered question still reserves its name.
+        let rest = [asks(0, "help"), asks(1, "help"), answered(0, "help")];
+        assert_eq!(names(&new, &rest), ["help@1.1"]);
+        let later = Position { asked: ["help".to_owned()].into(), ..Position::default() };
+        assert_eq!(names(&later, &[asks(0, "help"), asks(1, "why")]), ["help@1.0", "why"]);
+    }
+
+    #[test]
+    fn the_whole_name_of_a_question_is_always_known() {
+        let open = open_questions(&Position::default(), &[asks(0, "help")]);
+        assert!(open[0].is_called("help") && open[0].is_called("help@1.0"));
+        assert!(!open[0].is_called("help@1.1") && !open[0].is_called("hel"));
+        let open = open_questions(&Position::default(), &[asks(0, "help"), asks(1, "help")]);
+        assert!(open[0].is_called("help@1.0"));
+        assert!(!open[0].is_called("help") && !open[0].is_called("help@1.0@1.0"));
+    }
+}

@@ -1,0 +1,94 @@
+//! A run in a list, and a saved run.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::{
+    event::Status,
+    id::{ChannelName, RunId, Step},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{CheckpointError, Holder, Outline, Position, TaskRecord};
+/// The properties of a run that are known from its start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// The id.
+    pub id: RunId,
+    /// The name. No other run of the database has it as its name or id.
+    pub name: String,
+    /// The workflow it runs.
+    pub workflow: String,
+    /// The time when it was accepted, in RFC 3339.
+    pub created: String,
+    /// Data that the program needs to resume the run, such as paths.
+    pub origin: Value,
+    /// Its origin, if the run is a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<ForkedFrom>,
+    /// The outline of the graph that it was started with, to detect changes of its workflow. The
+    /// engine sets it. A run without one is resumed with any workflow that fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<Box<Outline>>,
+}
+
+/// The origin of a fork.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The original run.
+    pub run: RunId,
+    /// Its name.
+    pub name: String,
+    /// The step after which the fork begins.
+    pub step: Step,
+}
+
+impl RunInfo {
+    /// Makes a run that starts now. Its id sorts by time and is also its name.
+    pub fn new(workflow: impl Into<String>) -> Self {
+        let id = ulid::Ulid::new().to_string();
+        Self {
+            id: RunId::parse(&id).expect("a ULID is made of letters and digits"),
+            name: id.to_lowercase(),
+            workflow: workflow.into(),
+            created: jiff::Timestamp::now().to_string(),
+            origin: Value::Null,
+            forked: None,
+            graph: None,
+        }
+    }
+}
+
+/// A run in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSummary {
+    /// The properties known from its start.
+    pub info: RunInfo,
+    /// The run status.
+    pub status: Status,
+    /// The reason, if the run is not done.
+    pub reason: Option<String>,
+    /// The committed steps.
+    pub step: Step,
+    /// The owner of the run, or its last known owner.
+    pub holder: Option<Holder>,
+}
+
+/// A run in a list, or [`CheckpointError::Damaged`] with its id if the listed data is not the data that was
+/// written.
+pub type Listed = Result<RunSummary, CheckpointError>;
+
+/// A saved run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedRun {
+    /// The listed properties.
+    pub summary: RunSummary,
+    /// Its position.
+    pub position: Position,
+    /// The values of its channels.
+    pub values: BTreeMap<ChannelName, Value>,
+    /// The records of the step that has not committed yet, oldest first.
+    pub records: Vec<TaskRecord>,
+    /// The number of its last event.
+    pub last_seq: u64,
+}

@@ -1,0 +1,176 @@
+//! Changes of the fields.
+
+use std::sync::Arc;
+
+use graphrun_core::id::{ChannelName, NodeName};
+use serde_json::Value;
+
+use super::{Comparing, Remedy, list, shared};
+use crate::checkpoint::{ChannelOutline, Fate, Outcome};
+
+impl Comparing<'_> {
+    pub(super) fn fields(&mut self) {
+        let (old, new) = (self.compared.old, self.compared.new);
+        for (name, was) in &old.channels {
+            match self.field(name) {
+                Some(now) => {
+                    if *name != now {
+                        self.note(format!("the field `{name}` is `{now}`"));
+                    }
+                    self.merged(name, was, &now, &new.channels[&now]);
+                    self.typed(name, was, &now, &new.channels[&now]);
+                }
+                None if self.is_dropped_field(name) => {
+                    if self.holds(name) {
+                        self.note(format!("what `{name}` holds is left behind"));
+                    }
+                }
+                None => self.field_gone(name, was),
+            }
+        }
+        for name in new.channels.keys() {
+            if !old.channels.keys().any(|it| self.field(it).as_ref() == Some(name)) {
+                self.field_new(name, &new.channels[name]);
+            }
+        }
+        let pairs = old.channels.keys().filter_map(|it| Some((it.clone(), self.field(it)?)));
+        for (now, names) in shared(pairs) {
+            if names.iter().filter(|it| self.holds(it)).count() < 2 {
+                continue;
+            }
+            let own = names.iter().find(|it| **it == now).or(names.last()).cloned();
+            self.broken(
+                format!("{} would all be `{now}`", list(&names)),
+                "several of them hold a value".to_owned(),
+                "`--drop` leaves one of them behind".to_owned(),
+                own.into_iter().map(Remedy::DropField).collect(),
+            );
+        }
+    }
+
+    pub(super) fn holds(&self, name: &ChannelName) -> bool {
+        self.compared.saved.values.contains_key(name) || self.writer_of(name).is_some()
+    }
+
+    fn field_gone(&mut self, name: &ChannelName, was: &ChannelOutline) {
+        let what = format!("the field `{name}` ({}) is gone", was.ty);
+        let breaks = match self.writer_of(name) {
+            _ if self.compared.saved.values.contains_key(name) => "it holds a value".to_owned(),
+            Some(writer) => format!("`{writer}` has written it in a step that is not complete"),
+            None => return self.note(what),
+        };
+        let new = self.renamed_field(name, was);
+        let map = Self::map_field(name, new.clone());
+        let hint = match new {
+            Some(new) => format!("if `{new}` is this field, `{map}`; else `--drop {name}`"),
+            None => format!("`{map}` says which field it is, `--drop {name}` leaves it behind"),
+        };
+        // If the value probably belongs to another field now, the rename is the first remedy. Without a
+        // candidate, dropping it is.
+        let drop = Remedy::DropField(name.clone());
+        let remedies = match map {
+            Remedy::MapField(_, None) => vec![drop, map],
+            map => vec![map, drop],
+        };
+        self.broken(what, breaks, hint, remedies);
+    }
+
+    fn field_new(&mut self, name: &ChannelName, is: &ChannelOutline) {
+        let what = format!("the field `{name}` ({}) is new", is.ty);
+        let channel = self.compared.graph.schema().channel(name.as_str());
+        let default = channel.and_then(|it| it.default());
+        let Some(default) = default.filter(|_| !self.mapping.set.contains_key(name)) else {
+            return self.note(what);
+        };
+        if self.is_migration {
+            return self.note(format!("{what}; it begins as {default}"));
+        }
+        self.broken(
+            what,
+            "the run does not hold what it is to begin with".to_owned(),
+            "a migration begins it so".to_owned(),
+            Vec::new(),
+        );
+    }
+
+    /// A value merged by one reducer cannot be continued with another, unless the mapping says so.
+    fn merged(
+        &mut self,
+        name: &ChannelName,
+        was: &ChannelOutline,
+        now: &ChannelName,
+        is: &ChannelOutline,
+    ) {
+        if was.reducer == is.reducer {
+            return;
+        }
+        let word = |it: &Option<String>| it.clone().unwrap_or_else(|| "replace".to_owned());
+        let (before, after) = (word(&was.reducer), word(&is.reducer));
+        let what = format!("`{now}` was merged by {before} and is by {after}");
+        let is_said = matches!(self.mapping.fate_of_field(name), Fate::Named(_))
+            || self.mapping.set.contains_key(now);
+        if !self.compared.saved.values.contains_key(name) || is_said {
+            return self.note(what);
+        }
+        let keep = Remedy::MapField(name.clone(), Some(now.clone()));
+        let set = Remedy::Set(now.clone());
+        let hint = format!("`{keep}` keeps it as it is, `{set}` gives it another");
+        let breaks = "it holds a value that was made the old way".to_owned();
+        self.broken(what, breaks, hint, vec![keep, set]);
+    }
+
+    /// The value of a field, and the updates of finished tasks, must fit the new type.
+    fn typed(
+        &mut self,
+        name: &ChannelName,
+        was: &ChannelOutline,
+        now: &ChannelName,
+        is: &ChannelOutline,
+    ) {
+        let what = match was.ty == is.ty {
+            _ if (&was.ty, &was.schema) == (&is.ty, &is.schema) => None,
+            true => Some(format!("the schema of `{now}` has changed")),
+            false => Some(format!("`{now}` was {} and is {}", was.ty, is.ty)),
+        };
+        let Some(what) = what else { return };
+        let Some(channel) = self.compared.graph.schema().channel(now.as_str()) else { return };
+        let held = self.compared.saved.values.get(name);
+        let held = held.filter(|_| !self.mapping.set.contains_key(now));
+        let misfit = held.and_then(|value| channel.validate(value).err());
+        let written: Vec<(NodeName, Vec<String>)> = self
+            .written(name)
+            .into_iter()
+            .filter_map(|(node, value)| Some((node, channel.check_saved(&value).err()?)))
+            .collect();
+        if misfit.is_none() && written.is_empty() {
+            return self.note(what);
+        }
+        if let Some(problems) = misfit {
+            let breaks = format!("its value does not fit ({})", problems.join("; "));
+            let (set, drop) = (Remedy::Set(now.clone()), Remedy::DropField(name.clone()));
+            let hint = format!("`{set}` gives it another, `{drop}` none");
+            self.broken(what.clone(), breaks, hint, vec![set, drop]);
+        }
+        for (node, problems) in written {
+            let problems = problems.join("; ");
+            let breaks = format!("what `{node}` has written does not fit ({problems})");
+            let (again, drop) = (Remedy::Again(node), Remedy::DropField(name.clone()));
+            let hint = format!("`{again}` does it again, `{drop}` leaves it behind");
+            self.broken(what.clone(), breaks, hint, vec![again, drop]);
+        }
+    }
+
+    /// Returns the updates to a field by tasks of the open step.
+    fn written(&self, name: &ChannelName) -> Vec<(NodeName, Arc<Value>)> {
+        let records = self.compared.saved.records.iter().filter(|it| self.is_kept(it));
+        let written = records.flat_map(|record| {
+            let writes = match &record.outcome {
+                Outcome::Finished { update, .. } => update.writes.as_slice(),
+                _ => &[],
+            };
+            let of_it = writes.iter().filter(|(it, _)| it == name);
+            of_it.map(|(_, value)| (record.node.clone(), Arc::clone(value)))
+        });
+        written.collect()
+    }
+}

@@ -1,0 +1,85 @@
+//! The entrance of a run: removes API keys from everything that comes from outside.
+//!
+//! Everything that a run saves, publishes and sends to models comes from its input, from the results and
+//! reports of its nodes, and from people's messages. Keys are removed here, before the rules see a value. The
+//! state in memory, the journal, the events and a resumed run then agree.
+
+use std::sync::Arc;
+
+use graphrun_core::{
+    event::Report,
+    graph::{Command, Failure, Goto, Question, Transition},
+    state::Update,
+};
+use graphrun_guard::redact::{redact_text, redact_value};
+
+use crate::checkpoint::Mapping;
+
+use super::superstep::Event;
+
+/// Removes keys from an update.
+pub(super) fn redact_update(update: &mut Update) {
+    for (_, value) in &mut update.writes {
+        redact_value(Arc::make_mut(value));
+    }
+}
+
+/// Removes keys from the field values of a migration.
+pub(super) fn redact_mapping(mapping: &mut Mapping) {
+    for value in mapping.set.values_mut() {
+        redact_value(value);
+    }
+}
+
+/// Removes keys from an event of a task.
+pub(super) fn redact_event(event: &mut Event) {
+    match event {
+        Event::Finished { command, .. } => redact_command(command),
+        Event::Failed { failure, .. } => redact_failure(failure),
+        Event::Noted { name, value, .. } => {
+            redact_text(name);
+            redact_value(value);
+        }
+        Event::Asked { question, .. } => redact_question(question),
+        Event::Answered { answer, by, .. } => {
+            redact_value(answer);
+            by.as_mut().map(redact_text);
+        }
+        Event::CutOff { .. } | Event::Expired { .. } | Event::Woke { .. } => (),
+    }
+}
+
+/// Removes keys from a report of a node.
+pub(super) fn redact_report(report: &mut Report) {
+    match report {
+        Report::ModelCalled { model, .. } => redact_text(model),
+        Report::ToolCalled { tool, input, error, .. } => {
+            error.as_mut().map(redact_text);
+            redact_text(tool) | redact_text(input)
+        }
+        Report::Warning { message } | Report::Note { message } => redact_text(message),
+        Report::Artifact { path } => redact_text(path),
+        Report::Reused { .. } => false,
+    };
+}
+
+fn redact_command(command: &mut Command) {
+    redact_update(&mut command.update);
+    let (Goto::Also(hops) | Goto::Instead(hops)) = &mut command.goto else { return };
+    for hop in hops {
+        if let Transition::Dispatch(dispatch) = hop {
+            redact_value(&mut dispatch.input);
+        }
+    }
+}
+
+fn redact_failure(failure: &mut Failure) {
+    redact_text(&mut failure.message);
+    failure.raw.as_mut().map(redact_text);
+}
+
+fn redact_question(question: &mut Question) {
+    redact_text(&mut question.prompt);
+    redact_value(&mut question.schema);
+    redact_value(&mut question.show);
+}

@@ -1,0 +1,95 @@
+//! Errors of starting, resuming and changing a run.
+
+use graphrun_core::{
+    event::Status,
+    id::{NodeName, RunId},
+    state::{NotFields, StateError},
+};
+use thiserror::Error;
+
+use super::{Closed, Difference, Remedy, ReviseError, retry::nothing_failed, superstep};
+use crate::checkpoint::CheckpointError;
+
+/// A run could not be started, resumed or saved.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The input does not fit the state.
+    #[error("the input does not fit the state")]
+    Input(#[source] StateError),
+    /// The input does not serialise as a struct of channels.
+    #[error("the input is no struct of channels")]
+    Fields(#[source] NotFields),
+    /// The saved run no longer fits the graph.
+    #[error("run `{run}` was saved by a workflow that differs from this one")]
+    Changed {
+        /// The run.
+        run: RunId,
+        /// What differs.
+        #[source]
+        source: superstep::RestoreError,
+    },
+    /// The workflow changed in a way that breaks the run at its current position. The run was not changed.
+    #[error(
+        "the workflow of run `{run}` has changed since it was started, and the run cannot go on with it"
+    )]
+    Broken {
+        /// The run.
+        run: RunId,
+        /// Every difference; those that break the run come first.
+        differences: Vec<Difference>,
+        /// The arguments that a [migration](super::Engine::migrate) needs, as far as they can be guessed.
+        remedies: Vec<Remedy>,
+    },
+    /// Parts of the run have no counterpart in the target workflow of the migration. The run was not changed.
+    #[error("run `{run}` has parts that the workflow has no place for")]
+    NoPlace {
+        /// The run.
+        run: RunId,
+        /// Each of these parts, and every other change.
+        differences: Vec<Difference>,
+    },
+    /// An answer does not fit its question; the question stays open.
+    #[error("the answer to `{key}` does not fit: {}", problems.join("; "))]
+    WrongAnswer {
+        /// The question.
+        key: String,
+        /// Every place where it does not fit.
+        problems: Vec<String>,
+    },
+    /// An answer names a question that is not open.
+    #[error("no open question has the key `{key}`")]
+    UnknownQuestion {
+        /// The key.
+        key: String,
+        /// The keys of the open questions.
+        open: Vec<String>,
+    },
+    /// An answer names a question that no longer accepts one. The run was not changed.
+    #[error("the question `{name}` takes no answer any more: {closed}")]
+    Closed {
+        /// The name of the question.
+        name: String,
+        /// The reason.
+        closed: Closed,
+    },
+    /// The run cannot be changed in this way.
+    #[error(transparent)]
+    Revise(#[from] ReviseError),
+    /// The run has already ended.
+    #[error("the run is {} already", .0.as_str())]
+    NothingToDo(Status),
+    /// The run did not fail, so there is nothing to retry.
+    #[error("the run is {}, and only what failed is tried again", .0.as_str())]
+    NotFailed(Status),
+    /// The run has no failed task that could be retried.
+    #[error("{}", nothing_failed(node.as_ref(), failed))]
+    NothingFailed {
+        /// The node to retry, if only one was requested.
+        node: Option<NodeName>,
+        /// The nodes that failed.
+        failed: Vec<NodeName>,
+    },
+    /// The run could not be saved or loaded.
+    #[error("the run could not be saved or loaded")]
+    Checkpoint(#[from] CheckpointError),
+}

@@ -1,0 +1,121 @@
+//! The events of a run: numbered in order, published in that order, saved with the entry they belong to.
+
+use graphrun_core::{
+    event::{EVENT_VERSION, Event, EventSink, Stamped},
+    fault::{self, Point},
+    id::RunId,
+};
+
+use super::{Clock, superstep::ProcessedMessage};
+use crate::checkpoint::{CheckpointError, Message, Outcome, TaskRecord};
+
+/// Numbers the events of a run and keeps those that are not saved yet.
+#[derive(Debug)]
+pub(super) struct Log {
+    run: RunId,
+    seq: u64,
+    unsaved: Vec<Stamped>,
+    /// How many of the unsaved events, from the first, are already published.
+    published: usize,
+    sink: EventSink,
+    clock: Clock,
+}
+
+/// The event side of a run: its watchers, the number of its last event, and the changes of its workflow.
+pub(super) struct Watched {
+    pub(super) events: EventSink,
+    pub(super) last_seq: u64,
+    pub(super) changes: Vec<String>,
+}
+
+impl Log {
+    pub(super) fn new(run: RunId, (sink, last_seq): (EventSink, u64), clock: Clock) -> Self {
+        Self { run, seq: last_seq, unsaved: Vec::new(), published: 0, sink, clock }
+    }
+
+    /// Adds an event that is published once it is saved.
+    pub(super) fn add(&mut self, event: Event) {
+        self.seq += 1;
+        let ts = self.clock.now().to_string();
+        let (v, seq, run) = (EVENT_VERSION, self.seq, self.run.clone());
+        self.unsaved.push(Stamped { v, seq, ts, run, event });
+    }
+
+    /// Publishes an event that need not be durable first, such as the start of a task or a report. It waits
+    /// only for earlier events that must be durable.
+    pub(super) async fn publish_early(&mut self, event: Event) {
+        self.add(event);
+        if self.published + 1 == self.unsaved.len() {
+            self.sink.send(&self.unsaved[self.published]).await;
+            self.published += 1;
+        }
+    }
+
+    /// Returns the events to save next.
+    pub(super) fn unsaved(&self) -> Vec<Stamped> {
+        self.unsaved.clone()
+    }
+
+    /// Discards the unpublished events: their entry was not saved, so they did not happen.
+    pub(super) fn discard_unpublished(&mut self) {
+        let discarded = self.unsaved.len() - self.published;
+        self.seq -= discarded as u64;
+        self.unsaved.truncate(self.published);
+    }
+
+    /// Publishes the events that are saved now, except those already published.
+    pub(super) async fn publish(&mut self) -> Result<(), CheckpointError> {
+        for stamped in &self.unsaved[self.published..] {
+            fault::hit(Point::EventPublish).map_err(CheckpointError::injected)?;
+            self.sink.send(stamped).await;
+        }
+        self.unsaved.clear();
+        self.published = 0;
+        Ok(())
+    }
+}
+
+/// Returns the event for a message from the inbox.
+pub(super) fn event_of_heard(heard: &ProcessedMessage) -> Event {
+    let Message { channel, by, .. } = &heard.message;
+    Event::Said { to: channel.to_string(), by: by.clone(), problem: heard.problem.clone() }
+}
+
+/// Returns the event for a task record.
+pub(super) fn event_of(record: &TaskRecord) -> Event {
+    let TaskRecord { task, node, attempt, ms, spent, outcome } = record;
+    let (task, node, attempt, ms, spent) = (*task, node.clone(), *attempt, *ms, *spent);
+    let to = |hops: &[graphrun_core::graph::Transition]| {
+        hops.iter().map(|it| it.target().to_string()).collect()
+    };
+    match outcome {
+        Outcome::Finished { update, hops } => {
+            let wrote = update.writes.iter().map(|(name, _)| name.to_string()).collect();
+            Event::TaskFinished { task, node, attempt, ms, wrote, to: to(hops), spent }
+        }
+        Outcome::Skipped { condition, hops } => {
+            Event::TaskSkipped { task, node, condition: condition.clone(), to: to(hops) }
+        }
+        Outcome::Caught { failure, hops } => {
+            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
+            Event::TaskFailed { task, node, attempt, ms, kind, error, to: to(hops), spent }
+        }
+        Outcome::Failed { failure } => {
+            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
+            Event::TaskFailed { task, node, attempt, ms, kind, error, to: Vec::new(), spent }
+        }
+        Outcome::Retrying { failure, wait_ms, .. } => {
+            let (error, wait_ms) = (failure.message.clone(), *wait_ms);
+            Event::TaskRetrying { task, node, attempt, error, wait_ms }
+        }
+        Outcome::Noted { name, .. } => Event::TaskNoted { task, node, name: name.clone() },
+        Outcome::CutOff => Event::TaskCutOff { task, node, attempt, ms, spent },
+        Outcome::Asked { question } => {
+            let (key, prompt) = (question.key.clone(), question.prompt.clone());
+            Event::QuestionAsked { task, node, key, prompt, schema: question.schema.clone() }
+        }
+        Outcome::Answered { key, by, .. } => {
+            Event::QuestionAnswered { task, node, key: key.clone(), by: by.clone() }
+        }
+    }
+}

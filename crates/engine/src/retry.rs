@@ -1,0 +1,45 @@
+//! Which failures of a run can be retried.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::{
+    event::Status,
+    graph::Failure,
+    id::{NodeName, TaskId},
+};
+
+use super::RunError;
+use crate::checkpoint::{Outcome, SavedRun, TaskRecord};
+
+/// Checks whether a run has anything to [retry](super::Engine::retry).
+///
+/// # Errors
+///
+/// Fails with the reason why not.
+pub fn check_retry(saved: &SavedRun, node: Option<&NodeName>) -> Result<(), RunError> {
+    if saved.summary.status != Status::Failed {
+        return Err(RunError::NotFailed(saved.summary.status));
+    }
+    let failed: Vec<NodeName> = failures(&saved.records).into_iter().map(|it| it.0).collect();
+    let is_among = node.map_or(!failed.is_empty(), |it| failed.contains(it));
+    if is_among { Ok(()) } else { Err(RunError::NothingFailed { node: node.cloned(), failed }) }
+}
+
+/// Returns the failures of the tasks of an open step, in task order.
+pub fn failures(records: &[TaskRecord]) -> Vec<(NodeName, Failure)> {
+    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
+    let failed = last.into_values().filter_map(|it| match &it.outcome {
+        Outcome::Failed { failure } => Some((it.node.clone(), failure.clone())),
+        _ => None,
+    });
+    failed.collect()
+}
+
+pub(super) fn nothing_failed(node: Option<&NodeName>, failed: &[NodeName]) -> String {
+    let names: Vec<String> = failed.iter().map(|it| format!("`{it}`")).collect();
+    match node {
+        Some(node) if names.is_empty() => format!("`{node}` did not fail, and no other node did"),
+        Some(node) => format!("`{node}` did not fail; what failed is {}", names.join(", ")),
+        None => "a route ended the run as failed, and no node of it failed".to_owned(),
+    }
+}

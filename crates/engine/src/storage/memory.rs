@@ -1,0 +1,323 @@
+//! Runs that live as long as their process: for tests, and for runs that are never resumed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use graphrun_core::id::{ChannelName, RunId, Step, TaskId};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::rules::{
+    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, finished_by,
+    misfit, stops_run,
+};
+use crate::checkpoint::{
+    CheckpointError, Checkpointer, Claim, Commit, Entry, Holder, InboxMessage, LeaseToken, Link,
+    Listed, Logged, Message, Position, RunInfo, RunSummary, SavedRun,
+};
+
+/// Keeps runs in memory.
+///
+/// It has the same rules as [`SqliteStorage`](super::SqliteStorage), except that all runs are lost
+/// with the process.
+#[derive(Debug, Default)]
+pub struct MemoryStorage {
+    /// In the order of creation.
+    runs: Mutex<Vec<Run>>,
+}
+
+#[derive(Debug)]
+struct Run {
+    info: RunInfo,
+    /// The original `info` as JSON.
+    first: Vec<u8>,
+    head: Head,
+    /// Never empty; the first entry contains step zero.
+    entries: Vec<Entry>,
+    /// The tasks of the open step whose records are final.
+    finished: BTreeSet<TaskId>,
+    /// The number of the last lease.
+    fence: u64,
+    holder: Option<Holder>,
+    inbox: Vec<InboxMessage>,
+}
+
+impl MemoryStorage {
+    /// The lock is never held across an await, and every write checks before it changes anything.
+    /// So a panic of another holder leaves nothing half-done.
+    fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(
+        &self,
+        id: &RunId,
+        work: impl FnOnce(&mut Run) -> Result<T, CheckpointError>,
+    ) -> Result<T, CheckpointError> {
+        let mut runs = self.runs();
+        let run = runs.iter_mut().find(|it| it.info.id == *id);
+        work(run.ok_or_else(|| CheckpointError::UnknownRun(id.to_string()))?)
+    }
+}
+
+#[async_trait]
+impl Checkpointer for MemoryStorage {
+    async fn create(
+        &self,
+        info: &RunInfo,
+        claim: &Claim,
+        first: &Entry,
+    ) -> Result<LeaseToken, CheckpointError> {
+        let mut runs = self.runs();
+        for new in [info.id.as_str(), &info.name] {
+            if runs.iter().any(|Run { info, .. }| info.id.as_str() == new || info.name == new) {
+                return Err(CheckpointError::Exists(new.to_owned()));
+            }
+        }
+        let head = Head::first(first)
+            .map_err(|refusal| refusal.explain(format!("accept run `{}`", info.id)))?;
+        let mut run = Run {
+            info: info.clone(),
+            first: serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?,
+            head,
+            entries: vec![first.clone()],
+            finished: BTreeSet::new(),
+            fence: 0,
+            holder: None,
+            inbox: Vec::new(),
+        };
+        let hold = run.give(claim);
+        runs.push(run);
+        Ok(hold)
+    }
+
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+        self.with(run, |run| match run.holder() {
+            Some(holder) if Some(holder.fence) != claim.over => {
+                let holder = Box::new(holder.clone());
+                Err(CheckpointError::Owned { run: run.info.id.clone(), holder })
+            }
+            _ => Ok(run.give(claim)),
+        })
+    }
+
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        let action = || format!("keep run `{}`", hold.run);
+        self.with(&hold.run, |run| {
+            check_fence(run.holder.as_ref(), hold.fence).map_err(|it| it.explain(action()))?;
+            if let Some(holder) = &mut run.holder {
+                holder.until = end_of(ttl);
+            }
+            Ok(())
+        })
+    }
+
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
+        self.with(&hold.run, |run| {
+            run.holder.take_if(|it| it.fence == hold.fence);
+            Ok(())
+        })
+    }
+
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        self.with(&hold.run, |run| {
+            run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))
+        })
+    }
+
+    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
+        self.with(run, |run| {
+            let records = run.entries.iter().flat_map(|it| it.records.iter().chain(it.carried()));
+            let open = records.filter(|it| it.task.step > run.head.step);
+            let (position, values) = run.checkpoint_at(run.head.step)?;
+            Ok(SavedRun {
+                summary: run.summary(),
+                position,
+                values,
+                records: open.cloned().collect(),
+                last_seq: run.head.seq,
+            })
+        })
+    }
+
+    async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
+        let runs = self.runs();
+        let exact = runs
+            .iter()
+            .find(|it| it.info.id.as_str() == id_or_name)
+            .or_else(|| runs.iter().find(|it| it.info.name == id_or_name));
+        if let Some(run) = exact {
+            return Ok(run.summary());
+        }
+        let begins = |it: &&Run| {
+            id_or_name.len() >= ID_PREFIX_LENGTH_MIN && it.info.id.as_str().starts_with(id_or_name)
+        };
+        match runs.iter().filter(begins).collect::<Vec<_>>().as_slice() {
+            [] => Err(CheckpointError::UnknownRun(id_or_name.to_owned())),
+            [only] => Ok(only.summary()),
+            several => {
+                let mut ids: Vec<String> =
+                    several.iter().map(|it| it.info.id.to_string()).collect();
+                ids.sort();
+                Err(ambiguous(id_or_name, &ids))
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, CheckpointError> {
+        let runs = self.runs();
+        let end = match before {
+            None => runs.len(),
+            Some(id) => {
+                let at = runs.iter().position(|it| it.info.id == *id);
+                at.ok_or_else(|| CheckpointError::UnknownRun(id.to_string()))?
+            }
+        };
+        Ok(runs[..end].iter().rev().take(limit).map(|it| Ok(it.summary())).collect())
+    }
+
+    async fn journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        self.with(run, |run| {
+            let unwritable = |source| unwritable(&run.info.id, source);
+            let mut link = beginning(&run.info.id, &run.first);
+            let mut found = Vec::new();
+            for (number, entry) in (1..).zip(&run.entries) {
+                link = link_after(link, number, entry).map_err(unwritable)?;
+                if number > after && found.len() < limit {
+                    found.push(Logged { number, link, entry: entry.clone() });
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
+        self.with(run, |run| {
+            if let Some(before) = run.inbox.iter().find(|it| it.message.id == message.id) {
+                return Ok(before.number);
+            }
+            // A forked run may start from the position of another run, which had read more
+            // messages.
+            let heard = run.entries.iter().filter_map(|it| it.commit.as_ref());
+            let heard = heard.map(|it| it.position.heard).max().unwrap_or(0);
+            let last = run.inbox.last().map_or(0, |it| it.number);
+            let number = heard.max(last) + 1;
+            run.inbox.push(InboxMessage { number, message: message.clone() });
+            Ok(number)
+        })
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
+        self.with(run, |run| Ok(run.inbox.iter().filter(|it| it.number > after).cloned().collect()))
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        let mut runs = self.runs();
+        let at = runs.iter().position(|it| it.info.id == *run);
+        let at = at.ok_or_else(|| CheckpointError::UnknownRun(run.to_string()))?;
+        if let Some(holder) = runs[at].holder() {
+            let holder = Box::new(holder.clone());
+            return Err(CheckpointError::Owned { run: run.clone(), holder });
+        }
+        runs.remove(at);
+        Ok(())
+    }
+
+    async fn checkpoint_at(
+        &self,
+        run: &RunId,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        self.with(run, |run| run.checkpoint_at(step))
+    }
+}
+
+impl Run {
+    /// Returns the owner, if the lease has not expired.
+    fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref().filter(|it| it.has_it(Timestamp::now()))
+    }
+
+    fn give(&mut self, claim: &Claim) -> LeaseToken {
+        self.fence += 1;
+        let (owner, until) = (claim.owner.clone(), end_of(claim.ttl));
+        self.holder = Some(Holder { owner, fence: self.fence, until });
+        LeaseToken { run: self.info.id.clone(), fence: self.fence }
+    }
+
+    fn append(&mut self, hold: &LeaseToken, entry: &Entry) -> Result<(), Refusal> {
+        check_fence(self.holder.as_ref(), hold.fence)?;
+        self.head = self.head.after(entry, |task| self.finished.contains(&task))?;
+        if entry.commit.is_some() {
+            self.finished.clear();
+        }
+        self.finished.extend(finished_by(entry));
+        if let Some(migration) = &entry.migration {
+            self.info = self.info.clone().on(migration.is.clone());
+        }
+        if stops_run(entry) {
+            self.holder = None;
+        }
+        self.entries.push(entry.clone());
+        Ok(())
+    }
+
+    fn summary(&self) -> RunSummary {
+        RunSummary {
+            info: self.info.clone(),
+            status: self.head.standing.status,
+            reason: self.head.standing.reason.clone(),
+            step: self.head.step,
+            holder: self.holder.clone(),
+        }
+    }
+
+    fn checkpoint_at(
+        &self,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        let run = &self.info.id;
+        let mut values = BTreeMap::new();
+        for Commit { position, changes } in self.entries.iter().filter_map(|it| it.commit.as_ref())
+        {
+            for change in changes {
+                apply(&mut values, change.clone())
+                    .map_err(|error| misfit(run, &change.channel, position.step, error))?;
+            }
+            if position.step == step {
+                return Ok((position.clone(), values));
+            }
+        }
+        Err(CheckpointError::UnknownStep { run: run.clone(), step })
+    }
+}
+
+/// Returns the hash of an entry and of the hash before it.
+fn link_after(before: Link, number: u64, entry: &Entry) -> serde_json::Result<Link> {
+    let Entry { records, commit, migration, standing, events } = entry;
+    let commit = commit.as_ref().map(|it| (&it.position, &it.changes));
+    let json = serde_json::to_vec(&(number, records, commit, migration, standing, events))?;
+    Ok(Link(blake3::Hasher::new().update(&before.0).update(&json).finalize().into()))
+}
+
+fn unwritable(run: &RunId, source: serde_json::Error) -> CheckpointError {
+    CheckpointError::Storage { action: format!("write run `{run}` as JSON"), source: source.into() }
+}
+
+fn end_of(ttl: Duration) -> Timestamp {
+    Timestamp::now().checked_add(ttl).unwrap_or(Timestamp::MAX)
+}

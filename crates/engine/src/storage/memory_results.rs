@@ -1,0 +1,118 @@
+//! Results of nodes in memory, and the bounds of every result store.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::{
+    checkpoint::CheckpointError,
+    results::{KeptResult, ResultKey, ResultStore},
+};
+
+/// Keeps results as long as its process lives.
+#[derive(Debug, Default)]
+pub struct MemoryResults(Mutex<BTreeMap<ResultKey, Row>>);
+
+#[derive(Debug)]
+struct Row {
+    bytes: usize,
+    result: KeptResult,
+}
+
+/// The bounds of a result store.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The most results.
+    pub results: usize,
+    /// The most bytes of all results together, as JSON.
+    pub bytes: usize,
+    /// The most bytes of one result.
+    pub bytes_each: usize,
+}
+
+/// Enough for a year of one team's work, and far less than a disk has.
+pub const BOUNDS: Bounds = Bounds { results: 10_000, bytes: 256 << 20, bytes_each: 4 << 20 };
+
+/// A result exceeds the size bound.
+#[derive(Debug, Error)]
+#[error("it has {bytes} bytes, and at most {bound} are kept")]
+struct TooLarge {
+    bytes: usize,
+    bound: usize,
+}
+
+impl Bounds {
+    /// Returns the size of a result if it is within the bound.
+    pub fn check(&self, bytes: usize) -> Result<usize, CheckpointError> {
+        let bound = self.bytes_each;
+        if bytes <= bound {
+            return Ok(bytes);
+        }
+        let action = "keep a result".to_owned();
+        Err(CheckpointError::Storage { action, source: TooLarge { bytes, bound }.into() })
+    }
+
+    /// Returns the error for a result that cannot be serialised as JSON.
+    pub fn unwritable(error: serde_json::Error) -> CheckpointError {
+        CheckpointError::Storage { action: "keep a result".to_owned(), source: error.into() }
+    }
+}
+
+#[async_trait]
+impl ResultStore for MemoryResults {
+    async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(rows.get(key).map(|it| it.result.clone()))
+    }
+
+    async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
+        let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
+        let row = Row { bytes: BOUNDS.check(json.len())?, result: result.clone() };
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.insert(*key, row);
+        forget_oldest(&mut rows, &BOUNDS);
+        Ok(())
+    }
+}
+
+/// Removes the oldest results until the others are within bounds.
+fn forget_oldest(rows: &mut BTreeMap<ResultKey, Row>, bounds: &Bounds) {
+    let mut bytes: usize = rows.values().map(|it| it.bytes).sum();
+    while rows.len() > bounds.results || bytes > bounds.bytes {
+        let oldest = rows.iter().min_by_key(|(key, it)| (it.result.at, **key));
+        let Some(gone) = oldest.map(|(key, _)| *key).and_then(|it| rows.remove(&it)) else { break };
+        bytes -= gone.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use graphrun_core::state::Update;
+
+    use super::*;
+    #[test]
+    fn when_there_is_too_much_the_oldest_goes() {
+        let left = |results, bytes| {
+            let row = |second: i64| {
+                let at = Timestamp::from_second(second).unwrap();
+                Row { bytes: 10, result: KeptResult { update: Update::default(), at } }
+            };
+            let key = |second: i64| ResultKey::of(&json!(second));
+            let mut rows = [3, 1, 4, 2, 5].map(|it| (key(it), row(it))).into();
+            forget_oldest(&mut rows, &Bounds { results, bytes, ..BOUNDS });
+            (1..=5).filter(|it| rows.contains_key(&key(*it))).collect::<Vec<i64>>()
+        };
+        assert_eq!(left(5, 50), [1, 2, 3, 4, 5]);
+        assert_eq!(left(4, 50), [2, 3, 4, 5]);
+        assert_eq!(left(5, 30), [3, 4, 5]);
+        assert_eq!(left(5, 29), [4, 5]);
+        assert_eq!(left(0, 0), [0; 0]);
+    }
+}

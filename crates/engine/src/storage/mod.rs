@@ -1,0 +1,10 @@
+//! Storage in memory, and the rules that every storage follows.
+
+mod memory;
+mod memory_results;
+pub mod rules;
+
+pub use self::{
+    memory::MemoryStorage,
+    memory_results::{BOUNDS, Bounds, MemoryResults},
+};

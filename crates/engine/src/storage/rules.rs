@@ -1,0 +1,240 @@
+//! The rules that all storages share: which entries they refuse, and how changes become values.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use graphrun_core::{
+    event::Status,
+    id::{ChannelName, RunId, Step, TaskId},
+    state::{Change, ChangeKind, reserve},
+};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::checkpoint::{CheckpointError, Commit, Entry, Holder, Link, RunStatus};
+
+/// The minimum length of a prefix that stands for an id; all runs of one second share a longer
+/// prefix.
+pub const ID_PREFIX_LENGTH_MIN: usize = 6;
+
+/// An entry that no correct owner of a run writes. It is refused.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// Another process owns the run.
+    #[error("the run was taken over by {0}")]
+    TakenOver(String),
+    /// The owner has given up its lease.
+    #[error("the run was given back")]
+    GivenBack,
+    /// The entry has the wrong step.
+    #[error("step {next} comes next, and this is about step {given}")]
+    OutOfTurn {
+        /// The step that follows.
+        next: Step,
+        /// The step of the entry.
+        given: Step,
+    },
+    /// A task has a second result.
+    #[error("task {0} has finished already")]
+    FinishedTwice(TaskId),
+    /// An event has the wrong number.
+    #[error("event {next} comes next, and this is event {given}")]
+    EventOutOfTurn {
+        /// The number that follows.
+        next: u64,
+        /// The number of the event.
+        given: u64,
+    },
+    /// A step has two changes of one channel.
+    #[error("one step changes the channel `{0}` twice")]
+    ChangedTwice(ChannelName),
+    /// The first entry is not that of step 0, or a later one is.
+    #[error("the first entry of a run holds its step 0, and nothing else does")]
+    NoBeginning,
+    /// An entry mixes a migration with other content.
+    #[error("a migration is a step of its own, and is followed by the records it carries over")]
+    Migration,
+}
+
+/// Items were appended to a value that is not a list.
+#[derive(Debug, Error)]
+#[error("items were appended to `{0}`, which holds no list")]
+pub struct NoList(ChannelName);
+
+/// The state of a run that the next entry must follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of entries.
+    pub number: u64,
+    /// The committed steps.
+    pub step: Step,
+    /// The number of the last event.
+    pub seq: u64,
+    /// The status of the run.
+    pub standing: RunStatus,
+}
+
+impl Refusal {
+    /// Returns the error for the caller that tried `action`.
+    pub fn explain(self, action: String) -> CheckpointError {
+        match self {
+            Self::ChangedTwice(_) | Self::NoBeginning | Self::Migration => {
+                CheckpointError::Storage { action, source: self.into() }
+            }
+            _ => CheckpointError::Overtaken { action, source: self.into() },
+        }
+    }
+}
+
+impl Head {
+    /// Returns the head after the first entry of a run.
+    pub fn first(entry: &Entry) -> Result<Self, Refusal> {
+        let begins = |it: &Commit| it.position.step == Step(0);
+        let has_more = !entry.records.is_empty() || entry.migration.is_some();
+        if has_more || !entry.commit.as_ref().is_some_and(begins) {
+            return Err(Refusal::NoBeginning);
+        }
+        let standing = RunStatus { status: Status::Running, reason: None };
+        let blank = Self { number: 0, step: Step(0), seq: 0, standing };
+        blank.with(entry)
+    }
+
+    /// Returns the head after one more entry. `finished` returns whether a task of the open step
+    /// has a final record.
+    pub fn after(&self, entry: &Entry, finished: impl Fn(TaskId) -> bool) -> Result<Self, Refusal> {
+        let next = self.step.next();
+        let mut new = BTreeSet::new();
+        for record in &entry.records {
+            let task = record.task;
+            if task.step != next {
+                return Err(Refusal::OutOfTurn { next, given: task.step });
+            }
+            if record.outcome.is_final() && (!new.insert(task) || finished(task)) {
+                return Err(Refusal::FinishedTwice(task));
+            }
+        }
+        if let Some(given) = entry.commit.as_ref().map(|it| it.position.step)
+            && given != next
+        {
+            return Err(Refusal::OutOfTurn { next, given });
+        }
+        if entry.migration.is_some() && (entry.commit.is_none() || !entry.records.is_empty()) {
+            return Err(Refusal::Migration);
+        }
+        let mut carried = BTreeSet::new();
+        for record in entry.carried() {
+            let is_again = record.outcome.is_final() && !carried.insert(record.task);
+            if record.task.step != next.next() || is_again {
+                return Err(Refusal::Migration);
+            }
+        }
+        self.with(entry)
+    }
+
+    fn with(&self, entry: &Entry) -> Result<Self, Refusal> {
+        let mut seq = self.seq;
+        for event in &entry.events {
+            if event.seq != seq + 1 {
+                return Err(Refusal::EventOutOfTurn { next: seq + 1, given: event.seq });
+            }
+            seq += 1;
+        }
+        if let Some(commit) = &entry.commit {
+            let mut seen = BTreeSet::new();
+            if let Some(again) = commit.changes.iter().find(|it| !seen.insert(&it.channel)) {
+                return Err(Refusal::ChangedTwice(again.channel.clone()));
+            }
+        }
+        Ok(Self {
+            number: self.number + 1,
+            step: entry.commit.as_ref().map_or(self.step, |it| it.position.step),
+            seq,
+            standing: entry.standing.as_ref().unwrap_or(&self.standing).clone(),
+        })
+    }
+}
+
+/// Returns the tasks of the open step that never run again once the entry is saved.
+pub fn finished_by(entry: &Entry) -> impl Iterator<Item = TaskId> {
+    let records = if entry.commit.is_none() { entry.records.as_slice() } else { entry.carried() };
+    records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task)
+}
+
+/// Returns the hash before the first entry of a run: that of its id and its info.
+pub fn beginning(run: &RunId, info: &[u8]) -> Link {
+    let mut hasher = blake3::Hasher::new();
+    for part in [run.as_str().as_bytes(), info] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    Link(hasher.finalize().into())
+}
+
+/// Checks that the fencing token `fence` is the current one.
+pub fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Refusal> {
+    match holder {
+        Some(holder) if holder.fence == fence => Ok(()),
+        Some(holder) => Err(Refusal::TakenOver(holder.owner.to_string())),
+        None => Err(Refusal::GivenBack),
+    }
+}
+
+/// Returns whether an entry stops or suspends its run, so that the lease can be released.
+pub fn stops_run(entry: &Entry) -> bool {
+    entry.standing.as_ref().is_some_and(|it| it.status != Status::Running)
+}
+
+/// Applies a change to values. Appending an empty list to a missing value creates an empty list.
+pub fn apply(values: &mut BTreeMap<ChannelName, Value>, change: Change) -> Result<(), NoList> {
+    let Change { channel, kind } = change;
+    match kind {
+        ChangeKind::Set(value) => {
+            values.insert(channel, Arc::unwrap_or_clone(value));
+        }
+        ChangeKind::Cleared => {
+            values.remove(&channel);
+        }
+        ChangeKind::Appended(items) => {
+            let list = values.entry(channel.clone()).or_insert_with(|| Value::Array(Vec::new()));
+            let list = list.as_array_mut().ok_or(NoList(channel))?;
+            reserve(list, items.len());
+            list.extend(items);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the error for a change that does not fit the value.
+pub fn misfit(run: &RunId, channel: &ChannelName, step: Step, error: NoList) -> CheckpointError {
+    let what = format!("the channel `{channel}` at step {step}");
+    CheckpointError::Damaged { run: run.to_string(), what, source: error.into() }
+}
+
+/// Returns the error for a prefix that several ids share.
+pub fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
+    CheckpointError::Storage {
+        action: format!("tell which run `{prefix}` is"),
+        source: format!("several ids begin like that: {}", ids.join(", ")).into(),
+    }
+}
+
+/// Returns why a database cannot be migrated now.
+pub fn still_held(format: u32, run: &str) -> String {
+    format!(
+        "it has format {format}, and an older program goes on with run `{run}` in it; wait until \
+         that comes to rest, or stop it"
+    )
+}
+
+/// Returns why this program cannot use a database of this format; none if it can.
+pub fn other_format(format: u32) -> Option<String> {
+    use crate::checkpoint::{FORMAT_OLDEST, FORMAT_VERSION};
+
+    (!(FORMAT_OLDEST..=FORMAT_VERSION).contains(&format)).then(|| {
+        format!(
+            "it has format {format}, and this program reads {FORMAT_OLDEST} to {FORMAT_VERSION}; \
+             use the program that wrote it"
+        )
+    })
+}

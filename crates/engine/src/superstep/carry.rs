@@ -1,0 +1,275 @@
+//! Migration of a position to another graph: everything in the checkpoint gets its new name.
+//!
+//! Parts without a counterpart are left out here; the caller has checked that the mapping drops them. The
+//! migration is a separate step, so the checkpoint before it does not change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_analysis::CompiledGraph;
+use graphrun_core::{
+    graph::{Dispatch, Input, OriginalTask, Question, Target, Transition, Trigger},
+    id::{ChannelName, NodeName, TaskId},
+    state::Update,
+};
+
+use super::frontier::resettled;
+use crate::checkpoint::{Activation, Fate, InboxMessage, Mapping, Outcome, Position, TaskRecord};
+
+/// The position of a run in another graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Carried {
+    pub(crate) position: Position,
+    /// The results of the tasks of the open step.
+    pub(crate) records: Vec<TaskRecord>,
+}
+
+/// Migrates a run, with the inbox messages that are not processed yet.
+pub(crate) fn carry(
+    graph: &CompiledGraph,
+    mapping: &Mapping,
+    (position, records): (&Position, &[TaskRecord]),
+    said: &[InboxMessage],
+) -> Carried {
+    Carrying { graph, mapping, position, records }.carry(said)
+}
+
+struct Carrying<'a> {
+    graph: &'a CompiledGraph,
+    mapping: &'a Mapping,
+    position: &'a Position,
+    records: &'a [TaskRecord],
+}
+
+impl Carrying<'_> {
+    fn carry(&self, said: &[InboxMessage]) -> Carried {
+        let mut position = self.names();
+        let old = self.position.frontier.iter().enumerate();
+        let kept = old.filter_map(|(at, it)| Some((Some(at), self.activation(it)?)));
+        let mut kept: Vec<(Option<usize>, Activation)> = kept.collect();
+        position.frontier = kept.iter().map(|(_, it)| it.clone()).collect();
+        // A dropped node may have been the last one that a join waited for.
+        let reached = resettled(self.graph, &mut position);
+        kept.extend(
+            reached
+                .into_iter()
+                .map(|(node, via)| (None, Activation { node, input: Input::State, via })),
+        );
+        // Sorts like a step sorts its tasks: by node name, then dispatches.
+        kept.sort_by(|(_, a), (_, b)| {
+            let is_dispatched = |it: &Activation| it.input != Input::State;
+            let order = is_dispatched(a).cmp(&is_dispatched(b));
+            order.then_with(|| if is_dispatched(a) { order } else { a.node.cmp(&b.node) })
+        });
+        position.step = self.position.step.next();
+        let places: BTreeMap<u32, TaskId> = (0..)
+            .zip(&kept)
+            .filter_map(|(new, (old, _))| {
+                let task = TaskId { step: position.step.next(), index: new };
+                Some((u32::try_from((*old)?).ok()?, task))
+            })
+            .collect();
+        position.frontier = kept.into_iter().map(|(_, it)| it).collect();
+        for (old, task) in &places {
+            if let Some(began) = self.began(*old) {
+                position.began.insert(task.index, began);
+            }
+        }
+        let records = self.records.iter().filter_map(|it| {
+            let task = places.get(&it.task.index).filter(|_| !self.is_again(&it.node))?;
+            self.record(*task, it)
+        });
+        let records = records.collect();
+        self.leave_behind(&mut position, &places);
+        position.said = self.said(said);
+        position.heard = said.iter().map(|it| it.number).fold(position.heard, u64::max);
+        Carried { position, records }
+    }
+
+    /// Returns the position with renamed entries and without a frontier.
+    fn names(&self) -> Position {
+        let old = self.position;
+        let named = |it: &NodeName| self.node(it);
+        let visits = old.visits.iter().filter_map(|(it, count)| Some((named(it)?, *count)));
+        let took = old.took.iter().filter_map(|(it, took)| Some((named(it)?, *took)));
+        let deferred =
+            old.deferred.iter().filter_map(|(it, via)| Some((named(it)?, self.via(via))));
+        Position {
+            frontier: Vec::new(),
+            began: BTreeMap::new(),
+            visits: visits.collect(),
+            took: took.collect(),
+            deferred: deferred.collect(),
+            joins: self.joins(),
+            ..old.clone()
+        }
+    }
+
+    /// Returns the arrivals at joins. Joins no longer wait for dropped nodes.
+    fn joins(&self) -> BTreeMap<NodeName, BTreeSet<NodeName>> {
+        let mut joins: BTreeMap<NodeName, BTreeSet<NodeName>> = BTreeMap::new();
+        for (to, arrived) in &self.position.joins {
+            let Some(to) = self.node(to) else { continue };
+            let awaited = self.graph.awaited_by(&to);
+            let arrived = arrived.iter().filter_map(|it| self.node(it));
+            let arrived = arrived.filter(|it| awaited.contains(it));
+            joins.entry(to.clone()).or_default().extend(arrived);
+        }
+        let hops = self.records.iter().flat_map(|it| it.outcome.hops());
+        let begun = hops.filter_map(|it| match it {
+            Transition::Join(to) => self.node(to),
+            _ => None,
+        });
+        let begun: BTreeSet<NodeName> = begun.chain(joins.keys().cloned()).collect();
+        let left = self.left();
+        for to in self.graph.graph().nodes.keys() {
+            for from in self.graph.awaited_by(to) {
+                let is_left = begun.contains(to) && self.is_dropped(from) || left.contains(from);
+                if is_left && !self.graph.arrives_by_route(from, to) {
+                    joins.entry(to.clone()).or_default().insert(from.clone());
+                }
+            }
+        }
+        joins.retain(|_, arrived| !arrived.is_empty());
+        joins
+    }
+
+    /// Returns the dropped nodes that are in the frontier, deferred, or targets of the open step.
+    fn left(&self) -> BTreeSet<NodeName> {
+        let next = self.position.frontier.iter().map(|it| &it.node);
+        let next = next.chain(self.position.deferred.keys()).cloned();
+        let hops = self.records.iter().flat_map(|it| it.outcome.hops());
+        let led_to = hops.filter_map(|it| it.target().node().cloned());
+        next.chain(led_to).filter(|it| self.is_dropped(it)).collect()
+    }
+
+    /// Returns whether a node of the new graph was dropped and the name is not a rename target.
+    fn is_dropped(&self, node: &NodeName) -> bool {
+        self.mapping.fate_of_node(node) == Fate::Dropped
+            && !self.mapping.nodes.values().any(|it| it == node)
+    }
+
+    fn is_again(&self, old: &NodeName) -> bool {
+        self.mapping.again.contains(old)
+    }
+
+    fn node(&self, old: &NodeName) -> Option<NodeName> {
+        self.mapping.new_name_of(old).filter(|it| self.graph.node(it).is_some())
+    }
+
+    fn field(&self, old: &ChannelName) -> Option<ChannelName> {
+        let schema = self.graph.schema();
+        self.mapping.new_field_of(old).filter(|it| schema.channel(it.as_str()).is_some())
+    }
+
+    fn activation(&self, old: &Activation) -> Option<Activation> {
+        let node = self.node(&old.node)?;
+        Some(Activation { node, input: old.input.clone(), via: self.via(&old.via) })
+    }
+
+    /// Returns the trigger by its new names. Its source node may be gone.
+    fn via(&self, via: &Trigger) -> Trigger {
+        let named = |it: &NodeName| self.node(it).unwrap_or_else(|| it.clone());
+        match via {
+            Trigger::Then { node } => Trigger::Then { node: named(node) },
+            Trigger::Exhausted { node, max_visits } => {
+                Trigger::Exhausted { node: named(node), max_visits: *max_visits }
+            }
+            Trigger::Caught { node, failure } => {
+                Trigger::Caught { node: named(node), failure: failure.clone() }
+            }
+            Trigger::Start | Trigger::Limit { .. } => via.clone(),
+        }
+    }
+
+    /// Returns the original names of a task, unless the task starts again.
+    fn began(&self, old: u32) -> Option<OriginalTask> {
+        let node = &self.position.frontier.get(usize::try_from(old).ok()?)?.node;
+        if self.is_again(node) {
+            return None;
+        }
+        let task = TaskId { step: self.position.step.next(), index: old };
+        let now = OriginalTask { task, node: node.clone() };
+        Some(self.position.began.get(&old).cloned().unwrap_or(now))
+    }
+
+    fn record(&self, task: TaskId, old: &TaskRecord) -> Option<TaskRecord> {
+        let node = self.node(&old.node)?;
+        // A key that equals the node name follows the rename of the node.
+        let key = |it: &str| if it == old.node.as_str() { node.to_string() } else { it.to_owned() };
+        let outcome = match &old.outcome {
+            Outcome::Finished { update, hops } => {
+                Outcome::Finished { update: self.update(update), hops: self.hops(hops) }
+            }
+            Outcome::Caught { failure, hops } => {
+                Outcome::Caught { failure: failure.clone(), hops: self.hops(hops) }
+            }
+            Outcome::Skipped { condition, hops } => {
+                Outcome::Skipped { condition: condition.clone(), hops: self.hops(hops) }
+            }
+            Outcome::Asked { question } => {
+                let question = Question { key: key(&question.key), ..question.clone() };
+                Outcome::Asked { question }
+            }
+            Outcome::Answered { key: old, answer, by, asked } => {
+                let (key, by, asked) = (key(old), by.clone(), *asked);
+                Outcome::Answered { key, answer: answer.clone(), by, asked }
+            }
+            Outcome::Failed { .. }
+            | Outcome::Retrying { .. }
+            | Outcome::CutOff
+            | Outcome::Noted { .. } => old.outcome.clone(),
+        };
+        Some(TaskRecord { task, node, outcome, ..old.clone() })
+    }
+
+    fn update(&self, old: &Update) -> Update {
+        let writes =
+            old.writes.iter().filter_map(|(it, value)| Some((self.field(it)?, value.clone())));
+        let clears = old.clears.iter().filter_map(|it| self.field(it));
+        Update { clears: clears.collect(), writes: writes.collect() }
+    }
+
+    fn hops(&self, old: &[Transition]) -> Vec<Transition> {
+        let hop = |it: &Transition| match it {
+            Transition::To(Target::Node(to)) => Some(Transition::To(Target::Node(self.node(to)?))),
+            Transition::To(target) => Some(Transition::To(target.clone())),
+            Transition::Join(to) => Some(Transition::Join(self.node(to)?)),
+            Transition::Dispatch(Dispatch { node, input }) => {
+                Some(Transition::Dispatch(Dispatch {
+                    node: self.node(node)?,
+                    input: input.clone(),
+                }))
+            }
+        };
+        old.iter().filter_map(hop).collect()
+    }
+
+    fn said(&self, said: &[InboxMessage]) -> Vec<InboxMessage> {
+        let all = self.position.said.iter().chain(said);
+        let named = all.filter_map(|it| {
+            let mut posted = it.clone();
+            posted.message.channel = self.field(&it.message.channel)?;
+            Some(posted)
+        });
+        named.collect()
+    }
+
+    /// Counts the usage of tasks whose records are dropped, and keeps their question keys, so that no old
+    /// answer is used for a question that is asked again.
+    fn leave_behind(&self, position: &mut Position, places: &BTreeMap<u32, TaskId>) {
+        let is_left =
+            |it: &&TaskRecord| !places.contains_key(&it.task.index) || self.is_again(&it.node);
+        let mut last: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();
+        for record in self.records.iter().filter(is_left) {
+            if let Outcome::Asked { question } = &record.outcome {
+                position.asked.insert(question.key.clone());
+                position.asked.extend(self.node(&record.node).map(|it| it.to_string()));
+            }
+            last.insert(record.task, record);
+        }
+        for record in last.values() {
+            position.spent.add(&record.spent);
+        }
+        position.worked_ms += last.values().map(|it| it.ms).max().unwrap_or(0);
+    }
+}

@@ -1,0 +1,196 @@
+//! The events and actions that the rules and their driver exchange.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use graphrun_core::{
+    event::{Spent, Status},
+    graph::{Command, Failure, Input, OriginalTask, Question, Trigger},
+    id::{NodeName, TaskId},
+    state::{State, StateError},
+};
+use jiff::Timestamp;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::hear::ProcessedMessage;
+use crate::checkpoint::{Commit, Link, TaskRecord};
+
+/// An event of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Its node returned.
+    Finished {
+        /// The task.
+        task: TaskId,
+        /// The result of the node.
+        command: Command,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// Its node failed.
+    Failed {
+        /// The task.
+        task: TaskId,
+        /// The reason.
+        failure: Failure,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// Its node was aborted because a limit of the run is reached.
+    CutOff {
+        /// The task.
+        task: TaskId,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// Its node has saved the result of a part of its work, and continues.
+    Noted {
+        /// The task.
+        task: TaskId,
+        /// The name of the part.
+        name: String,
+        /// Its result.
+        value: Value,
+        /// The attempt until then.
+        attempt: Attempt,
+    },
+    /// Its node asked a person.
+    Asked {
+        /// The task.
+        task: TaskId,
+        /// The question.
+        question: Question,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// A person answered.
+    Answered {
+        /// The task.
+        task: TaskId,
+        /// The key that its node gave the question.
+        key: String,
+        /// The answer, checked against the question.
+        answer: Value,
+        /// The person who gave it, if known.
+        by: Option<String>,
+        /// The hash of the entry with the question, if there is one.
+        asked: Option<Link>,
+    },
+    /// The deadline of its question has passed.
+    Expired {
+        /// The task.
+        task: TaskId,
+    },
+    /// The wait before the next attempt is over.
+    Woke {
+        /// The task.
+        task: TaskId,
+        /// When the wait was due to end, which distinguishes it from earlier waits.
+        wake: Timestamp,
+    },
+}
+
+/// One attempt at a task and its usage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attempt {
+    /// Its number, from one.
+    pub number: u32,
+    /// Its duration in milliseconds.
+    pub ms: u64,
+    /// Its model usage.
+    pub spent: Spent,
+    /// When it ended. The rules have no clock.
+    pub ended: Timestamp,
+}
+
+/// An action for the driver.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Save the record of a task, durably, before anything that follows.
+    Record(Box<TaskRecord>),
+    /// Save a step, durably, before anything that follows.
+    Commit(Box<Commit>),
+    /// Publish inbox messages; the commit that follows applies them.
+    Hear(Vec<ProcessedMessage>),
+    /// Run a node.
+    Run(Box<Task>),
+    /// Wait, then deliver [`Event::Woke`].
+    Sleep {
+        /// The task.
+        task: TaskId,
+        /// The end of the wait.
+        wake: Timestamp,
+        /// The longest wait, independent of changes of the clock.
+        wait_ms: u64,
+    },
+    /// Stop the run.
+    Rest {
+        /// Done, failed, paused or limit.
+        status: Status,
+        /// The reason, unless the run is done.
+        reason: Option<String>,
+    },
+}
+
+/// A node to run, with everything it can read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// The task.
+    pub id: TaskId,
+    /// The node.
+    pub node: NodeName,
+    /// The original names of both, if the run was migrated since the task began.
+    pub began: Option<OriginalTask>,
+    /// The attempt, from one.
+    pub attempt: u32,
+    /// Its input.
+    pub input: Input,
+    /// The trigger of the task.
+    pub via: Trigger,
+    /// How often each node has run since its count was last reset.
+    pub visits: Arc<BTreeMap<NodeName, u32>>,
+    /// The state at the start of the step.
+    pub state: Arc<State>,
+    /// The answers to its questions.
+    pub answers: BTreeMap<String, Value>,
+    /// Its memos: the saved results of parts of its work.
+    pub memos: BTreeMap<String, Value>,
+}
+
+/// The saved run does not fit the graph.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RestoreError {
+    /// A node of the frontier does not exist.
+    #[error("node `{0}` is to run next, and the workflow has no such node")]
+    Node(NodeName),
+    /// A node has arrived at a node that does not wait for it.
+    #[error("`{from}` has arrived at `{to}`, which does not wait for it")]
+    Arrival {
+        /// The node that finished.
+        from: NodeName,
+        /// The node at which it arrived.
+        to: NodeName,
+    },
+    /// A value does not fit the state.
+    #[error("the saved state does not fit")]
+    State(#[from] StateError),
+    /// A record belongs to a task that is not in the step.
+    #[error("the record of task {0} belongs to no task of the step")]
+    Record(TaskId),
+}
+
+impl Event {
+    /// The task it is about.
+    pub fn task(&self) -> TaskId {
+        match self {
+            Self::Finished { task, .. }
+            | Self::Failed { task, .. }
+            | Self::CutOff { task, .. }
+            | Self::Noted { task, .. }
+            | Self::Asked { task, .. }
+            | Self::Answered { task, .. }
+            | Self::Expired { task }
+            | Self::Woke { task, .. } => *task,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The time limit and the cost limits of a run, which do not wait for the end of a step.
+
+use std::time::Duration;
+
+use graphrun_core::{
+    event::{Spent, Status},
+    id::TaskId,
+};
+
+use super::{Action, Machine, Phase, budget, settle::record};
+use crate::checkpoint::{Outcome, TaskRecord};
+
+impl Machine {
+    /// Returns how long a task of the step may still work before the run is out of time, if the time is
+    /// limited.
+    pub fn time_left(&self, task: TaskId) -> Option<Duration> {
+        let took = self.index(task).map_or(0, |it| self.tasks[it].took.ms);
+        let worked_ms = self.position.worked_ms.saturating_add(took);
+        budget::time_left(&self.terms.limits, self.position.used_up, worked_ms)
+    }
+
+    /// Returns whether the run may spend more on models, given the usage of its running attempts.
+    pub fn may_spend(&self, running: &Spent) -> bool {
+        let mut spent = self.spent();
+        spent.add(running);
+        budget::spent_up(&self.terms.limits, self.position.used_up, &spent).is_none()
+    }
+
+    /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
+    ///
+    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
+    /// failed for good, it stops as failed, as it would have done without the limit.
+    pub fn out_of_budget(&mut self) -> Vec<Action> {
+        if self.tasks.iter().any(|it| matches!(it.phase, Phase::Failed(_))) {
+            return vec![self.rest_open()];
+        }
+        let goes_on = self.terms.limits.exhausted.is_some() && self.position.limit.is_none();
+        if !goes_on {
+            let reason = budget::reached(&self.terms.limits, self.position.used_up, &self.used());
+            return vec![Action::Rest { status: Status::Limit, reason }];
+        }
+        let mut actions = Vec::new();
+        for index in 0..self.tasks.len() {
+            if self.tasks[index].record.is_none() {
+                // The task waits for its turn, its next attempt or a person.
+                actions.push(Action::Record(Box::new(self.cut_off(index))));
+            }
+        }
+        actions.extend(self.commit());
+        actions
+    }
+
+    /// Aborts a running task. The task counts as busy until the step is ended.
+    pub(super) fn cut_off(&mut self, index: usize) -> TaskRecord {
+        self.set_phase(index, Phase::CutOff);
+        let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
+        let record = record(task, node, &self.tasks[index], Outcome::CutOff);
+        self.tasks[index].record = Some(Box::new(record.clone()));
+        record
+    }
+}

@@ -1,0 +1,12 @@
+//! What protects a run and its machine from hostile data.
+//!
+//! - [`data_limit`]: the limits on the size of files, inputs, values and expressions.
+//! - [`beneath`]: opens files beneath a folder, and never above it.
+//! - [`redact`]: removes keys and passwords from texts before they are saved or shown.
+
+// Tests may; the library may not.
+#![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
+
+pub mod beneath;
+pub mod data_limit;
+pub mod redact;

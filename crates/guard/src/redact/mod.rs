@@ -1,0 +1,217 @@
+//! Removes keys from texts that are saved, sent or shown.
+//!
+//! Two kinds of keys are removed. The process learns its own secrets ([`learn`]) and finds each of them in every
+//! common encoding. Other keys are known by their form only (see `forms`): the marks that providers put on them.
+//! Start with [`redact`]; [`redact_value`] does the same for every text of a JSON value.
+
+mod folding;
+mod forms;
+mod known;
+mod names;
+mod spellings;
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use serde_json::{Map, Value};
+
+pub use self::known::Cut;
+use self::known::Known;
+pub use self::{forms::find_form, names::names_a_secret};
+
+/// Replaces a key in a text.
+pub const REDACTED: &str = "[redacted]";
+
+/// The secrets of this process. They belong to the process and not to a run: a panic, a log line and the terminal
+/// have no run, and must not show them either.
+static KNOWN: RwLock<Option<Arc<Known>>> = RwLock::new(None);
+
+/// Adds a secret of this process: from now on [`redact`] removes it from every text.
+///
+/// A text of fewer than 8 characters is not searched for, nor is a plain word of fewer than 16 letters: removing
+/// `x` or `postgres` would damage honest texts.
+///
+/// ```
+/// use graphrun::redact::{learn, redact};
+///
+/// learn("hunter2-hunter2");
+/// assert_eq!(redact("it is hunter2-hunter2"), "it is [redacted]");
+/// assert_eq!(redact("base64: aHVudGVyMi1odW50ZXIy."), "base64: [redacted].");
+/// ```
+pub fn learn(secret: &str) {
+    let secret = secret.trim();
+    if !known::is_searchable(secret) {
+        return;
+    }
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut secrets = known.as_ref().map_or_else(Vec::new, |it| it.secrets().to_vec());
+    if !secrets.iter().any(|it| it == secret) {
+        secrets.push(secret.to_owned());
+        *known = Some(Arc::new(Known::new(secrets)));
+    }
+}
+
+/// Learns the password that a URL or a list of settings such as `host=db password=…` contains.
+pub fn learn_url(url: &str) {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if let Some((_, password)) =
+        authority.rsplit_once('@').and_then(|(user, _)| user.split_once(':'))
+    {
+        learn(password);
+    }
+    for (at, _) in url.match_indices('=') {
+        let is_end = |it: char| matches!(it, '?' | '&' | ';' | '#') || it.is_whitespace();
+        let name = url[..at].trim_end().rsplit(is_end).next().unwrap_or_default();
+        if !names_a_secret(name) {
+            continue;
+        }
+        let value = url[at + 1..].trim_start();
+        match value.chars().next() {
+            Some(quote @ ('\'' | '"')) => {
+                let quoted = &value[1..];
+                let mut is_escaped = false;
+                let end = quoted.find(|it| {
+                    let is_end = it == quote && !is_escaped;
+                    is_escaped = it == '\\' && !is_escaped;
+                    is_end
+                });
+                learn(&quoted[..end.unwrap_or(quoted.len())]);
+            }
+            _ => learn(value.split(is_end).next().unwrap_or_default()),
+        }
+    }
+}
+
+/// Learns a variable of the environment, if its name is that of a secret or its value is a URL with a password.
+pub fn learn_variable(name: &str, value: &str) {
+    if names_a_secret(name) {
+        learn(value);
+    }
+    learn_url(value);
+}
+
+/// Returns the text without the secrets of this process and without anything that has the form of a key.
+///
+/// The forms are those of common providers; a key of another form is removed only if the process knows it.
+///
+/// ```
+/// use graphrun::redact::redact;
+///
+/// assert_eq!(redact("use sk-proj-abcdefghijklmnop0123 here"), "use [redacted] here");
+/// ```
+pub fn redact(text: &str) -> Cow<'_, str> {
+    match redact_known(text) {
+        Cow::Borrowed(text) => forms::remove(text),
+        Cow::Owned(text) => Cow::Owned(forms::remove(&text).into_owned()),
+    }
+}
+
+/// Returns the text without the secrets of this process.
+pub fn redact_known(text: &str) -> Cow<'_, str> {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone();
+    known.map_or(Cow::Borrowed(text), |known| known.remove_from(text))
+}
+
+/// As [`redact`], for a part of a longer text. Where it was cut, a part of a secret of this process is removed as well if it
+/// has 8 characters or more.
+///
+/// ```
+/// use graphrun::redact::{Cut, learn, redact_part};
+///
+/// learn("hunter4-hunter4");
+/// let cut = Cut { start: false, end: true };
+/// assert_eq!(redact_part("it is hunter4-hun", cut), "it is [redacted]");
+/// ```
+pub fn redact_part(text: &str, cut: Cut) -> Cow<'_, str> {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone();
+    match known.map_or(Cow::Borrowed(text), |known| known.remove_from_part(text, cut)) {
+        Cow::Borrowed(text) => forms::remove(text),
+        Cow::Owned(text) => Cow::Owned(forms::remove(&text).into_owned()),
+    }
+}
+
+/// Removes keys from every text of a JSON value, names of fields included. Returns whether there was one.
+pub fn redact_value(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) => redact_text(text),
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |found, item| redact_value(item) | found)
+        }
+        Value::Object(fields) => redact_fields(fields),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Removes keys from a text in place. Returns whether there was one.
+pub fn redact_text(text: &mut String) -> bool {
+    match redact(text) {
+        Cow::Borrowed(_) => false,
+        Cow::Owned(redacted) => {
+            *text = redacted;
+            true
+        }
+    }
+}
+
+fn redact_fields(fields: &mut Map<String, Value>) -> bool {
+    let found = fields.values_mut().fold(false, |found, value| redact_value(value) | found);
+    if !fields.keys().any(|name| matches!(redact(name), Cow::Owned(_))) {
+        return found;
+    }
+    for (name, value) in std::mem::take(fields) {
+        let redacted = redact(&name);
+        let mut unique = redacted.to_string();
+        // Two keys may be names of fields; neither value may replace the other.
+        let mut number = 2;
+        while fields.contains_key(&unique) {
+            unique = format!("{redacted} {number}");
+            number += 1;
+        }
+        fields.insert(unique, value);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_text_of_a_value_is_redacted() {
+        let (one, other) = ("sk-abcdefghijklmnop0123", "gsk_abcdefghijklmnopqrstu5");
+        let mut value = json!({one: [1, {"a": format!("x {other}")}], other: null, "b": true});
+        assert!(redact_value(&mut value));
+        let expected = json!({
+            "[redacted]": [1, {"a": "x [redacted]"}], "[redacted] 2": null, "b": true,
+        });
+        assert_eq!(value, expected);
+        assert!(!redact_value(&mut value), "nothing is left");
+    }
+
+    #[test]
+    fn passwords_of_urls_are_learned() {
+        learn_variable("HTTPS_PROXY", "http://me:prox%79-pass-1@proxy:8080/");
+        learn_variable("X", "postgres://db/app?user=me&password=param-pass-2");
+        learn_variable("GH_TOKEN", "variable-pass-3");
+        learn_variable("HOME", "/home/pass-4");
+        learn_url("host=db password=keyword-pass-5 user=me");
+        learn_url(r"password = 'quoted \' pass-6' host=db");
+        for secret in [
+            "prox%79-pass-1",
+            "proxy-pass-1",
+            "param-pass-2",
+            "variable-pass-3",
+            "keyword-pass-5",
+            r"quoted \' pass-6",
+            "quoted ' pass-6",
+        ] {
+            assert_eq!(redact(&format!("a {secret} b")), "a [redacted] b");
+        }
+        assert_eq!(redact("/home/pass-4"), "/home/pass-4");
+    }
+}

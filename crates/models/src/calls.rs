@@ -1,0 +1,263 @@
+//! Tool calls in the format of providers.
+//!
+//! The wire allows letters, digits, `_` and `-` in the name of a tool; other characters of our
+//! names are replaced in requests and restored in replies. A call in a reply needs only a name: ids
+//! may be missing, and arguments may be a text, an object or nothing.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::chat::{ChatReply, ChatRequest};
+use super::error::ModelError;
+#[cfg(feature = "openai")]
+use super::structured::tool_schema;
+use super::tools::{ToolCall, ToolSpec};
+
+/// The longest name on the wire, in characters.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Returns a name that the wire allows.
+pub(super) fn wire_name(name: &str) -> String {
+    let taken = |it: char| it.is_ascii_alphanumeric() || it == '-';
+    let name = name.chars().map(|it| if taken(it) { it } else { '_' });
+    let name: String = name.take(NAME_CHARS_MAX).collect();
+    if name.is_empty() { "answer".to_owned() } else { name }
+}
+
+/// The tools of a request, each with its name on the wire.
+pub(super) struct Offered<'a>(Vec<(String, &'a ToolSpec)>);
+
+impl<'a> Offered<'a> {
+    pub(super) fn of(tools: &'a [ToolSpec]) -> Self {
+        let mut used = BTreeSet::new();
+        let named = tools.iter().map(|tool| {
+            let mut name = wire_name(&tool.name);
+            // Two names may differ only in characters that the wire does not allow.
+            let mut number = 2;
+            while !used.insert(name.clone()) {
+                let start: String =
+                    wire_name(&tool.name).chars().take(NAME_CHARS_MAX - 4).collect();
+                name = format!("{start}_{number}");
+                number += 1;
+            }
+            (name, tool)
+        });
+        Self(named.collect())
+    }
+
+    /// Returns the tools in the format of a request.
+    #[cfg(feature = "openai")]
+    pub(super) fn on_the_wire(&self) -> Vec<Value> {
+        let tool = |(name, tool): &(String, &ToolSpec)| {
+            let ToolSpec { description, schema, .. } = tool;
+            let parameters = tool_schema(schema);
+            let function =
+                json!({"name": name, "description": description, "parameters": parameters});
+            json!({"type": "function", "function": function})
+        };
+        self.0.iter().map(tool).collect()
+    }
+
+    /// Returns a call in the format of a request that repeats it.
+    #[cfg(feature = "openai")]
+    pub(super) fn call_on_the_wire(&self, call: &ToolCall) -> Value {
+        let named = self.0.iter().find(|(_, tool)| tool.name == call.name);
+        let name = named.map_or_else(|| wire_name(&call.name), |(name, _)| name.clone());
+        // Some providers parse the arguments. The tool's result already reported the mistake in
+        // them.
+        let arguments = call.input().unwrap_or_else(|_| json!({}));
+        let function = json!({"name": name, "arguments": arguments.to_string()});
+        let mut wire = json!({"id": call.id, "type": "function", "function": function});
+        if let (Some(wire), Some(Value::Object(extra))) = (wire.as_object_mut(), &call.extra) {
+            wire.extend(extra.clone());
+        }
+        wire
+    }
+
+    fn find(&self, wire_name: &str) -> Option<&'a ToolSpec> {
+        // A model whose instructions mention `fs.read` may call it by that name.
+        let is_meant =
+            |(name, tool): &&(String, &ToolSpec)| name == wire_name || tool.name == wire_name;
+        self.0.iter().find(is_meant).map(|(_, tool)| *tool)
+    }
+}
+
+/// Reads the calls of a message, each by its name on the wire.
+pub(super) fn read_calls(message: &Value) -> Vec<ToolCall> {
+    let calls = message.get("tool_calls").and_then(Value::as_array);
+    let calls = calls.into_iter().flatten().filter_map(|call| {
+        let told = call.get("extra_content").map(|it| json!({"extra_content": it}));
+        Some(ToolCall { extra: told, ..read_function(call.get("function")?, call.get("id"))? })
+    });
+    let calls: Vec<ToolCall> = calls.collect();
+    if calls.is_empty() {
+        // The older form has one, and no id.
+        let call = message.get("function_call").and_then(|it| read_function(it, None));
+        return call.into_iter().collect();
+    }
+    calls
+}
+
+fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
+    let name = function.get("name")?.as_str()?.trim();
+    if name.is_empty() {
+        return None;
+    }
+    let arguments = match function.get("arguments") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let id = id.and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(ToolCall { id, name: name.to_owned(), arguments, extra: None })
+}
+
+/// Classifies a reply by the offered tools: calls of these tools, or an answer.
+///
+/// # Errors
+/// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered.
+/// The arguments of such a call are never taken for an answer: the model wrote them for something
+/// else.
+pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+    let offered = Offered::of(&request.tools);
+    let mut calls = std::mem::take(&mut reply.tool_calls);
+    if reply.finish.is_failed_generation() {
+        calls.extend(failed_call(&reply.text, &offered));
+    }
+    // A model that was given a form of answer may call it like a tool.
+    let form = request.output.as_ref().map(|it| wire_name(&it.name));
+    let is_answer =
+        |call: &ToolCall| offered.find(&call.name).is_none() && form.as_ref() == Some(&call.name);
+    if let Some(answer) = calls.iter().find(|it| is_answer(it)) {
+        if reply.text.trim().is_empty() {
+            let blank = answer.arguments.trim().is_empty();
+            reply.text = if blank { "{}".to_owned() } else { answer.arguments.clone() };
+        }
+        return Ok(reply);
+    }
+    if request.tools.is_empty() {
+        // The text of the model beside the calls may be the answer.
+        return match calls.into_iter().next() {
+            Some(ToolCall { name, arguments, .. }) if reply.text.trim().is_empty() => {
+                Err(ModelError::UnknownTool { name, arguments, usage: reply.usage })
+            }
+            _ => Ok(reply),
+        };
+    }
+    for call in &mut calls {
+        if let Some(tool) = offered.find(&call.name) {
+            tool.name.clone_into(&mut call.name);
+        }
+    }
+    if !calls.is_empty() && reply.finish.is_failed_generation() {
+        reply.text = String::new();
+    }
+    reply.tool_calls = calls;
+    Ok(reply)
+}
+
+/// Returns a call of a tool that the provider itself has checked and rejected (Groq does).
+fn failed_call(text: &str, offered: &Offered<'_>) -> Option<ToolCall> {
+    let call: Value = serde_json::from_str(text).ok()?;
+    let call = read_function(&call, None)?;
+    offered.find(&call.name).is_some().then_some(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Finish, OutputSchema};
+
+    fn tool(name: &str) -> ToolSpec {
+        ToolSpec { name: name.into(), description: "…".into(), schema: json!({"type": "object"}) }
+    }
+
+    fn reply(message: &Value) -> ChatReply {
+        ChatReply { tool_calls: read_calls(message), ..ChatReply::default() }
+    }
+
+    fn request(tools: &[&str]) -> ChatRequest {
+        ChatRequest { tools: tools.iter().map(|it| tool(it)).collect(), ..ChatRequest::default() }
+    }
+
+    #[test]
+    fn wire_names_round_trip() {
+        let request = request(&["fs.read", "fs/read", "fs_read"]);
+        let offered = Offered::of(&request.tools);
+        let names: Vec<&str> = offered.0.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["fs_read", "fs_read_2", "fs_read_3"]);
+        let message = json!({"tool_calls": [
+            {"id": "1", "function": {"name": "fs_read_2", "arguments": "{}"}},
+            {"id": "2", "function": {"name": "fs.read", "arguments": {"path": "a"}}},
+            {"id": "3", "function": {"name": "nobody"}},
+        ]});
+        let calls = settle(reply(&message), &request).unwrap().tool_calls;
+        let names: Vec<&str> = calls.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["fs/read", "fs.read", "nobody"]);
+        assert_eq!(calls[1].arguments, r#"{"path":"a"}"#);
+        let long = "x".repeat(80);
+        let longs = [tool(&long), tool(&format!("{long}y"))];
+        let offered = Offered::of(&longs);
+        assert!(offered.0.iter().all(|(name, _)| name.len() <= NAME_CHARS_MAX));
+        assert_ne!(offered.0[0].0, offered.0[1].0);
+    }
+
+    #[test]
+    fn what_only_the_provider_says_of_a_call_goes_back_to_it() {
+        let signed = json!({"google": {"thought_signature": "AVSo"}});
+        let message = json!({"tool_calls": [
+            {"id": "", "extra_content": signed, "function": {"name": "now", "arguments": "oh"}},
+        ]});
+        let request = request(&["now"]);
+        let calls = settle(reply(&message), &request).unwrap().tool_calls;
+        #[cfg(feature = "openai")]
+        {
+            let wire = Offered::of(&request.tools).call_on_the_wire(&calls[0]);
+            assert_eq!(wire["extra_content"], signed);
+            assert_eq!(wire["function"], json!({"name": "now", "arguments": "{}"}));
+        }
+        assert_eq!(calls[0].extra, Some(json!({"extra_content": signed})));
+    }
+
+    #[test]
+    fn only_a_call_of_the_form_that_was_asked_for_is_an_answer() {
+        let called = json!({"function_call": {"name": "json", "arguments": "{\"a\": 1}"}});
+        let unknown = settle(reply(&called), &request(&[])).unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "the model called `json`, a tool that does not exist, instead of answering"
+        );
+        let answer = settle(reply(&called), &request(&["now"])).unwrap();
+        assert_eq!((answer.text.as_str(), answer.tool_calls.len()), ("", 1));
+        let form = OutputSchema { name: "json".into(), schema: json!({}) };
+        for tools in [&[][..], &["now"]] {
+            let asked = ChatRequest { output: Some(form.clone()), ..request(tools) };
+            assert_eq!(settle(reply(&called), &asked).unwrap().text, "{\"a\": 1}");
+        }
+        let other = json!({"function_call": {"name": "other", "arguments": "{\"a\": 1}"}});
+        let asked = ChatRequest { output: Some(form), ..request(&[]) };
+        assert!(settle(reply(&other), &asked).is_err());
+        let beside = ChatReply { text: "42".into(), ..reply(&other) };
+        let answer = settle(beside, &request(&[])).unwrap();
+        assert_eq!((answer.text.as_str(), answer.tool_calls.len()), ("42", 0));
+    }
+
+    #[test]
+    fn a_call_that_the_provider_has_rejected_is_a_call() {
+        let rejected = |text: &str| ChatReply {
+            text: text.into(),
+            finish: Finish::failed_generation(),
+            ..ChatReply::default()
+        };
+        let call = r#"{"name": "now", "arguments": {"zone": 3}}"#;
+        let settled = |text: &str, tool: &str| settle(rejected(text), &request(&[tool])).unwrap();
+        let calls = settled(call, "now");
+        assert_eq!(
+            (calls.text.as_str(), calls.tool_calls[0].arguments.as_str()),
+            ("", r#"{"zone":3}"#)
+        );
+        assert!(settled(call, "then").tool_calls.is_empty());
+        assert_eq!(settled("{oh", "now").text, "{oh");
+    }
+}

@@ -1,0 +1,215 @@
+//! Classifies the error replies of providers.
+//!
+//! Error bodies come as OpenAI's `{"error": {"message", "code"}}`, with the code as a number, with
+//! a text or a list in place of the object, as `{"detail": …}`, `{"object": "error", …}`, HTML, or
+//! nothing at all. The status decides first; the text decides where one status has several
+//! meanings.
+
+use std::time::Duration;
+
+use graphrun_guard::redact::{redact, redact_value};
+use serde_json::Value;
+
+use super::{ChatReply, Finish, ModelError, Usage};
+/// The longest message: an HTML page has no more information after its first lines.
+const MESSAGE_CHARS_MAX: usize = 500;
+
+/// A reply other than 2xx, unchanged.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure<'a> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The wait that the provider asks for.
+    pub after: Option<Duration>,
+    /// The body.
+    pub body: &'a str,
+}
+
+impl Failure<'_> {
+    /// Returns the failure as an error.
+    ///
+    /// A provider that checks the model's output itself and rejects it (Groq) puts the output into
+    /// its error. That is an invalid answer like any other, and returned as a reply.
+    ///
+    /// # Errors
+    /// Returns the classified error in all other cases.
+    pub fn classify(self) -> Result<ChatReply, ModelError> {
+        let mut body = serde_json::from_str::<Value>(self.body).ok();
+        if let Some(body) = &mut body {
+            // A server may put the key of the request into its error, also escaped.
+            redact_value(body);
+        }
+        if let Some(text) = body.as_ref().and_then(failed_generation) {
+            return Ok(ChatReply {
+                usage: Usage::estimate(0, text.chars().count()),
+                text,
+                finish: Finish::failed_generation(),
+                ..ChatReply::default()
+            });
+        }
+        let said = body.as_ref().map_or_else(|| ErrorText::of_text(self.body), ErrorText::of_json);
+        Err(self.error(&said))
+    }
+
+    fn error(self, said: &ErrorText) -> ModelError {
+        let Self { status, after, .. } = self;
+        let message = said.message(status);
+        match status {
+            401 | 403 => ModelError::Auth { message },
+            402 => ModelError::Quota { message },
+            _ if said.is_quota() => ModelError::Quota { message },
+            413 => ModelError::ContextOverflow { message },
+            429 => ModelError::RateLimited { after, message },
+            400 | 422 if said.is_context_overflow() => ModelError::ContextOverflow { message },
+            // Azure and some gateways filter the request instead of the reply.
+            400 if said.has("content_filter") || said.has("content management policy") => {
+                ModelError::Refused { text: message, usage: Usage::default() }
+            }
+            // Google answers 400, not 401, to a wrong key.
+            400 if said.has("api key not valid") || said.has("invalid api key") => {
+                ModelError::Auth { message }
+            }
+            408 | 409 | 425 => ModelError::Transient { message },
+            503 | 529 => ModelError::Overloaded { after, message },
+            500.. if said.has("overloaded") => ModelError::Overloaded { after, message },
+            500.. => ModelError::Transient { message },
+            300..400 => ModelError::BadRequest {
+                status,
+                message: "the address redirects, and redirects are not followed".to_owned(),
+            },
+            _ => ModelError::BadRequest { status, message },
+        }
+    }
+}
+
+/// Classifies the body of a 200 that is no chat completion: an error in disguise, or another service's page.
+pub(super) fn not_a_completion(body: &Value) -> ModelError {
+    let Some(error) = body.get("error").filter(|error| !error.is_null()) else {
+        let keys: Vec<&str> =
+            body.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).take(8).collect();
+        let message =
+            format!("the reply is no chat completion (it has {keys:?}); check the base URL");
+        return ModelError::Transient { message };
+    };
+    let said = ErrorText::of_json(body);
+    let status = error
+        .get("code")
+        .and_then(Value::as_u64)
+        .and_then(|code| u16::try_from(code).ok())
+        .filter(|code| (400..600).contains(code))
+        // No status to go by: taken as a fault of the gateway, which it is when it says 200.
+        .unwrap_or(502);
+    Failure { status, after: None, body: "" }.error(&said)
+}
+
+/// Returns the text cut to a readable length and free of keys.
+pub(super) fn readable(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let redacted = redact(&text);
+    match redacted.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &redacted[..end]),
+        None => redacted.into_owned(),
+    }
+}
+
+fn failed_generation(body: &Value) -> Option<String> {
+    let text = body.get("error")?.get("failed_generation")?.as_str()?;
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
+
+/// The text and the codes of a provider's error.
+struct ErrorText {
+    text: String,
+    /// The text and the codes in lower case, for searching.
+    folded: String,
+}
+
+impl ErrorText {
+    fn of_text(text: &str) -> Self {
+        let text = without_tags(text);
+        Self { folded: text.to_lowercase(), text }
+    }
+
+    fn of_json(body: &Value) -> Self {
+        // Google wraps its error in a list.
+        let body = body.get(0).unwrap_or(body);
+        let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
+        let words = ["message", "detail", "error", "msg", "title", "error_description"]
+            .iter()
+            .find_map(|name| error.get(*name).or_else(|| body.get(*name)))
+            .unwrap_or(error);
+        // The error of the provider behind a gateway is more specific than "Provider returned
+        // error".
+        let behind =
+            error.pointer("/metadata/raw").and_then(Value::as_str).map(|raw| format!(": {raw}"));
+        let text = plain(words) + &behind.unwrap_or_default();
+        let codes =
+            ["code", "type", "status"].map(|name| error.get(name).map(plain).unwrap_or_default());
+        Self { folded: format!("{text} {}", codes.join(" ")).to_lowercase(), text }
+    }
+
+    fn message(&self, status: u16) -> String {
+        match readable(&self.text) {
+            text if text.is_empty() => format!("status {status} without a message"),
+            text => text,
+        }
+    }
+
+    fn has(&self, words: &str) -> bool {
+        self.folded.contains(words)
+    }
+
+    fn is_quota(&self) -> bool {
+        [
+            "insufficient_quota",
+            "insufficient balance",
+            "credit balance is too low",
+            "billing_hard_limit",
+        ]
+        .iter()
+        .any(|words| self.has(words))
+    }
+
+    fn is_context_overflow(&self) -> bool {
+        [
+            "context_length",
+            "context length",
+            "context window",
+            "prompt is too long",
+            "too many tokens",
+            "maximum number of tokens",
+            "exceeds the available context",
+        ]
+        .iter()
+        .any(|words| self.has(words))
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Removes the tags of an HTML page, so that its title and its sentence remain.
+fn without_tags(text: &str) -> String {
+    if !text.trim_start().starts_with('<') {
+        return text.to_owned();
+    }
+    let mut plain = String::new();
+    let mut in_tag = false;
+    for char in text.chars() {
+        match char {
+            '<' => in_tag = true,
+            '>' => {
+                in_tag = false;
+                plain.push(' ');
+            }
+            _ if !in_tag => plain.push(char),
+            _ => {}
+        }
+    }
+    plain
+}

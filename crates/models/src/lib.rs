@@ -1,0 +1,54 @@
+//! Models: one trait, one client for every OpenAI-compatible provider, and recordings of both.
+//!
+//! Start at [`ChatModel`]. [`ask_structured`] turns any model's text into checked values;
+//! [`Recorder`] and [`Replay`] let a run be repeated without a provider. Retries, budgets and fallbacks
+//! belong to the engine; streaming is left out.
+
+// Tests may; the library may not.
+#![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
+
+mod chat;
+mod error;
+mod secret;
+mod tools;
+
+mod calls;
+mod failure;
+mod reader;
+mod retry_after;
+
+mod profile;
+#[cfg(feature = "openai")]
+mod shape;
+
+#[cfg(feature = "openai")]
+mod environment;
+#[cfg(feature = "openai")]
+mod openai;
+#[cfg(feature = "openai")]
+mod transport;
+
+mod prices;
+mod recording;
+mod structured;
+
+pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
+pub use error::{ErrorKind, ModelError, Nearest, Phase};
+pub use failure::Failure;
+pub use graphrun_core::usage::Usage;
+pub use prices::{Price, Prices};
+pub use profile::{OutputMode, PROVIDERS, Profile, Provider, TokenLimit};
+pub use reader::read_reply;
+pub use recording::{BadLine, Recorder, RecordingError, Replay, UnusedEntry, normalise};
+pub use retry_after::read_retry_after;
+pub use secret::Secret;
+pub use structured::{
+    Extracted, SchemaCheck, Structured, StructuredError, Wanted, answer_schema, ask_structured,
+    extract_json, repair_messages, strict_schema,
+};
+pub use tools::{ToolCall, ToolChoice, ToolSpec};
+
+#[cfg(feature = "openai")]
+pub use environment::{from_env, from_variables};
+#[cfg(feature = "openai")]
+pub use openai::{Config, ConfigError, Limits, OpenAiCompatible};

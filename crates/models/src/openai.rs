@@ -1,0 +1,327 @@
+//! The client for every provider with OpenAI's chat completions.
+//!
+//! One call is one request, with one exception: a form of structured output that the provider
+//! rejects is replaced by the next simpler one, and the client remembers that. Retries are the
+//! engine's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_openai::Client;
+use async_openai::config::OpenAIConfig;
+use async_openai::error::OpenAIError;
+use async_openai::traits::RequestOptionsBuilder;
+use async_trait::async_trait;
+use graphrun_guard::redact::redact;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::calls::settle;
+use super::chat::{ChatModel, ChatReply, ChatRequest};
+use super::error::ModelError;
+use super::failure::readable;
+use super::profile::{OutputMode, PROVIDERS, Profile};
+use super::reader::read_reply;
+use super::secret::Secret;
+use super::shape::{shape_request, unwrap_answer};
+use super::transport::Transport;
+use graphrun_core::usage::Usage;
+/// The address of a model and the settings of its requests.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The address up to and including the version, as in `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// The key; an empty one is not sent.
+    pub api_key: Secret,
+    /// The model, as the provider names it.
+    pub model: String,
+    /// The provider's dialect.
+    pub profile: Profile,
+    /// The limits of an exchange.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// Creates a configuration without a key, with the default profile and limits.
+    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            base_url: base_url.into(),
+            api_key: Secret::default(),
+            model: model.into(),
+            profile: Profile::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// The limits of an exchange: times and size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// To open a connection.
+    pub connect: Duration,
+    /// Between two pieces of a reply that has begun.
+    pub idle: Duration,
+    /// For the whole exchange. Long, because a reasoning model is silent for minutes before it answers.
+    pub total: Duration,
+    /// The largest reply, in bytes.
+    pub reply_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            total: Duration::from_secs(600),
+            reply_bytes_max: 16 * 1024 * 1024,
+        }
+    }
+}
+
+/// The reason why a client cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The provider needs a key, and none is set.
+    #[error(
+        "no key for {provider}: set the environment variable {variable}, or use a model of a server of your \
+         own (ollama/…, vllm/…, lmstudio/…), which needs none"
+    )]
+    NoKey {
+        /// The provider.
+        provider: &'static str,
+        /// The environment variable for the key.
+        variable: &'static str,
+    },
+    /// The name is not one of the known providers.
+    #[error(
+        "no provider is called {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
+         OpenAI-compatible server",
+        provider_names()
+    )]
+    UnknownProvider {
+        /// The word before the `/`.
+        name: String,
+    },
+    /// Only the provider is named.
+    #[error("no model is named after \"{provider}/\"")]
+    NoModel {
+        /// The provider.
+        provider: &'static str,
+    },
+    /// The address is invalid.
+    #[error("the base URL {url:?} is no http or https address")]
+    BaseUrl {
+        /// The address.
+        url: String,
+    },
+    /// The key has characters that a header cannot contain, such as a line break.
+    #[error("the key has characters that keys don't have; check for a line break or a quote in it")]
+    Key,
+    /// The HTTP client cannot start.
+    #[error("the HTTP client cannot start")]
+    Transport(#[source] reqwest::Error),
+}
+
+fn provider_names() -> String {
+    PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ")
+}
+
+/// A model behind OpenAI's chat completions API, at any provider.
+pub struct OpenAiCompatible {
+    client: Client<OpenAIConfig>,
+    name: String,
+    model: String,
+    profile: Profile,
+    /// The forms of output after rejections: the first form for later requests.
+    learnt: Mutex<BTreeMap<Asked, OutputMode>>,
+}
+
+// Implemented by hand: async-openai's `Debug` shows the address, which may contain a password.
+impl fmt::Debug for OpenAiCompatible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiCompatible")
+            .field("name", &self.name)
+            .field("profile", &self.profile)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OpenAiCompatible {
+    /// Creates a client. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] for an address or a key that cannot be used.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let Config { base_url, api_key, model, profile, limits } = config;
+        let base_url = base_url.trim_end_matches('/');
+        let is_http = reqwest::Url::parse(base_url)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
+        if !is_http {
+            return Err(ConfigError::BaseUrl { url: redact(base_url).into_owned() });
+        }
+        // async-openai panics on a key that is no valid header.
+        if HeaderValue::from_str(api_key.expose()).is_err() {
+            return Err(ConfigError::Key);
+        }
+        let transport =
+            Transport::new(base_url, limits, &api_key).map_err(ConfigError::Transport)?;
+        // The organisation and project are set, because async-openai would read them from the
+        // environment.
+        let settings = OpenAIConfig::new()
+            .with_api_base(base_url)
+            .with_api_key(api_key.expose())
+            .with_org_id("")
+            .with_project_id("");
+        Ok(Self {
+            client: Client::build(transport.http(), settings).with_http_service(transport),
+            name: format!("{}/{model}", profile.provider),
+            model,
+            profile,
+            learnt: Mutex::default(),
+        })
+    }
+
+    /// Makes one request.
+    async fn attempt(
+        &self,
+        request: &ChatRequest,
+        model: &str,
+        mode: OutputMode,
+    ) -> Result<ChatReply, ModelError> {
+        let body = shape_request(request, model, &self.profile, mode);
+        let mut chat = self.client.chat();
+        if let Some(key) = self.idempotency_key(&request.key, mode) {
+            let name = HeaderName::from_static("idempotency-key");
+            chat = chat.headers(HeaderMap::from_iter([(name, key)]));
+        }
+        let body: Value = match chat.create_byot(body).await {
+            Ok(body) => body,
+            Err(OpenAIError::Boxed(error)) => {
+                return Err(match error.downcast::<ModelError>() {
+                    Ok(error) => *error,
+                    Err(error) => ModelError::Transient { message: readable(&error.to_string()) },
+                });
+            }
+            Err(error) => return Err(unexpected(&error)),
+        };
+        let mut reply = settle(read_reply(&body)?, request)?;
+        if reply.usage.total_tokens() == 0 {
+            reply.usage = estimate(request, &reply.text);
+        }
+        if let Some(output) = &request.output
+            && reply.tool_calls.is_empty()
+        {
+            reply.text = unwrap_answer(reply.text, output);
+        }
+        if reply.model.is_empty() {
+            model.clone_into(&mut reply.model);
+        }
+        Ok(reply)
+    }
+
+    fn mode(&self, asked: &Asked) -> OutputMode {
+        let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
+        learnt.get(asked).copied().unwrap_or(self.profile.output)
+    }
+
+    fn learn(&self, asked: Asked, mode: OutputMode) {
+        let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
+        learnt.insert(asked, mode);
+    }
+
+    /// Returns the key as a header. Another form of output is another request, so it has another
+    /// key. A key that is no valid header is replaced by its hash, which names the same request.
+    fn idempotency_key(&self, key: &str, mode: OutputMode) -> Option<HeaderValue> {
+        if key.is_empty() {
+            return None;
+        }
+        let key = if mode == self.profile.output {
+            key.to_owned()
+        } else {
+            format!("{key}/{}", mode.as_str())
+        };
+        let hash = || HeaderValue::from_str(&blake3::hash(key.as_bytes()).to_hex());
+        HeaderValue::from_str(&key).or_else(|_| hash()).ok()
+    }
+}
+
+#[async_trait]
+impl ChatModel for OpenAiCompatible {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let model = request.model.as_deref().unwrap_or(&self.model);
+        let asked = Asked { model: model.to_owned(), with_tools: !request.tools.is_empty() };
+        let mut mode = self.mode(&asked);
+        loop {
+            let error = match self.attempt(request, model, mode).await {
+                Err(error) if request.output.is_some() => error,
+                done => return done,
+            };
+            let (Some(below), Some(rejection)) = (mode.below(), Rejection::of(&error)) else {
+                return Err(error);
+            };
+            tracing::info!(
+                model,
+                from = mode.as_str(),
+                to = below.as_str(),
+                "the provider rejects this form of output"
+            );
+            if rejection == Rejection::Form {
+                self.learn(asked.clone(), below);
+            }
+            mode = below;
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// The properties of a request that decide which forms of output a provider accepts: some accept
+/// fewer beside tools.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Asked {
+    model: String,
+    with_tools: bool,
+}
+
+/// The rejected part of a structured request.
+#[derive(Debug, PartialEq, Eq)]
+enum Rejection {
+    /// The form itself: the provider rejects it every time.
+    Form,
+    /// This schema in this form.
+    Schema,
+}
+
+impl Rejection {
+    fn of(error: &ModelError) -> Option<Self> {
+        let ModelError::BadRequest { status: 400 | 422, message } = error else { return None };
+        let message = message.to_lowercase();
+        let names_it = [
+            "response_format",
+            "response format",
+            "json_schema",
+            "json schema",
+            "json_object",
+            "structured output",
+            "json mode",
+            "response mime type",
+        ];
+        names_it.iter().any(|name| message.contains(name)).then(|| {
+            if message.contains("schema for response_format") { Self::Schema } else { Self::Form }
+        })
+    }
+}
+
+/// An error of async-openai itself. The transport reports its own, so this is one of building the request.
+fn unexpected(error: &OpenAIError) -> ModelError {
+    ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
+}
+
+fn estimate(request: &ChatRequest, text: &str) -> Usage {
+    let asked = request.messages.iter().map(|message| message.content.chars().count()).sum();
+    Usage::estimate(asked, text.chars().count())
+}

@@ -1,0 +1,266 @@
+//! The serialised form of a line of a recording, part by part.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    ChatReply, ChatRequest, Finish, Message, ModelError, Phase, ToolCall, ToolChoice, Usage,
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntryLine {
+    pub(super) v: u64,
+    pub(super) node: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) about: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) request: Option<RequestLine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) when: Option<WhenLine>,
+    pub(super) reply: ReplyLine,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RequestLine {
+    pub(super) messages: Vec<Message>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) schema: Option<String>,
+    /// The names of the tools that it may call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) tools: Vec<String>,
+}
+
+impl RequestLine {
+    pub(super) fn of(request: &ChatRequest) -> Self {
+        let may_call = request.tool_choice == ToolChoice::Auto;
+        let tools = request.tools.iter().filter(|_| may_call);
+        Self {
+            messages: request.messages.clone(),
+            schema: request.output.as_ref().map(|it| it.name.clone()),
+            tools: tools.map(|it| it.name.clone()).collect(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WhenLine {
+    #[serde(default)]
+    pub(super) contains: Vec<String>,
+    #[serde(default)]
+    pub(super) lacks: Vec<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ReplyLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) json: Option<Value>,
+    /// Calls, with or without a text beside them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tool_calls: Option<Vec<CallLine>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<ErrorLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) finish: Option<Finish>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<String>,
+}
+
+impl ReplyLine {
+    pub(super) fn validate(&self) -> Result<(), String> {
+        let calls = self.tool_calls.as_ref().filter(|it| !it.is_empty());
+        match (&self.text, &self.json, &self.error, calls) {
+            (Some(_), None, None, None) | (None, Some(_), None, None) => Ok(()),
+            (_, None, Some(_), None) | (_, None, None, Some(_)) => Ok(()),
+            _ => Err("`reply` needs exactly one of `text`, `json`, `tool_calls` and `error`; \
+                      only calls may have a text beside them"
+                .to_owned()),
+        }
+    }
+
+    /// The default `finish` of a reply.
+    pub(super) fn usual_finish(&self) -> Finish {
+        if self.tool_calls.is_some() { Finish::ToolCalls } else { Finish::Stop }
+    }
+
+    fn without_usual_finish(mut self) -> Self {
+        self.finish = self.finish.take().filter(|it| *it != self.usual_finish());
+        self
+    }
+
+    pub(super) fn of(outcome: &Result<ChatReply, ModelError>) -> Self {
+        match outcome {
+            Ok(reply) => Self {
+                // Always text, even for JSON: a replay returns exactly the same reply.
+                text: Some(reply.text.clone())
+                    .filter(|it| !it.is_empty() || reply.tool_calls.is_empty()),
+                tool_calls: CallLine::of(&reply.tool_calls),
+                reasoning: reply.reasoning.clone(),
+                finish: Some(reply.finish.clone()),
+                usage: Some(reply.usage),
+                model: Some(reply.model.clone()),
+                ..Self::default()
+            }
+            .without_usual_finish(),
+            Err(error) => Self {
+                text: match error {
+                    ModelError::Refused { text, .. } | ModelError::Truncated { text, .. } => {
+                        Some(text.clone())
+                    }
+                    ModelError::UnknownTool { arguments, .. } => Some(arguments.clone()),
+                    _ => None,
+                },
+                usage: Some(error.usage()),
+                error: Some(ErrorLine::of(error)),
+                ..Self::default()
+            },
+        }
+    }
+}
+
+/// A call. The arguments are written as JSON if the same text can be restored from that.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallLine {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) id: String,
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) arguments: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) extra: Option<Value>,
+}
+
+impl CallLine {
+    fn of(calls: &[ToolCall]) -> Option<Vec<Self>> {
+        let line = |call: &ToolCall| {
+            let ToolCall { id, name, arguments, extra } = call.clone();
+            let json = serde_json::from_str::<Value>(&arguments).ok().filter(Value::is_object);
+            let written = json.as_ref().map(Value::to_string);
+            let json = json.filter(|_| written.as_ref() == Some(&arguments));
+            Self { id, name, arguments: json.unwrap_or(Value::String(arguments)), extra }
+        };
+        (!calls.is_empty()).then(|| calls.iter().map(line).collect())
+    }
+
+    pub(super) fn to_call(&self) -> ToolCall {
+        let arguments = match &self.arguments {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let Self { id, name, extra, .. } = self;
+        ToolCall { id: id.clone(), name: name.clone(), arguments, extra: extra.clone() }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ErrorLine {
+    pub(super) kind: ErrorWord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) after_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) message: String,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ErrorWord {
+    RateLimited,
+    Overloaded,
+    Transient,
+    Timeout,
+    Auth,
+    Quota,
+    ContextOverflow,
+    BadRequest,
+    Refused,
+    Truncated,
+    UnknownTool,
+    EmptyResponse,
+}
+
+impl ErrorLine {
+    pub(super) fn to_error(&self, text: String, usage: Usage) -> ModelError {
+        let message =
+            if self.message.is_empty() { "as recorded".to_owned() } else { self.message.clone() };
+        let after = self.after_ms.map(Duration::from_millis);
+        match self.kind {
+            ErrorWord::RateLimited => ModelError::RateLimited { after, message },
+            ErrorWord::Overloaded => ModelError::Overloaded { after, message },
+            ErrorWord::Transient => ModelError::Transient { message },
+            ErrorWord::Timeout => {
+                ModelError::Timeout { phase: Phase::Response, after: after.unwrap_or_default() }
+            }
+            ErrorWord::Auth => ModelError::Auth { message },
+            ErrorWord::Quota => ModelError::Quota { message },
+            ErrorWord::ContextOverflow => ModelError::ContextOverflow { message },
+            ErrorWord::BadRequest => {
+                ModelError::BadRequest { status: self.status.unwrap_or(400), message }
+            }
+            ErrorWord::Refused => {
+                ModelError::Refused { text: if text.is_empty() { message } else { text }, usage }
+            }
+            ErrorWord::Truncated => ModelError::Truncated { text, usage },
+            ErrorWord::UnknownTool => {
+                ModelError::UnknownTool { name: message, arguments: text, usage }
+            }
+            ErrorWord::EmptyResponse => ModelError::EmptyResponse { usage },
+        }
+    }
+
+    fn of(error: &ModelError) -> Self {
+        let kind = match error {
+            ModelError::RateLimited { .. } => ErrorWord::RateLimited,
+            ModelError::Overloaded { .. } => ErrorWord::Overloaded,
+            ModelError::Timeout { .. } => ErrorWord::Timeout,
+            ModelError::Auth { .. } => ErrorWord::Auth,
+            ModelError::Quota { .. } => ErrorWord::Quota,
+            ModelError::ContextOverflow { .. } => ErrorWord::ContextOverflow,
+            ModelError::Refused { .. } => ErrorWord::Refused,
+            ModelError::Truncated { .. } => ErrorWord::Truncated,
+            ModelError::UnknownTool { .. } => ErrorWord::UnknownTool,
+            ModelError::EmptyResponse { .. } => ErrorWord::EmptyResponse,
+            ModelError::Transient { .. } => ErrorWord::Transient,
+            ModelError::BadRequest { .. }
+            | ModelError::ReplyTooLarge { .. }
+            | ModelError::NoRecording { .. }
+            | ModelError::NotRecorded { .. } => ErrorWord::BadRequest,
+        };
+        let (after, message) = match error {
+            ModelError::RateLimited { after, message }
+            | ModelError::Overloaded { after, message } => (*after, message.clone()),
+            ModelError::Timeout { after, .. } => (Some(*after), String::new()),
+            ModelError::Transient { message }
+            | ModelError::Auth { message }
+            | ModelError::Quota { message }
+            | ModelError::ContextOverflow { message }
+            | ModelError::BadRequest { message, .. } => (None, message.clone()),
+            ModelError::UnknownTool { name, .. } => (None, name.clone()),
+            ModelError::ReplyTooLarge { .. } => (None, error.to_string()),
+            _ => (None, String::new()),
+        };
+        let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        let status = match error {
+            ModelError::BadRequest { status, .. } => Some(*status),
+            _ => None,
+        };
+        Self { kind, status, after_ms, message }
+    }
+}

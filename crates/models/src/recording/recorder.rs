@@ -1,0 +1,101 @@
+//! Records the exchanges with a model.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+use super::entry::{RecordingError, write_line};
+use crate::{ChatModel, ChatReply, ChatRequest, ModelError};
+
+/// Passes requests on to a model and appends every exchange to a recording, failed ones included.
+///
+/// Several recorders may write to one file: an exchange is one write at the end of it.
+#[derive(Debug)]
+pub struct Recorder {
+    model: Arc<dyn ChatModel>,
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Recorder {
+    /// Wraps a model. An existing file is continued; an incomplete last line (after a crash) is
+    /// removed.
+    ///
+    /// # Errors
+    /// Returns [`RecordingError::Open`] when the file cannot be written.
+    pub fn wrap(model: Arc<dyn ChatModel>, file: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        let path = file.as_ref().to_owned();
+        let file =
+            open(&path).map_err(|source| RecordingError::Open { file: path.clone(), source })?;
+        Ok(Self { model, path, file: Mutex::new(file) })
+    }
+
+    fn append(
+        &self,
+        request: &ChatRequest,
+        outcome: &Result<ChatReply, ModelError>,
+    ) -> Result<(), ModelError> {
+        let line = write_line(request, outcome);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(|error| {
+            ModelError::NotRecorded { file: self.path.clone(), message: error.to_string() }
+        })
+    }
+}
+
+#[async_trait]
+impl ChatModel for Recorder {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let outcome = self.model.chat(request).await;
+        self.append(request, &outcome)?;
+        outcome
+    }
+
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_fifo() {
+        // Writing to a full pipe would wait for ever.
+        let reason = "it is a pipe, and a recording is a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    if !kind.is_file() {
+        // A device has no end to check.
+        return Ok(file);
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    if !looks_like_a_recording(&text) {
+        let reason = "it holds something else than a recording, and is left as it is";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let tail = &text[whole..];
+    if serde_json::from_slice::<Value>(tail).is_ok() {
+        // A complete line without a line end, as some editors leave it.
+        file.write_all(b"\n")?;
+    } else if !tail.is_empty() {
+        file.set_len(whole as u64)?;
+        file.seek(SeekFrom::End(0))?;
+    }
+    Ok(file)
+}
+
+/// Whether the first line is an entry or the beginning of one.
+fn looks_like_a_recording(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    match text.iter().position(|&byte| byte == b'\n') {
+        Some(end) => serde_json::from_slice::<Map<String, Value>>(&text[..end]).is_ok(),
+        None => text.is_empty() || text.starts_with(b"{\""),
+    }
+}

@@ -1,0 +1,182 @@
+//! Answers from a recording.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use graphrun_guard::beneath::read_named;
+use graphrun_guard::data_limit::DataLimit;
+
+use super::entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key};
+use crate::calls::settle;
+use crate::{ChatModel, ChatReply, ChatRequest, ModelError, Nearest};
+
+/// The most characters of a quoted line in a difference.
+const QUOTE_CHARS_MAX: usize = 120;
+
+/// A model that answers from a recording, and only from it.
+///
+/// Among the entries of the asking node, an entry recorded for the same request comes first (the same after
+/// [`normalise`](super::normalise())), then the hand-written entries whose texts are in the request. If several match,
+/// each is used once, in the order of the file, and the last from then on. A request without a matching entry is an
+/// error that names the nearest entry.
+#[derive(Debug)]
+pub struct Replay {
+    file: PathBuf,
+    name: String,
+    entries: Vec<Entry>,
+    /// Parallel to `entries`: whether each has answered. One lock, so that two tasks never get the same entry.
+    used: Mutex<Vec<bool>>,
+}
+
+/// An entry of a recording that never answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusedEntry {
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// Its node.
+    pub node: String,
+    /// The entry's own description.
+    pub about: Option<String>,
+}
+
+impl Replay {
+    /// Reads a recording. Empty lines are skipped.
+    ///
+    /// # Errors
+    /// Returns [`RecordingError::Open`] when the file cannot be read, and [`RecordingError::Lines`] with every
+    /// line that is no entry.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        let file = path.as_ref().to_owned();
+        let text = read_named(&file, DataLimit::InputBytes)
+            .map_err(|error| RecordingError::Open { file: file.clone(), source: error.into() })?;
+        let mut entries = Vec::new();
+        let mut lines = Vec::new();
+        for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+            match Entry::parse(text, line) {
+                Ok(entry) => entries.push(entry),
+                Err(what) => lines.push(BadLine { line, what }),
+            }
+        }
+        if !lines.is_empty() {
+            return Err(RecordingError::Lines { file, lines });
+        }
+        let stem =
+            file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let used = Mutex::new(vec![false; entries.len()]);
+        Ok(Self { name: format!("replay/{stem}"), file, entries, used })
+    }
+
+    /// Returns the entries that have not answered in this process. After a complete run these are superfluous.
+    pub fn unused(&self) -> Vec<UnusedEntry> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = self.entries.iter().zip(&*used).filter(|(_, used)| !**used);
+        unused
+            .map(|(entry, _)| UnusedEntry {
+                line: entry.line,
+                node: entry.node.clone(),
+                about: entry.about.clone(),
+            })
+            .collect()
+    }
+
+    fn find(&self, request: &ChatRequest) -> Option<&Entry> {
+        let key = request_key(request);
+        let text = joined(&request.messages);
+        let exact = |entry: &Entry| matches!(&entry.matcher, Matcher::Exact { key: known, .. } if *known == key);
+        let by_content = |entry: &Entry| match &entry.matcher {
+            Matcher::Content { contains, lacks } => {
+                contains.iter().all(|part| text.contains(part))
+                    && !lacks.iter().any(|part| text.contains(part))
+            }
+            Matcher::Exact { .. } => false,
+        };
+        self.take(request, &exact).or_else(|| self.take(request, &by_content))
+    }
+
+    /// Returns the first matching entry that has not answered yet, or else the last one, and marks it.
+    fn take(&self, request: &ChatRequest, fits: &dyn Fn(&Entry) -> bool) -> Option<&Entry> {
+        let fitting: Vec<usize> = (0..self.entries.len())
+            .filter(|&at| self.entries[at].node == request.caller && fits(&self.entries[at]))
+            .collect();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = fitting.iter().find(|&&at| !used[at]).or(fitting.last()).copied()?;
+        used[at] = true;
+        Some(&self.entries[at])
+    }
+
+    /// Returns the entry of the node that differs least from a request.
+    fn nearest(&self, request: &ChatRequest) -> Option<Nearest> {
+        let text = joined(&request.messages);
+        self.entries
+            .iter()
+            .filter(|entry| entry.node == request.caller)
+            .map(|entry| (entry.line, Difference::between(&entry.matcher, &text)))
+            // On a tie the later one wins: it is more likely the one that was just added.
+            .min_by_key(|(line, difference)| (difference.size, usize::MAX - line))
+            .map(|(line, difference)| Nearest { line, why: difference.why })
+    }
+}
+
+#[async_trait]
+impl ChatModel for Replay {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        match self.find(request) {
+            Some(entry) => entry.answer(request).and_then(|it| settle(it, request)),
+            None => Err(ModelError::NoRecording {
+                node: request.caller.clone(),
+                file: self.file.clone(),
+                nearest: self.nearest(request),
+            }),
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// The difference between an entry and a request it does not answer.
+struct Difference {
+    /// Counts texts or lines; comparable between entries of one kind.
+    size: usize,
+    why: String,
+}
+
+impl Difference {
+    fn between(matcher: &Matcher, text: &str) -> Self {
+        match matcher {
+            Matcher::Content { contains, lacks } => {
+                let missing = contains.iter().filter(|part| !text.contains(*part));
+                let missing = missing.map(|part| format!("the request lacks {}", quote(part)));
+                let present = lacks.iter().filter(|part| text.contains(*part));
+                let present = present.map(|part| format!("the request has {}", quote(part)));
+                let all: Vec<String> = missing.chain(present).collect();
+                Self { size: all.len(), why: all.join(", and ") }
+            }
+            Matcher::Exact { text: Some(recorded), .. } => Self::of_lines(recorded, text),
+            Matcher::Exact { text: None, .. } => {
+                Self { size: usize::MAX, why: "only its key was kept, which is another".to_owned() }
+            }
+        }
+    }
+
+    fn of_lines(recorded: &str, asked: &str) -> Self {
+        let lines = recorded.lines().count().max(asked.lines().count());
+        let same = recorded.lines().zip(asked.lines()).filter(|(a, b)| a == b).count();
+        let first = recorded.lines().zip(asked.lines()).take_while(|(a, b)| a == b).count();
+        let at = |text: &str| text.lines().nth(first).map_or_else(|| "nothing".to_owned(), quote);
+        let why = if lines == same {
+            "the schema or the division into messages is another".to_owned()
+        } else {
+            let (recorded, asked) = (at(recorded), at(asked));
+            format!("line {} of its request is {recorded}, where this one has {asked}", first + 1)
+        };
+        Self { size: lines - same, why }
+    }
+}
+
+fn quote(text: &str) -> String {
+    let cut: String = text.chars().take(QUOTE_CHARS_MAX).collect();
+    if cut.len() < text.len() { format!("{cut:?}…") } else { format!("{cut:?}") }
+}

@@ -1,0 +1,166 @@
+//! Asks a model for an answer of a given shape, with a bounded number of repairs.
+
+use serde_json::Value;
+
+use super::extract::{Wanted, extract_json};
+use super::schema::{SchemaCheck, answer_schema};
+use crate::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, Usage};
+
+/// Longer answers are truncated when they are sent back: a model needs no full copy of pages of prose.
+const RAW_CHARS_MAX: usize = 60_000;
+
+/// An answer that passed its check.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Structured<T> {
+    /// The answer, as the check returned it.
+    pub value: T,
+    /// The text it was read from.
+    pub raw: String,
+    /// The usage of all rounds together.
+    pub usage: Usage,
+    /// The number of rounds after the first.
+    pub repairs: u32,
+    /// The repairs and tolerated deviations of the answer.
+    pub warnings: Vec<String>,
+}
+
+/// The reason why there is no answer of the requested shape.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum StructuredError {
+    /// The model answered, but no answer fit the requested shape.
+    #[error("the answer is not what was asked for: {}", .problems.join("; "))]
+    InvalidOutput {
+        /// The last answer.
+        raw: String,
+        /// The problems of the last answer.
+        problems: Vec<String>,
+        /// The usage of all rounds together.
+        usage: Usage,
+    },
+    /// The model did not answer.
+    #[error("the model did not answer")]
+    Model {
+        /// The reason.
+        #[source]
+        error: ModelError,
+        /// The usage of all rounds together.
+        usage: Usage,
+    },
+}
+
+/// Asks for an answer that fits `schema`, and lets `check` decide whether it does.
+///
+/// `check` gets the JSON found in the answer. **It alone decides**: a lenient reader may accept more than the schema
+/// (then the difference is a warning). Callers without a reader pass [`SchemaCheck::check`]. An answer that does not
+/// pass is sent back with all its problems, at most `repairs_max` times. A truncated answer is requested again with
+/// twice the room. `on_usage` receives the usage of each round, failed ones included.
+///
+/// # Errors
+/// Returns [`StructuredError::InvalidOutput`] when the repairs are used up, and [`StructuredError::Model`] at the first
+/// failure of the model itself; both contain the usage so far.
+///
+/// # Cancel safety
+/// Dropping the future abandons the current round; `on_usage` has received the earlier ones.
+pub async fn ask_structured<T>(
+    model: &dyn ChatModel,
+    mut request: ChatRequest,
+    schema: &OutputSchema,
+    check: &(dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync),
+    repairs_max: u32,
+    on_usage: &mut (dyn FnMut(Usage) + Send),
+) -> Result<Structured<T>, StructuredError> {
+    let asked = request.messages.clone();
+    let key = request.key.clone();
+    let reading = Reading::new(&schema.schema);
+    request.output = Some(schema.clone());
+    let mut usage = Usage::default();
+    let mut repairs = 0;
+    loop {
+        let replied = model.chat(&request).await;
+        let spent = replied.as_ref().map_or_else(ModelError::usage, |reply| reply.usage);
+        usage += spent;
+        on_usage(spent);
+
+        let may_repair = repairs < repairs_max;
+        match replied {
+            Ok(reply) => match reading.read(&reply.text, check) {
+                Ok((value, warnings)) => {
+                    return Ok(Structured { value, raw: reply.text, usage, repairs, warnings });
+                }
+                Err(problems) if may_repair => {
+                    request.messages = repair_messages(&asked, &reply.text, &problems);
+                    // The lowest temperature; only if the caller set one, because some models accept none.
+                    request.temperature = request.temperature.map(|_| 0.0);
+                }
+                Err(problems) => {
+                    return Err(StructuredError::InvalidOutput {
+                        raw: reply.text,
+                        problems,
+                        usage,
+                    });
+                }
+            },
+            Err(ModelError::Truncated { .. })
+                if may_repair && request.max_output_tokens.is_some() =>
+            {
+                request.max_output_tokens =
+                    request.max_output_tokens.map(|tokens| tokens.saturating_mul(2));
+            }
+            // The model can repair it like any other invalid answer.
+            Err(error @ ModelError::UnknownTool { .. }) if may_repair => {
+                request.messages = repair_messages(&asked, "", &[error.to_string()]);
+            }
+            Err(error) => return Err(StructuredError::Model { error, usage }),
+        }
+        repairs += 1;
+        // Another request needs another key: the first one's would return the first answer.
+        if !key.is_empty() {
+            request.key = format!("{key}/repair-{repairs}");
+        }
+    }
+}
+
+/// Returns the conversation that sends an answer back with all its problems.
+pub fn repair_messages(previous: &[Message], raw: &str, problems: &[String]) -> Vec<Message> {
+    let mut messages = previous.to_vec();
+    let raw = raw.trim();
+    // Some providers reject an empty message, and it has no information for the model.
+    if !raw.is_empty() {
+        messages.push(Message::assistant(raw.chars().take(RAW_CHARS_MAX).collect::<String>()));
+    }
+    messages.push(Message::user(format!(
+        "Your answer cannot be used:\n- {}\n\nGive the complete answer again, as JSON and nothing else. Mend \
+         only these points and keep the rest as it is.",
+        problems.join("\n- ")
+    )));
+    messages
+}
+
+/// The reader of answers to one schema.
+struct Reading {
+    wanted: Wanted,
+    schema: Result<SchemaCheck, String>,
+}
+
+impl Reading {
+    fn new(schema: &Value) -> Self {
+        Self { wanted: Wanted::of_schema(&answer_schema(schema)), schema: SchemaCheck::new(schema) }
+    }
+
+    fn read<T>(
+        &self,
+        text: &str,
+        check: &(dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync),
+    ) -> Result<(T, Vec<String>), Vec<String>> {
+        let mut extracted = extract_json(text, self.wanted).map_err(|problem| vec![problem])?;
+        let mut warnings = extracted.warnings;
+        match &self.schema {
+            Ok(schema) => {
+                schema.drop_placeholder_nulls(&mut extracted.value);
+                warnings.extend(schema.problems(&extracted.value));
+            }
+            Err(error) => warnings.push(format!("the schema cannot be checked: {error}")),
+        }
+        Ok((check(extracted.value)?, warnings))
+    }
+}

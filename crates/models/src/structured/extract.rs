@@ -1,0 +1,221 @@
+//! Finds the JSON in a model's answer: after thoughts and prose, in code fences, encoded twice,
+//! with typical mistakes of models. Pure, and linear in the length of the text.
+//!
+//! Truncated JSON is never completed: half an action is no action.
+
+use std::iter::Peekable;
+use std::str::CharIndices;
+
+use graphrun_core::state::read_json;
+use serde_json::Value;
+
+use crate::reader::split_thoughts;
+
+/// A JSON value found in a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Extracted {
+    /// The value.
+    pub value: Value,
+    /// The repairs that were needed to read it.
+    pub warnings: Vec<String>,
+}
+
+/// The expected kind of value: decides which one to take if a text contains several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// An object.
+    Object,
+    /// A list.
+    List,
+    /// Any value, a bare number or text included.
+    Any,
+}
+
+impl Wanted {
+    /// Returns the kind that a schema expects.
+    pub fn of_schema(schema: &Value) -> Self {
+        match schema.get("type").and_then(Value::as_str) {
+            Some("object") => Self::Object,
+            Some("array") => Self::List,
+            None if schema.get("properties").is_some() => Self::Object,
+            _ => Self::Any,
+        }
+    }
+
+    fn fits(self, value: &Value) -> bool {
+        match self {
+            Self::Object => value.is_object(),
+            Self::List => value.is_array(),
+            Self::Any => true,
+        }
+    }
+}
+
+/// Returns the JSON value in a model's answer.
+///
+/// ```
+/// use graphrun::llm::{Wanted, extract_json};
+///
+/// let answer = "Sure [1]! Here it is:\n```json\n{\"verdict\": \"approved\",}\n```";
+/// let found = extract_json(answer, Wanted::Object)?;
+/// assert_eq!(found.value["verdict"], "approved");
+/// assert_eq!(found.warnings, ["trailing commas were removed"]);
+/// # Ok::<(), String>(())
+/// ```
+///
+/// # Errors
+/// Returns a description of the problem that the model can act on.
+pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
+    let (text, _) = split_thoughts(text.trim_start_matches('\u{feff}'));
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("the answer is empty".to_owned());
+    }
+    if let Ok(value) = read_json(text) {
+        return Ok(decode_twice(value, wanted));
+    }
+    let mut found = Vec::new();
+    let mut problem = None;
+    for part in balanced_parts(text) {
+        match part.and_then(parse_mended) {
+            Ok(extracted) => found.push(extracted),
+            Err(message) => problem = problem.or(Some(message)),
+        }
+    }
+    let fitting = found.iter().position(|extracted| wanted.fits(&extracted.value));
+    // A broken object is more likely the answer than `[1]` in the prose before it.
+    if let (None, Some(problem)) = (fitting, &problem) {
+        return Err(problem.clone());
+    }
+    let several = found.iter().filter(|extracted| wanted.fits(&extracted.value)).count() > 1;
+    let chosen = fitting.unwrap_or(0);
+    if chosen >= found.len() {
+        return Err(problem.unwrap_or_else(|| "the answer holds no JSON".to_owned()));
+    }
+    let mut extracted = found.swap_remove(chosen);
+    if several {
+        extracted
+            .warnings
+            .push("the answer holds several JSON values; the first was taken".to_owned());
+    }
+    Ok(extracted)
+}
+
+/// Parses a text that contains JSON again, because some models encode a tool's arguments twice.
+fn decode_twice(value: Value, wanted: Wanted) -> Extracted {
+    if let Value::String(inner) = &value
+        && let Ok(decoded) = read_json(inner)
+        && wanted.fits(&decoded)
+        && (decoded.is_object() || decoded.is_array())
+    {
+        return Extracted {
+            value: decoded,
+            warnings: vec!["the JSON was encoded twice".to_owned()],
+        };
+    }
+    Extracted { value, warnings: Vec::new() }
+}
+
+fn parse_mended(text: &str) -> Result<Extracted, String> {
+    let error = match read_json(text) {
+        Ok(value) => return Ok(Extracted { value, warnings: Vec::new() }),
+        Err(error) if error.is_limit() => return Err(format!("the answer is refused: {error}")),
+        Err(error) => error,
+    };
+    let (mended, warnings) = mend(text);
+    read_json(&mended)
+        .map(|value| Extracted { value, warnings })
+        .map_err(|_| format!("the answer is not valid JSON: {error}"))
+}
+
+/// Splits the top-level `{…}` and `[…]` from a text.
+///
+/// The content of a part is not searched again, even if the part is broken: an inner object would
+/// be taken for the answer.
+fn balanced_parts(text: &str) -> impl Iterator<Item = Result<&str, String>> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let tail = rest.take()?;
+        let start = tail.find(['{', '['])?;
+        let tail = &tail[start..];
+        match end_of_balanced(tail) {
+            Some(end) => {
+                rest = Some(&tail[end..]);
+                Some(Ok(&tail[..end]))
+            }
+            None => Some(Err("the JSON of the answer is never closed".to_owned())),
+        }
+    })
+}
+
+/// Returns the end of the value that starts the text, in bytes.
+fn end_of_balanced(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '{' | '[' => depth += 1,
+            '}' | ']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            '"' => skip_string(&mut chars),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn skip_string(chars: &mut Peekable<CharIndices<'_>>) {
+    while let Some((_, char)) = chars.next() {
+        match char {
+            '\\' => drop(chars.next()),
+            '"' => return,
+            _ => {}
+        }
+    }
+}
+
+/// Removes commas before a closing bracket and escapes raw line breaks and tabs inside strings.
+fn mend(text: &str) -> (String, Vec<String>) {
+    let mut mended = String::with_capacity(text.len());
+    let (mut commas, mut breaks) = (false, false);
+    let mut in_string = false;
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match (in_string, char) {
+            (true, '\\') => {
+                mended.push('\\');
+                mended.extend(chars.next());
+                continue;
+            }
+            (true, '\n' | '\r' | '\t') => {
+                mended.push_str(match char {
+                    '\n' => "\\n",
+                    '\r' => "\\r",
+                    _ => "\\t",
+                });
+                breaks = true;
+                continue;
+            }
+            (_, '"') => in_string = !in_string,
+            (false, '}' | ']') => {
+                let end = mended.trim_end().len();
+                if mended[..end].ends_with(',') {
+                    mended.truncate(end - 1);
+                    commas = true;
+                }
+            }
+            _ => {}
+        }
+        mended.push(char);
+    }
+    let warnings = [
+        (commas, "trailing commas were removed"),
+        (breaks, "line breaks inside texts were escaped"),
+    ];
+    let warnings = warnings.iter().filter(|(done, _)| *done).map(|(_, text)| (*text).to_owned());
+    (mended, warnings.collect())
+}

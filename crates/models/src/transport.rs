@@ -1,0 +1,206 @@
+//! The HTTP service under async-openai: one attempt, no redirects, a limit on everything.
+//!
+//! It reads the whole reply itself. It only passes on a 200 with well-formed JSON; everything else
+//! becomes a [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a
+//! body.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_openai::error::OpenAIError;
+use async_openai::middleware::HttpRequestFactory;
+use graphrun_guard::redact::{redact, redact_value};
+use jiff::Timestamp;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+use tower::Service;
+
+use super::chat::ChatReply;
+use super::environment::is_local;
+use super::error::{ModelError, Phase};
+use super::failure::{Failure, readable};
+use super::openai::Limits;
+use super::retry_after::read_retry_after;
+use super::secret::Secret;
+/// The most bytes of an error's body that are read.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// Sends requests and reads replies within limits.
+#[derive(Debug, Clone)]
+pub(super) struct Transport {
+    http: Client,
+    limits: Limits,
+    has_key: bool,
+    /// Scheme, host and port, for messages. The rest of the address may hold a password.
+    origin: String,
+}
+
+impl Transport {
+    pub(super) fn new(
+        base_url: &str,
+        limits: Limits,
+        api_key: &Secret,
+    ) -> Result<Self, reqwest::Error> {
+        let http = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .connect_timeout(limits.connect)
+            .user_agent(concat!("graphrun/", env!("CARGO_PKG_VERSION")));
+        // A proxy cannot reach a server on this machine.
+        let http = if is_local(base_url) { http.no_proxy() } else { http };
+        let origin = reqwest::Url::parse(base_url).map(|url| url.origin().ascii_serialization());
+        Ok(Self {
+            http: http.build()?,
+            limits,
+            has_key: !api_key.is_empty(),
+            origin: origin.unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn http(&self) -> Client {
+        self.http.clone()
+    }
+
+    /// Makes one attempt, and returns a reply that async-openai accepts.
+    async fn exchange(&self, factory: HttpRequestFactory) -> Result<Response, OpenAIError> {
+        let mut request = factory.build().await?;
+        if !self.has_key {
+            request.headers_mut().remove(AUTHORIZATION);
+        }
+        if let Some(header) = request.headers_mut().get_mut(AUTHORIZATION) {
+            header.set_sensitive(true);
+        }
+        let body = self.send(request).await.map_err(|error| OpenAIError::Boxed(Box::new(error)))?;
+        let body = serde_json::to_vec(&body).expect("a JSON value can always be written");
+        Ok(Response::from(http::Response::new(body)))
+    }
+
+    async fn send(&self, request: reqwest::Request) -> Result<Value, ModelError> {
+        let deadline = Instant::now() + self.limits.total;
+        let mut response = match timeout_at(deadline, self.http.execute(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.network_error(&error)),
+            Err(_) => {
+                return Err(ModelError::Timeout {
+                    phase: Phase::Response,
+                    after: self.limits.total,
+                });
+            }
+        };
+        let status = response.status();
+        if status.is_success() {
+            let body = self.read(&mut response, deadline, self.limits.reply_bytes_max).await?;
+            return read_json(&String::from_utf8_lossy(&body));
+        }
+        let after = retry_after(response.headers());
+        // The status is more informative than an unreadable body.
+        let body = self.read_start(&mut response, deadline).await;
+        let body = String::from_utf8_lossy(&body);
+        let failure = Failure { status: status.as_u16(), after, body: &body };
+        failure.classify().map(|reply| completion(&reply))
+    }
+
+    async fn read(
+        &self,
+        response: &mut Response,
+        deadline: Instant,
+        bytes_max: usize,
+    ) -> Result<Vec<u8>, ModelError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.next_chunk(response, deadline).await? {
+            if body.len() + chunk.len() > bytes_max {
+                return Err(ModelError::ReplyTooLarge { bytes_max });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// Reads the available beginning of an error's body.
+    async fn read_start(&self, response: &mut Response, deadline: Instant) -> Vec<u8> {
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = self.next_chunk(response, deadline).await {
+            body.extend_from_slice(&chunk);
+            if body.len() > ERROR_BYTES_MAX {
+                body.truncate(ERROR_BYTES_MAX);
+                break;
+            }
+        }
+        body
+    }
+
+    async fn next_chunk(
+        &self,
+        response: &mut Response,
+        deadline: Instant,
+    ) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, ModelError> {
+        let idle = Instant::now() + self.limits.idle;
+        let (until, after) =
+            if idle < deadline { (idle, self.limits.idle) } else { (deadline, self.limits.total) };
+        match timeout_at(until, response.chunk()).await {
+            Ok(chunk) => chunk.map_err(|error| self.network_error(&error)),
+            Err(_) => Err(ModelError::Timeout { phase: Phase::Body, after }),
+        }
+    }
+
+    fn network_error(&self, error: &reqwest::Error) -> ModelError {
+        if error.is_connect() && error.is_timeout() {
+            return ModelError::Timeout { phase: Phase::Connect, after: self.limits.connect };
+        }
+        // The last error of the chain is the informative one ("connection refused").
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        let doing = if error.is_connect() { "connect to" } else { "talk to" };
+        let message = format!("cannot {doing} {}: {cause}", self.origin);
+        ModelError::Transient { message: readable(&message) }
+    }
+}
+
+impl Service<HttpRequestFactory> for Transport {
+    type Response = Response;
+    type Error = OpenAIError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, OpenAIError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OpenAIError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, factory: HttpRequestFactory) -> Self::Future {
+        let transport = self.clone();
+        Box::pin(async move { transport.exchange(factory).await })
+    }
+}
+
+/// Reads the body of a 200. Bytes that are not UTF-8 were replaced: one broken character is no
+/// reason to pay for the whole answer again.
+///
+/// A server may put the key of a request anywhere into its reply, also escaped. So keys are removed
+/// here, after decoding and before anything is read, truncated or saved.
+fn read_json(text: &str) -> Result<Value, ModelError> {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.is_empty() {
+        return Err(ModelError::EmptyResponse { usage: super::Usage::default() });
+    }
+    let mut body: Value = serde_json::from_str(text).map_err(|error| {
+        let start: String = redact(text).chars().take(80).collect();
+        let message = format!("the reply is no JSON ({error}); it begins with {start:?}");
+        ModelError::Transient { message: readable(&message) }
+    })?;
+    redact_value(&mut body);
+    Ok(body)
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    read_retry_after(header("retry-after"), header("retry-after-ms"), Timestamp::now())
+}
+
+/// Converts an answer from inside an error into a completion.
+fn completion(reply: &ChatReply) -> Value {
+    json!({"choices": [{"message": {"content": reply.text}, "finish_reason": "failed_generation"}]})
+}

@@ -1,0 +1,194 @@
+//! `agent`: asks a model and writes its answer to the fields of the state.
+
+mod answer;
+mod tools;
+
+use async_trait::async_trait;
+use graphrun_core::{
+    event::Report,
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError, SideEffects},
+    state::Update,
+};
+use graphrun_models::{
+    ChatModel, ChatRequest, Message, ModelError, StructuredError, ask_structured,
+};
+use graphrun_workflow::{AgentNode, Prompt};
+use serde_json::{Value, json};
+
+pub(super) use self::tools::Toolbox;
+use self::{answer::Answer, tools::WithTools};
+use super::{
+    Services,
+    call::{Calls, Watched, failure_of, may_fall_back},
+    prompt_view,
+};
+/// Asks a model for the fields that the node writes.
+#[derive(Debug)]
+pub(super) struct Agent {
+    definition: AgentNode,
+    services: Services,
+    toolbox: Toolbox,
+}
+
+impl Agent {
+    pub(super) fn new(definition: AgentNode, services: Services, toolbox: Toolbox) -> Self {
+        Self { definition, services, toolbox }
+    }
+
+    fn messages(&self, ctx: &NodeContext) -> Result<Vec<Message>, NodeError> {
+        let AgentNode { system, prompt, prompt_again, .. } = &self.definition;
+        let view = prompt_view(ctx);
+        let prompt = prompt_again.as_ref().filter(|_| ctx.visit() > 1).unwrap_or(prompt);
+        let mut messages = Vec::new();
+        if let Some(system) = system {
+            messages.push(Message::system(system.render(&view)?));
+        }
+        messages.push(Message::user(prompt.render(&view)?));
+        Ok(messages)
+    }
+
+    fn request(&self, ctx: &NodeContext) -> Result<ChatRequest, NodeError> {
+        Ok(ChatRequest {
+            caller: ctx.node.to_string(),
+            key: ctx.idempotency_key(),
+            messages: self.messages(ctx)?,
+            temperature: self.definition.temperature,
+            tools: self.toolbox.specs(),
+            ..ChatRequest::default()
+        })
+    }
+
+    /// Asks the models in their order until one answers.
+    async fn ask(&self, ctx: &NodeContext, answer: &Answer<'_>) -> Result<Update, NodeError> {
+        let request = self.request(ctx)?;
+        let (calls, mut last) = (Calls::default(), None);
+        for name in &self.definition.models {
+            if let Some(error) = &last {
+                let message = format!("{error}; falling back to {name}");
+                ctx.report(Report::Warning { message }).await;
+            }
+            match self.ask_one(ctx, name, (&request, answer), &calls).await {
+                Err(Refusal::Model(error)) if may_fall_back(&error) => last = Some(error),
+                Err(Refusal::Model(error)) => return Err(failure_of(&error).into()),
+                Err(Refusal::Unreadable(failure)) => return Err(failure.into()),
+                Ok(update) => return Ok(update),
+            }
+        }
+        Err(last.map_or_else(
+            || NodeError::permanent("the agent has no model"),
+            |error| failure_of(&error).into(),
+        ))
+    }
+
+    async fn ask_one(
+        &self,
+        ctx: &NodeContext,
+        name: &str,
+        (request, answer): (&ChatRequest, &Answer<'_>),
+        calls: &Calls,
+    ) -> Result<Update, Refusal> {
+        let model = self.services.models.model(name).map_err(Refusal::Model)?;
+        let watched = Watched::new((name, model), ctx, &self.services.prices, calls);
+        let tools = (&self.toolbox, self.definition.tool_rounds_max);
+        let with_tools = WithTools::new((&watched, calls), ctx, tools);
+        let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
+        if let Some(channel) = answer.as_text() {
+            let reply = model.chat(request).await.map_err(Refusal::Model)?;
+            // A custom model may call tools it was not offered.
+            if let (true, Some(call)) = (reply.text.trim().is_empty(), reply.tool_calls.first()) {
+                let (name, arguments) = (call.name.clone(), call.arguments.clone());
+                let usage = reply.usage;
+                return Err(Refusal::Model(ModelError::UnknownTool { name, arguments, usage }));
+            }
+            return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));
+        }
+        let asked = ask_structured(
+            model,
+            request.clone(),
+            &answer.schema(ctx.node.as_str()),
+            &|value| answer.read(value),
+            self.definition.repairs_max,
+            // `Watched` has already reported each call.
+            &mut |_| (),
+        )
+        .await;
+        match asked {
+            Ok(structured) => {
+                let (update, warnings) = structured.value;
+                for message in structured.warnings.into_iter().chain(warnings) {
+                    ctx.report(Report::Warning { message }).await;
+                }
+                Ok(update)
+            }
+            Err(StructuredError::Model { error, .. }) => Err(Refusal::Model(error)),
+            Err(error @ StructuredError::InvalidOutput { .. }) => {
+                let failure = Failure::of(ErrorKind::InvalidOutput, &error);
+                let StructuredError::InvalidOutput { raw, .. } = error else {
+                    return Err(Refusal::Unreadable(failure));
+                };
+                Err(Refusal::Unreadable(Failure { raw: Some(raw), ..failure }))
+            }
+        }
+    }
+}
+
+/// The reason why one model gave no answer.
+enum Refusal {
+    /// The model did not answer.
+    Model(ModelError),
+    /// The model answered, but the answer cannot be read.
+    Unreadable(Failure),
+}
+
+#[async_trait]
+impl Node for Agent {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
+        Ok(self.ask(&ctx, &answer).await?.into())
+    }
+
+    fn contract(&self) -> Contract {
+        Contract { reads: None, writes: Some(self.definition.writes.clone()) }
+    }
+
+    /// The worst case: each model is asked, and its last repair fails, so that the next one is
+    /// asked. All answers of a model share its rounds of calls.
+    fn calls_max(&self) -> Option<u64> {
+        let AgentNode { models, repairs_max, tool_rounds_max, .. } = &self.definition;
+        let models = u64::try_from(models.len()).unwrap_or(u64::MAX);
+        let rounds = if self.toolbox.is_empty() { 0 } else { u64::from(*tool_rounds_max) };
+        let calls = models.saturating_mul(1 + rounds + u64::from(*repairs_max));
+        // A custom tool does not declare whether it asks a model.
+        self.toolbox.is_built_in().then_some(calls)
+    }
+
+    fn kind(&self) -> &'static str {
+        "agent"
+    }
+
+    fn identity(&self) -> Value {
+        let AgentNode { models, system, prompt, prompt_again, temperature, .. } = &self.definition;
+        let mut identity = json!({
+            "models": models,
+            "system": system.as_ref().map(Prompt::text),
+            "prompt": prompt.text(),
+            "again": prompt_again.as_ref().map(Prompt::text),
+            "temperature": temperature,
+            "writes": self.definition.writes,
+        });
+        if !self.toolbox.is_empty() {
+            identity["tools"] = self.toolbox.identity();
+            identity["tool_rounds"] = self.definition.tool_rounds_max.into();
+        }
+        identity
+    }
+
+    /// The rendered prompts.
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        Ok(serde_json::to_value(self.messages(ctx)?)?)
+    }
+
+    fn touches(&self) -> SideEffects {
+        if self.toolbox.is_empty() { SideEffects::Models } else { SideEffects::World }
+    }
+}

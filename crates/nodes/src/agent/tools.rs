@@ -1,0 +1,280 @@
+//! The tools of an agent: a model calls them before it answers, in a bounded number of rounds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use graphrun_core::{event::Report, graph::NodeContext};
+use graphrun_guard::redact::redact;
+use graphrun_models::{
+    ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec,
+};
+use graphrun_workflow::tool::{BUILT_IN, ToolContext, ToolError};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::{
+    call::{Calls, Watched},
+    checked::Checked,
+};
+
+/// The most calls of one answer that are made. The result of each further call says so.
+const CALLS_AT_ONCE_MAX: usize = 16;
+/// How often the same call is made. A further one means that the model repeats itself.
+const SAME_CALL_MAX: u32 = 2;
+/// The most characters of a result in the conversation.
+const RESULT_CHARACTERS_MAX: usize = 60_000;
+/// The most characters of arguments in an event.
+const INPUT_CHARACTERS_MAX: usize = 200;
+
+/// The tools that an agent may call.
+#[derive(Debug)]
+pub(crate) struct Toolbox(Vec<Checked>);
+
+impl Toolbox {
+    pub(crate) fn new(tools: Vec<Checked>) -> Self {
+        Self(tools)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all of them are built in: only these are known to ask no model.
+    pub(super) fn is_built_in(&self) -> bool {
+        self.0.iter().all(|it| BUILT_IN.contains(&it.tool.name()))
+    }
+
+    pub(super) fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |it: &Checked| ToolSpec {
+            name: it.tool.name().to_owned(),
+            description: it.tool.description().to_owned(),
+            schema: it.tool.input_schema().clone(),
+        };
+        self.0.iter().map(spec).collect()
+    }
+
+    /// The part of the cache key for the tools.
+    pub(super) fn identity(&self) -> Value {
+        let identity =
+            |it: &Checked| json!([it.tool.name(), it.tool.description(), it.tool.input_schema()]);
+        self.0.iter().map(identity).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<&Checked> {
+        self.0.iter().find(|it| it.tool.name() == name)
+    }
+}
+
+/// A model that may call tools before it answers.
+///
+/// The conversation keeps its calls and their results, also where an answer is sent back for
+/// repair. After the last round the model has to answer with the information it has.
+#[derive(Debug)]
+pub(super) struct WithTools<'a> {
+    model: &'a Watched<'a>,
+    ctx: &'a NodeContext,
+    calls: &'a Calls,
+    toolbox: &'a Toolbox,
+    rounds_max: u32,
+    exchange: Mutex<Exchange>,
+}
+
+/// The messages between the question and the answer.
+#[derive(Debug, Default)]
+struct Exchange {
+    /// The number of messages of the question.
+    asked: Option<usize>,
+    messages: Vec<Message>,
+    rounds: u32,
+    /// The number of requests for each call, by name and arguments.
+    counts: BTreeMap<(String, String), u32>,
+    ids: BTreeSet<String>,
+    /// Whether the model repeats itself.
+    is_stuck: bool,
+}
+
+impl<'a> WithTools<'a> {
+    pub(super) fn new(
+        (model, calls): (&'a Watched<'a>, &'a Calls),
+        ctx: &'a NodeContext,
+        (toolbox, rounds_max): (&'a Toolbox, u32),
+    ) -> Self {
+        Self { model, ctx, calls, toolbox, rounds_max, exchange: Mutex::default() }
+    }
+
+    async fn warn(&self, message: String) {
+        self.ctx.report(Report::Warning { message }).await;
+    }
+
+    /// Makes the calls of a reply, and adds them to the conversation with their results.
+    async fn make_calls(&self, exchange: &mut Exchange, mut reply: ChatReply) {
+        exchange.name(&mut reply.tool_calls);
+        let calls = reply.tool_calls.clone();
+        exchange.messages.push(Message::calls(reply));
+        // The tools may have irreversible effects, so the reply that requests them is saved first.
+        self.model.save_last().await;
+        let mut results = Vec::new();
+        for (at, call) in calls.iter().enumerate() {
+            let again = exchange.counts.entry((call.name.clone(), call.arguments.clone()));
+            let again = *again.and_modify(|it| *it += 1).or_insert(1) > SAME_CALL_MAX;
+            exchange.is_stuck |= again;
+            results.push(self.result(call, at, again));
+        }
+        let results = join_all(results).await;
+        let told = calls.iter().zip(results).map(|(call, it)| Message::tool(&call.id, it));
+        exchange.messages.extend(told);
+        if exchange.is_stuck {
+            let message = "the model makes the same call again and again; it is to answer now";
+            self.warn(message.to_owned()).await;
+        }
+    }
+
+    /// Returns the result of a call for the model.
+    async fn result(&self, call: &ToolCall, at: usize, again: bool) -> String {
+        if again {
+            return "error: you have made this call before, and were told the result".to_owned();
+        }
+        if at >= CALLS_AT_ONCE_MAX {
+            return format!(
+                "error: not more than {CALLS_AT_ONCE_MAX} calls at once; call it again"
+            );
+        }
+        let Some(tool) = self.toolbox.find(&call.name) else {
+            let known: Vec<&str> = self.toolbox.0.iter().map(|it| it.tool.name()).collect();
+            return format!("error: there is no `{}`, only {}", call.name, known.join(", "));
+        };
+        match call.input() {
+            Ok(input) => self.call(tool, input).await,
+            Err(problem) => format!("error: {problem}"),
+        }
+    }
+
+    /// Calls a tool and saves the result, under a name that counts equal calls. A retry of the task
+    /// reuses saved results; a call without one is made again, with the same idempotency key.
+    async fn call(&self, tool: &Checked, input: Value) -> String {
+        let name = tool.tool.name();
+        let given = input.to_string();
+        let hash = blake3::hash(given.as_bytes()).to_hex();
+        let memo = self.calls.count(format!("tool/{name}/{}", &hash[..16]));
+        if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
+            return known;
+        }
+        let key = format!("{}/{memo}", self.ctx.idempotency_key());
+        let told = ToolContext { key, cancel: self.ctx.cancel.clone() };
+        let started = Instant::now();
+        let outcome = tool.call(input, &told).await;
+        let report = Report::ToolCalled {
+            tool: name.to_owned(),
+            input: cut(&given, INPUT_CHARACTERS_MAX),
+            ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            error: outcome.as_ref().err().map(ToolError::to_string),
+        };
+        self.ctx.report(report).await;
+        let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
+        let result = told_to_model(outcome);
+        if is_final {
+            // Saving fails when the run has ended; then the result of this node is not needed.
+            drop(self.ctx.save_memo(&memo, &result).await);
+        }
+        result
+    }
+}
+
+#[async_trait]
+impl ChatModel for WithTools<'_> {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let mut exchange = self.exchange.lock().await;
+        loop {
+            let may_call = exchange.rounds < self.rounds_max && !exchange.is_stuck;
+            let reply = self.model.chat(&exchange.request(request, may_call)).await?;
+            let is_broken = reply.finish.is_failed_generation();
+            if reply.tool_calls.is_empty() && !(is_broken && may_call) {
+                return Ok(reply);
+            }
+            if !may_call {
+                let (model, rounds) = (self.model.name(), exchange.rounds);
+                let message = format!("{model} calls tools after its {rounds} rounds of calls");
+                self.warn(message).await;
+                // The text beside the calls may be the answer.
+                return match reply.text.trim() {
+                    "" => Err(ModelError::EmptyResponse { usage: reply.usage }),
+                    _ => Ok(ChatReply { tool_calls: Vec::new(), ..reply }),
+                };
+            }
+            exchange.rounds += 1;
+            if reply.tool_calls.is_empty() {
+                exchange.complain(reply.text);
+            } else {
+                self.make_calls(&mut exchange, reply).await;
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+}
+
+impl Exchange {
+    /// Returns the request with the exchanges so far, right after the question. Messages behind
+    /// them belong to an answer under repair.
+    fn request(&mut self, request: &ChatRequest, may_call: bool) -> ChatRequest {
+        let asked = *self.asked.get_or_insert(request.messages.len());
+        let (question, rest) = request.messages.split_at(asked.min(request.messages.len()));
+        let messages = [question, &self.messages, rest].concat();
+        // Another request needs another key: the first one's would return the first answer.
+        let key = match (request.key.as_str(), self.rounds) {
+            ("", _) | (_, 0) => request.key.clone(),
+            (key, round) => format!("{key}/tools-{round}"),
+        };
+        let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
+        ChatRequest { key, messages, tool_choice, ..request.clone() }
+    }
+
+    /// Gives each call a unique id of nine letters and digits, because some providers accept no
+    /// other.
+    fn name(&mut self, calls: &mut [ToolCall]) {
+        for call in calls {
+            let mut number = self.ids.len();
+            while call.id.is_empty() || !self.ids.insert(call.id.clone()) {
+                number += 1;
+                call.id = format!("call{number:05}");
+            }
+        }
+    }
+
+    /// Returns a call that the provider could not parse to the model.
+    fn complain(&mut self, text: String) {
+        if !text.trim().is_empty() {
+            self.messages.push(Message::assistant(text));
+        }
+        let complaint = "This is no call of a tool that can be read. Call the tool in the form you \
+                         were given, with its arguments as JSON, or give your answer.";
+        self.messages.push(Message::user(complaint));
+    }
+}
+
+fn told_to_model(outcome: Result<Value, ToolError>) -> String {
+    match outcome {
+        Ok(Value::String(text)) => cut(&text, RESULT_CHARACTERS_MAX),
+        Ok(value) => cut(&value.to_string(), RESULT_CHARACTERS_MAX),
+        Err(error) if error.transient => format!("error: {error}; it may work at another time"),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+/// Truncates a text. Keys are removed first, because a part of a key would not be recognised.
+fn cut(text: &str, characters_max: usize) -> String {
+    let text = redact(text);
+    match text.char_indices().nth(characters_max) {
+        None => text.into_owned(),
+        Some((end, _)) => {
+            let more = text[end..].chars().count();
+            format!("{}… ({more} more characters)", &text[..end])
+        }
+    }
+}

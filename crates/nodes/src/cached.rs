@@ -1,0 +1,250 @@
+//! A cached node: a node is not recomputed for identical inputs.
+//!
+//! The cache keeps the update of the node. The transition is decided anew, on the current state. A
+//! failure, a question, and a node that chose its own route are never cached.
+
+use std::{error::Error, fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use graphrun_core::{
+    event::Report,
+    graph::{Command, Contract, Goto, Node, NodeContext, NodeError, SideEffects},
+    id::ChannelName,
+};
+use graphrun_engine::{
+    checkpoint::CheckpointError,
+    results::{KeptResult, ResultKey, ResultStore},
+};
+use graphrun_guard::redact::redact_value;
+use graphrun_workflow::Expression;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::expression_view;
+/// The store of results, and whether existing results are used.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    store: Arc<dyn ResultStore>,
+    is_renewed: bool,
+}
+
+/// A node that is not run when its cache holds a result for the same inputs.
+///
+/// Two tasks share a result if these are equal: the version of this library, the name and the kind
+/// of the node, its [identity](Node::identity), its [input](Node::given), and the types of the
+/// channels that it writes.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use graphrun::{
+///     graph::{NodeContext, NodeError, node_fn},
+///     nodes::{Cache, Cached},
+///     storage::MemoryResults,
+/// };
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, JsonSchema)]
+/// struct Number {
+///     number: u64,
+/// }
+///
+/// async fn slow(reads: Number, _: NodeContext) -> Result<Number, NodeError> {
+///     Ok(Number { number: reads.number * 2 })
+/// }
+///
+/// let cache = Cache::new(Arc::new(MemoryResults::default()));
+/// let node = Cached::new(Arc::new(node_fn(slow)), cache);
+/// ```
+#[doc(alias = "CachePolicy")]
+pub struct Cached {
+    inner: Arc<dyn Node>,
+    cache: Cache,
+    /// The part of the identity that is not the node's own.
+    label: Value,
+    age_max: Option<Duration>,
+    /// The cache key in place of the node's input.
+    key: Option<Expression>,
+}
+
+impl Cache {
+    /// Uses existing results of a store, and adds new ones.
+    pub fn new(store: Arc<dyn ResultStore>) -> Self {
+        Self { store, is_renewed: false }
+    }
+
+    /// Runs every node, and replaces existing results.
+    #[must_use]
+    pub fn renewed(self) -> Self {
+        Self { is_renewed: true, ..self }
+    }
+}
+
+impl Cached {
+    /// Caches the results of a node, without a bound on their age.
+    pub fn new(inner: Arc<dyn Node>, cache: Cache) -> Self {
+        Self { inner, cache, label: Value::Null, age_max: None, key: None }
+    }
+
+    /// Reuses only results up to this age. `None` is no bound.
+    #[must_use]
+    pub fn no_older_than(self, age_max: Option<Duration>) -> Self {
+        Self { age_max, ..self }
+    }
+
+    /// Uses an expression as the cache key, in place of the node's input.
+    #[must_use]
+    pub(super) fn by(self, key: Option<Expression>) -> Self {
+        Self { key, ..self }
+    }
+
+    /// Adds a label to the cache key, for nodes that do not define their own identity.
+    #[must_use]
+    pub(super) fn labelled(self, label: impl Into<Value>) -> Self {
+        Self { label: label.into(), ..self }
+    }
+
+    fn key(&self, ctx: &NodeContext) -> Result<ResultKey, NodeError> {
+        let given = match &self.key {
+            Some(key) => {
+                json!({"key": key.source(), "value": key.evaluate(&expression_view(ctx, None))?})
+            }
+            None => self.inner.given(ctx)?,
+        };
+        let writes = self.inner.contract().writes;
+        let is_written =
+            |it: &&ChannelName| writes.as_ref().is_none_or(|writes| writes.contains(it));
+        let channels = ctx.state.schema().channels().iter();
+        let types = channels.filter(|it| is_written(&it.name()));
+        let types: Vec<Value> = types.map(|it| json!([it.name(), it.schema()])).collect();
+        Ok(ResultKey::of(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "node": ctx.node,
+            "kind": self.inner.kind(),
+            "label": self.label,
+            "identity": self.inner.identity(),
+            "given": given,
+            "writes": types,
+        })))
+    }
+
+    /// Returns the cached result, if it may be used. Failures of the cache are reported and do not
+    /// fail the node.
+    async fn kept(&self, ctx: &NodeContext, key: &ResultKey) -> Option<KeptResult> {
+        if self.cache.is_renewed {
+            return None;
+        }
+        match self.cache.store.find(key).await {
+            Ok(found) => found.filter(|it| self.is_young(it)),
+            Err(error) => {
+                warn(ctx, "no kept result is used", &with_causes(&error)).await;
+                None
+            }
+        }
+    }
+
+    fn is_young(&self, result: &KeptResult) -> bool {
+        let Some(age_max) = self.age_max else { return true };
+        // A result from the future means that a clock was set back; its age counts as zero.
+        let age = Duration::try_from(Timestamp::now().duration_since(result.at));
+        age.unwrap_or_default() <= age_max
+    }
+
+    async fn keep(&self, ctx: &NodeContext, key: &ResultKey, command: &Command) {
+        if command.goto != Goto::Edges {
+            return warn(ctx, "the result is not kept", "the node chose where to go itself").await;
+        }
+        // An update that does not fit is a failure of the node, which the rules report.
+        if ctx.state.schema().check(&command.update).is_err() {
+            return;
+        }
+        let mut result = KeptResult { update: command.update.clone(), at: Timestamp::now() };
+        // The entrance of a run removes keys from all other values, but cached results do not pass
+        // it.
+        for (_, value) in &mut result.update.writes {
+            redact_value(Arc::make_mut(value));
+        }
+        if let Err(error) = self.cache.store.keep(key, &result).await {
+            warn(ctx, "the result is not kept", &with_causes(&error)).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Node for Cached {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        // A result that depends on an answer belongs to this run only.
+        if !ctx.answers.is_empty() {
+            return self.inner.run(ctx).await;
+        }
+        let key = match self.key(&ctx) {
+            Ok(key) => key,
+            // The node itself may not need the value that its key needs.
+            Err(error) => {
+                let why = match &error {
+                    NodeError::Failed(failure) => failure.message.as_str(),
+                    NodeError::Ask(_) => "it depends on an answer",
+                };
+                warn(&ctx, "the result is not kept, for its key cannot be told", why).await;
+                return self.inner.run(ctx).await;
+            }
+        };
+        if let Some(KeptResult { update, at }) = self.kept(&ctx, &key).await {
+            ctx.report(Report::Reused { kept: at.to_string() }).await;
+            return Ok(update.into());
+        }
+        let command = self.inner.run(ctx.clone()).await?;
+        self.keep(&ctx, &key, &command).await;
+        Ok(command)
+    }
+
+    fn contract(&self) -> Contract {
+        self.inner.contract()
+    }
+
+    fn writes_always(&self) -> Option<Vec<ChannelName>> {
+        self.inner.writes_always()
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        self.inner.calls_max()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    fn identity(&self) -> Value {
+        self.inner.identity()
+    }
+
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        self.inner.given(ctx)
+    }
+
+    fn touches(&self) -> SideEffects {
+        self.inner.touches()
+    }
+}
+
+impl fmt::Debug for Cached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cached({:?})", self.inner)
+    }
+}
+
+/// Reports a problem that does not fail the node.
+async fn warn(ctx: &NodeContext, what: &str, why: &str) {
+    ctx.report(Report::Warning { message: format!("{what}: {why}") }).await;
+}
+
+fn with_causes(error: &CheckpointError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,177 @@
+//! Calls a model from a node: reports the usage at once and classifies failures.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use async_trait::async_trait;
+use graphrun_core::{
+    event::{Report, Spent},
+    graph::{ErrorKind, Failure, NodeContext},
+};
+use graphrun_models::{
+    ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind, ModelError, Prices, ToolChoice,
+    Usage,
+};
+use serde_json::{Value, json};
+
+/// A model whose calls are reported to the watchers of a run, and whose answers are not paid for
+/// twice.
+///
+/// Failed calls count as well, and each call as soon as it ends: the usage of a node that is
+/// dropped half-way still counts.
+///
+/// An answer is saved before the next call of the task is made, and a retry finds it by its
+/// request, even if the next call failed. The last answer is not saved: the result of the node is
+/// saved at once, so the answer would be stored twice.
+#[derive(Debug)]
+pub(super) struct Watched<'a> {
+    /// The name of the model in the workflow, which determines its price.
+    named: &'a str,
+    model: Arc<dyn ChatModel>,
+    ctx: &'a NodeContext,
+    prices: &'a Prices,
+    calls: &'a Calls,
+}
+
+/// The calls of an attempt at a task, to all models together.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Mutex<CallState>);
+
+#[derive(Debug, Default)]
+struct CallState {
+    /// The number of requests for each part: an equal request asks for another answer.
+    counts: BTreeMap<String, u32>,
+    /// The last answer and its name, if it is not saved.
+    last: Option<(String, ChatReply)>,
+}
+
+impl Calls {
+    /// The name of the next call.
+    fn name(&self, model: &str, request: &ChatRequest) -> String {
+        let ChatRequest { messages, tools, temperature, max_output_tokens, .. } = request;
+        let asked: Vec<(&str, &str)> =
+            messages.iter().map(|it| (it.role.as_str(), it.content.as_str())).collect();
+        let output = request.output.as_ref().map(|it| (&it.name, &it.schema));
+        let mut whole = vec![json!([model, asked, output, temperature, max_output_tokens])];
+        if !tools.is_empty() {
+            let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
+            let tools = tools.iter().map(|it| json!([it.name, it.schema]));
+            whole.extend(calls.chain(tools));
+            whole.push((request.tool_choice == ToolChoice::Auto).into());
+        }
+        let whole: String = whole.iter().map(Value::to_string).collect();
+        let hash = blake3::hash(whole.as_bytes()).to_hex();
+        self.count(format!("model/{}", &hash[..16]))
+    }
+
+    /// The name of a part of the work; a repeated part gets a new name.
+    pub(super) fn count(&self, name: String) -> String {
+        let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
+        if count == 1 { name } else { format!("{name}/{count}") }
+    }
+
+    fn state(&self) -> MutexGuard<'_, CallState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Watched<'a> {
+    pub(super) fn new(
+        (named, model): (&'a str, Arc<dyn ChatModel>),
+        ctx: &'a NodeContext,
+        prices: &'a Prices,
+        calls: &'a Calls,
+    ) -> Self {
+        Self { named, model, ctx, prices, calls }
+    }
+
+    /// Saves the last answer, because the next work may depend on it.
+    pub(super) async fn save_last(&self) {
+        let last = self.calls.state().last.take();
+        if let Some((name, reply)) = last {
+            // Saving fails when the run has ended; then this answer is not needed.
+            drop(self.ctx.save_memo(&name, &reply).await);
+        }
+    }
+}
+
+#[async_trait]
+impl ChatModel for Watched<'_> {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        self.save_last().await;
+        let name = self.calls.name(self.model.name(), request);
+        if let Ok(Some(reply)) = self.ctx.recall_memo::<ChatReply>(&name) {
+            return Ok(reply);
+        }
+        self.ctx.within_budget().await;
+        let started = Instant::now();
+        let replied = self.model.chat(request).await;
+        let (model, usage) = match &replied {
+            Ok(reply) => (reply.model.clone(), reply.usage),
+            Err(error) => (self.model.name().to_owned(), error.usage()),
+        };
+        if usage != Usage::default() {
+            let cost_usd = self.prices.cost(self.named, usage);
+            let spent = Spent { usage, cost_usd };
+            let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.ctx.report(Report::ModelCalled { model, spent, ms }).await;
+        }
+        if let Ok(reply) = &replied {
+            self.calls.state().last = Some((name, reply.clone()));
+        }
+        replied
+    }
+
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+}
+
+/// The failure of a node whose model did not answer.
+pub(super) fn failure_of(error: &ModelError) -> Failure {
+    let kind = match error.kind() {
+        ModelErrorKind::Timeout => ErrorKind::Timeout,
+        ModelErrorKind::RateLimit => ErrorKind::RateLimit,
+        ModelErrorKind::Auth | ModelErrorKind::Quota => ErrorKind::Credentials,
+        ModelErrorKind::Refused => ErrorKind::Refused,
+        ModelErrorKind::InvalidOutput => ErrorKind::InvalidOutput,
+        ModelErrorKind::Recording => ErrorKind::Recording,
+        ModelErrorKind::Provider | ModelErrorKind::ContextOverflow | ModelErrorKind::BadRequest => {
+            ErrorKind::Provider
+        }
+    };
+    let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
+    let raw = match error {
+        ModelError::Truncated { text, .. }
+        | ModelError::Refused { text, .. }
+        | ModelError::UnknownTool { arguments: text, .. } => Some(text.clone()),
+        _ => None,
+    };
+    Failure {
+        transient: error.is_retryable(),
+        retry_after_ms: after,
+        raw,
+        ..Failure::of(kind, error)
+    }
+}
+
+/// Whether another model may succeed.
+pub(super) fn may_fall_back(error: &ModelError) -> bool {
+    match error.kind() {
+        ModelErrorKind::Timeout
+        | ModelErrorKind::RateLimit
+        | ModelErrorKind::Provider
+        | ModelErrorKind::Auth
+        | ModelErrorKind::Quota
+        | ModelErrorKind::ContextOverflow => true,
+        // Asking another provider after a refusal is not the library's decision, and an invalid
+        // request stays invalid.
+        ModelErrorKind::BadRequest
+        | ModelErrorKind::Refused
+        | ModelErrorKind::InvalidOutput
+        | ModelErrorKind::Recording => false,
+    }
+}

@@ -1,0 +1,64 @@
+//! A tool whose input and output are checked at each call, for every caller.
+
+use std::sync::Arc;
+
+use graphrun_core::state::validator_for;
+use graphrun_guard::redact::redact;
+use graphrun_workflow::tool::{Tool, ToolContext, ToolError};
+use jsonschema::Validator;
+use serde_json::Value;
+
+/// The largest output of a tool, in bytes of JSON.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
+/// The most problems of a value that are reported.
+const PROBLEMS_MAX: usize = 5;
+/// The most characters of each problem.
+const PROBLEM_CHARACTERS_MAX: usize = 300;
+
+/// A tool with its compiled schemas.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) tool: Arc<dyn Tool>,
+    input: Validator,
+    output: Validator,
+}
+
+impl Checked {
+    /// Fails if one of the tool's schemas is invalid.
+    pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, String> {
+        let compile = |what: &str, schema: &Value| {
+            validator_for(schema).map_err(|error| format!("the schema of its {what}: {error}"))
+        };
+        let input = compile("input", tool.input_schema())?;
+        let output = compile("output", tool.output_schema())?;
+        Ok(Self { tool, input, output })
+    }
+
+    /// Calls the tool, if the input fits.
+    pub(super) async fn call(&self, input: Value, told: &ToolContext) -> Result<Value, ToolError> {
+        check("the input", &self.input, &input)?;
+        let output = self.tool.call(input, told).await?;
+        let bytes = output.to_string().len();
+        if bytes > OUTPUT_BYTES_MAX {
+            let message = format!("it gave {bytes} bytes, more than {OUTPUT_BYTES_MAX}");
+            return Err(ToolError::permanent(message));
+        }
+        check("the output", &self.output, &output)?;
+        Ok(output)
+    }
+}
+
+fn check(what: &str, validator: &Validator, value: &Value) -> Result<(), ToolError> {
+    let problem = |error: jsonschema::ValidationError<'_>| {
+        let problem = format!("{}: {error}", error.instance_path());
+        // Keys are removed before truncation, because a part of a key would not be recognised.
+        redact(&problem).chars().take(PROBLEM_CHARACTERS_MAX).collect()
+    };
+    let problems: Vec<String> =
+        validator.iter_errors(value).take(PROBLEMS_MAX).map(problem).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let problems = problems.join("; ");
+    Err(ToolError::permanent(format!("{what} does not fit its schema: {problems}")))
+}

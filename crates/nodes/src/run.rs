@@ -1,0 +1,283 @@
+//! `run`: runs a command in a sandbox.
+//!
+//! The output of the command is its result. Texts of the state reach it as variables, as standard
+//! input and as files, and never as a part of its arguments.
+
+use async_trait::async_trait;
+use graphrun_core::{
+    event::Report,
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    state::{Update, read_json_bytes},
+};
+use graphrun_sandbox::{Finished, Job, JobError, Outcome, SandboxError, SourceFile, clean_output};
+use graphrun_workflow::{Expression, ExpressionView, RunNode, RunOutput};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::{
+    Services, expression_view,
+    sandboxed::{Bench, unusable},
+    write_files::source_files,
+};
+/// The longest value of a variable; the kernel takes twice as much.
+const VARIABLE_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of each stream that are kept. Written into the script below.
+const STREAM_BYTES_MAX: usize = 1 << 20;
+
+/// Runs the command with its streams in files, which are returned when it has ended.
+///
+/// Arguments: the names of the files for input and output, then the command. No value of the state
+/// is among them. Meanwhile the streams are in `/tmp`, so that the command finds only its own
+/// files.
+const SCRIPT: &str = r#"
+input=$1 output=$2 errors=$3
+shift 3
+[[ -d /env/bin ]] && PATH=/env/bin:$PATH
+exec 8</dev/null
+if [[ -e $input ]]; then exec 8<"$input"; rm -- "$input"; fi
+"$@" <&8 >/tmp/.stdout 2>/tmp/.stderr 8<&-
+status=$?
+head -c 1048577 /tmp/.stdout >"$output"
+head -c 1048577 /tmp/.stderr >"$errors"
+exit "$status"
+"#;
+
+/// Runs a command.
+#[derive(Debug)]
+pub(super) struct Run {
+    definition: RunNode,
+    services: Services,
+    /// Made on first use, and kept for later visits in a loop.
+    bench: OnceCell<Bench>,
+}
+
+/// The result of a command that ended by itself.
+struct Ended {
+    code: i32,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Run {
+    pub(super) fn new(definition: RunNode, services: Services) -> Self {
+        Self { definition, services, bench: OnceCell::new() }
+    }
+
+    /// Returns the job, and the names of the files with its streams. The names cannot be guessed,
+    /// so a file of the command is never taken for a stream.
+    fn job(&self, view: &ExpressionView<'_>, bench: &Bench) -> Result<(Job, Names), NodeError> {
+        let names = Names::new();
+        let mut files = match &self.definition.files {
+            Some(files) => source_files(files.evaluate(view)?.as_ref())?,
+            None => Vec::new(),
+        };
+        if let Some(stdin) = &self.definition.stdin {
+            let content = text_of(stdin.evaluate(view)?.as_ref());
+            files.push(SourceFile { path: names.input.clone(), content });
+        }
+        let variable = |(name, value): &(String, Expression)| {
+            let text = text_of(value.evaluate(view)?.as_ref());
+            if text.len() > VARIABLE_BYTES_MAX {
+                let message = format!("the variable `{name}` is too long; pass it by `stdin`");
+                return Err(NodeError::from(Failure::new(ErrorKind::Command, message)));
+            }
+            Ok((name.clone(), text))
+        };
+        let wrapper = ["bash", "-c", SCRIPT, "run"].map(str::to_owned);
+        let Names { input, output, errors } = names.clone();
+        let job = Job {
+            argv: wrapper
+                .into_iter()
+                .chain([input, output, errors])
+                .chain(self.definition.argv.iter().cloned())
+                .collect(),
+            files,
+            env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
+            read_only: bench.mounts(),
+            limits: self.definition.sandbox.limits(),
+            collect: vec![names.output.clone(), names.errors.clone()],
+            // The program is looked up before any code of the command runs, so that no command can
+            // make it seem absent.
+            required: self.definition.argv.first().cloned().into_iter().collect(),
+            ..Job::default()
+        };
+        Ok((job, names))
+    }
+
+    fn program(&self) -> &str {
+        self.definition.argv.first().map_or("", String::as_str)
+    }
+
+    /// Returns the result of a command that was not stopped.
+    fn ended(&self, mut finished: Finished, names: &Names) -> Result<Ended, Failure> {
+        let program = self.program();
+        let code = match finished.outcome {
+            Outcome::Passed => 0,
+            Outcome::Failed(code) => code,
+            Outcome::Signaled(signal) => 128 + signal,
+            Outcome::TimedOut => {
+                let time = self.definition.sandbox.time;
+                let message = format!("`{program}` was stopped after {time:?}");
+                return Err(Failure::new(ErrorKind::Timeout, message));
+            }
+            Outcome::OutOfMemory => return Err(stopped(program, "it used too much memory")),
+            Outcome::OutputLimit => return Err(stopped(program, "it wrote too much output")),
+        };
+        let mut stream = |name: &str| {
+            finished
+                .collected
+                .remove(name)
+                .ok_or_else(|| stopped(program, "it left no room for its output"))
+        };
+        Ok(Ended { code, stdout: stream(&names.output)?, stderr: stream(&names.errors)? })
+    }
+
+    /// Whether a field receives the exit code, so that no code is a failure.
+    fn takes_failures(&self) -> bool {
+        let tells = |it: &RunOutput| matches!(it, RunOutput::ExitCode | RunOutput::Ok);
+        self.definition.writes.iter().any(|(_, output)| tells(output))
+    }
+
+    fn update(&self, ended: &Ended) -> Result<Update, Failure> {
+        let mut update = Update::default();
+        for (channel, output) in &self.definition.writes {
+            let value = match output {
+                RunOutput::Stdout => shown(&ended.stdout).into(),
+                RunOutput::Stderr => shown(&ended.stderr).into(),
+                RunOutput::ExitCode => json!(ended.code),
+                RunOutput::Ok => json!(ended.code == 0),
+                // Truncated output is no JSON any longer, so its size need not be checked.
+                RunOutput::Json => match read_json_bytes(&ended.stdout) {
+                    Ok(value) => value,
+                    // The command failed and reports this by its exit code, which is written as
+                    // well.
+                    Err(_) if ended.code != 0 => continue,
+                    Err(error) => {
+                        let what =
+                            if error.is_limit() { "JSON that is refused" } else { "no JSON" };
+                        let message = format!("`{}` printed {what}: {error}", self.program());
+                        let raw = Some(shown(&ended.stdout));
+                        let failure = Failure::new(ErrorKind::InvalidOutput, message);
+                        return Err(Failure { raw, ..failure });
+                    }
+                },
+            };
+            update = update.write(channel.clone(), value);
+        }
+        Ok(update)
+    }
+}
+
+#[async_trait]
+impl Node for Run {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let prepare = || Bench::prepare(&self.definition.sandbox, &self.services.cache_dir);
+        let bench = self.bench.get_or_try_init(prepare).await?;
+        let (job, names) = self.job(&expression_view(&ctx, None), bench)?;
+        let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
+            Ok(finished) => finished,
+            // A model may have chosen these names, so the failure is one of the work.
+            Err(SandboxError::Refused(JobError::Files(refused))) => {
+                let message = format!("the files were not accepted: {refused}");
+                return Err(Failure::new(ErrorKind::Command, message).into());
+            }
+            Err(SandboxError::ProgramNotFound { program }) => {
+                let message = format!(
+                    "there is no program `{program}` inside the sandbox (only those below /usr; \
+                     packages of Python are run by `python -m`)"
+                );
+                return Err(Failure::new(ErrorKind::Sandbox, message).into());
+            }
+            Err(error) => return Err(unusable(&error)),
+        };
+        let ended = self.ended(finished, &names)?;
+        let message = format!("`{}` ended with {}", self.program(), ended.code);
+        ctx.report(Report::Note { message: message.clone() }).await;
+        if ended.code != 0 && !self.takes_failures() {
+            let said = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
+            let failure = Failure::new(ErrorKind::Command, with_last_words(message, said));
+            return Err(Failure { raw: Some(shown(said)), ..failure }.into());
+        }
+        Ok(self.update(&ended)?.into())
+    }
+
+    fn contract(&self) -> Contract {
+        let writes = self.definition.writes.iter().map(|(channel, _)| channel.clone()).collect();
+        Contract { reads: None, writes: Some(writes) }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "run"
+    }
+
+    fn identity(&self) -> Value {
+        let RunNode { argv, sandbox, writes, .. } = &self.definition;
+        let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
+        json!({
+            "argv": argv,
+            "sandbox": sandbox.identity(),
+            "writes": writes.collect::<Vec<Value>>(),
+        })
+    }
+
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let RunNode { env, stdin, files, .. } = &self.definition;
+        let view = expression_view(ctx, None);
+        let value = |it: &Expression| it.evaluate(&view);
+        let env = env.iter().map(|(name, it)| Ok(json!([name, value(it)?])));
+        Ok(json!({
+            "env": env.collect::<Result<Vec<Value>, NodeError>>()?,
+            "stdin": stdin.as_ref().map(value).transpose()?,
+            "files": files.as_ref().map(value).transpose()?,
+        }))
+    }
+}
+
+/// The names of the files for input and output.
+#[derive(Clone)]
+struct Names {
+    input: String,
+    output: String,
+    errors: String,
+}
+
+impl Names {
+    fn new() -> Self {
+        let id = ulid::Ulid::new();
+        let name = |what: &str| format!("{what}-{id}");
+        Self { input: name("stdin"), output: name("stdout"), errors: name("stderr") }
+    }
+}
+
+fn stopped(program: &str, why: &str) -> Failure {
+    Failure::new(ErrorKind::Command, format!("`{program}` was stopped: {why}"))
+}
+
+/// A text as it is, other values as JSON.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Returns output as text without control characters, and with a mark where it was truncated.
+fn shown(bytes: &[u8]) -> String {
+    if bytes.len() <= STREAM_BYTES_MAX {
+        return clean_output(bytes, false);
+    }
+    clean_output(&bytes[..STREAM_BYTES_MAX], true) + "\n… cut after 1 MiB\n"
+}
+
+/// Returns a message with the last line of the output.
+fn with_last_words(message: String, said: &[u8]) -> String {
+    let said = shown(said);
+    match said.lines().rev().find(|it| !it.trim().is_empty()) {
+        Some(last) => format!("{message}: {}", last.trim().chars().take(200).collect::<String>()),
+        None => message,
+    }
+}

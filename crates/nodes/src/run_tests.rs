@@ -1,0 +1,208 @@
+//! `run_tests`: runs the tests of generated code in a sandbox, and trusts only the runner.
+
+use std::{path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use graphrun_core::{
+    event::Report,
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    state::Update,
+};
+use graphrun_sandbox::{
+    JobError, Proof, PytestError, SandboxError, SourceFile, TestCommand, TestReport, TestSettings,
+    run_node, run_pytest, run_test_command,
+};
+use graphrun_team::{SseStatus, TestProof, TestResult};
+use graphrun_workflow::{RunTestsNode, TestOutput, TestRunner};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::{
+    Services, expression_view,
+    sandboxed::{Bench, unusable},
+    write_files::source_files,
+};
+/// Runs the tests of an artifact.
+#[derive(Debug)]
+pub(super) struct RunTests {
+    definition: RunTestsNode,
+    cache_dir: PathBuf,
+    /// Made on first use, and kept for later visits in a loop.
+    bench: OnceCell<Bench>,
+}
+
+impl RunTests {
+    pub(super) fn new(definition: RunTestsNode, services: Services) -> Self {
+        Self { definition, cache_dir: services.cache_dir, bench: OnceCell::new() }
+    }
+
+    /// Returns the tested artifact and the number of the attempt.
+    fn tested_and_attempt(&self, ctx: &NodeContext) -> Result<(Arc<Value>, Arc<Value>), NodeError> {
+        let view = expression_view(ctx, None);
+        let artifact = self.definition.artifact.evaluate(&view)?;
+        let attempt = match &self.definition.attempt {
+            Some(attempt) => attempt.evaluate(&view)?,
+            None => Arc::new(json!(ctx.visit())),
+        };
+        Ok((artifact, attempt))
+    }
+
+    async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
+        let prepare = || Bench::prepare(&self.definition.sandbox, &self.cache_dir);
+        let bench = self.bench.get_or_try_init(prepare).await?;
+        let ran = match &self.definition.runner {
+            TestRunner::Pytest(settings) => self.run_pytest(ctx, bench, files, settings).await,
+            TestRunner::Node(settings) => self.run_node(ctx, bench, files, settings).await,
+            TestRunner::Command(command) => self.run_command(ctx, bench, files, command).await,
+        };
+        match ran {
+            // The model chose these names, so the model gets the error.
+            Err(PytestError::Sandbox(SandboxError::Refused(JobError::Files(refused)))) => {
+                Ok(TestResult { failed_count: 1, total_tests: 1, ..TestResult::default() }
+                    .with_output(&format!("the files were not accepted: {refused}")))
+            }
+            Err(PytestError::Sandbox(error)) => Err(unusable(&error)),
+            Err(error) => Err(Failure::of(ErrorKind::Sandbox, &error).into()),
+            Ok(result) => Ok(result),
+        }
+    }
+
+    async fn run_pytest(
+        &self,
+        ctx: &NodeContext,
+        bench: &Bench,
+        files: &[SourceFile],
+        settings: &TestSettings,
+    ) -> Result<TestResult, PytestError> {
+        let limits = self.definition.sandbox.limits();
+        let environment = bench.environment().ok_or(PytestError::NotInstalled)?;
+        let sandbox = &bench.sandbox;
+        let report =
+            run_pytest(sandbox, environment, files, settings, &limits, &ctx.cancel).await?;
+        Ok(result_of(&report))
+    }
+
+    async fn run_node(
+        &self,
+        ctx: &NodeContext,
+        bench: &Bench,
+        files: &[SourceFile],
+        settings: &TestSettings,
+    ) -> Result<TestResult, PytestError> {
+        let limits = self.definition.sandbox.limits();
+        let report = run_node(&bench.sandbox, files, settings, &limits, &ctx.cancel).await?;
+        Ok(result_of(&report))
+    }
+
+    async fn run_command(
+        &self,
+        ctx: &NodeContext,
+        bench: &Bench,
+        files: &[SourceFile],
+        command: &TestCommand,
+    ) -> Result<TestResult, PytestError> {
+        let (limits, mounts) = (self.definition.sandbox.limits(), bench.mounts());
+        let sandbox = &bench.sandbox;
+        let report =
+            run_test_command(sandbox, &mounts, command, files, &limits, &ctx.cancel).await?;
+        let counts = report.counts.unwrap_or_default();
+        Ok(TestResult {
+            passed: report.is_passed,
+            total_tests: counts.total(),
+            passed_count: counts.passed,
+            failed_count: counts.failed,
+            error_output: String::new(),
+            duration_seconds: report.wall.as_secs_f64(),
+            proof: TestProof::Unproven,
+        }
+        .with_output(&report.output))
+    }
+}
+
+#[async_trait]
+impl Node for RunTests {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let (artifact, attempt) = self.tested_and_attempt(&ctx)?;
+        let files = source_files(&artifact["files"])?;
+        let result = self.test(&ctx, &files).await?;
+        let TestResult { passed_count, total_tests, proof, .. } = &result;
+        let message = format!("{passed_count} of {total_tests} tests passed ({})", name_of(*proof));
+        ctx.report(Report::Note { message }).await;
+
+        let status = if result.passed { SseStatus::Passed } else { SseStatus::NeedsReview };
+        let result = serde_json::to_value(result)?;
+        let mut update = Update::default();
+        for (channel, output) in &self.definition.writes {
+            let value = match output {
+                TestOutput::TestResult => result.clone(),
+                TestOutput::CodeArtifact => tested(Value::clone(&artifact), &attempt, &result),
+                TestOutput::Status => serde_json::to_value(status)?,
+                TestOutput::Attempts => Value::clone(&attempt),
+            };
+            update = update.write(channel.clone(), value);
+        }
+        Ok(update.into())
+    }
+
+    fn contract(&self) -> Contract {
+        let writes = self.definition.writes.iter().map(|(channel, _)| channel.clone()).collect();
+        Contract { reads: None, writes: Some(writes) }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "run_tests"
+    }
+
+    fn identity(&self) -> Value {
+        let RunTestsNode { runner, sandbox, writes, .. } = &self.definition;
+        let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
+        json!({
+            "runner": runner.identity(),
+            "sandbox": sandbox.identity(),
+            "writes": writes.collect::<Vec<Value>>(),
+        })
+    }
+
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let (artifact, attempt) = self.tested_and_attempt(ctx)?;
+        Ok(json!([artifact, attempt]))
+    }
+}
+
+/// Returns the artifact with the result of the runner in place of any result it claimed.
+fn tested(mut artifact: Value, attempt: &Value, result: &Value) -> Value {
+    if let Value::Object(fields) = &mut artifact {
+        fields.insert("attempt_number".to_owned(), attempt.clone());
+        fields.insert("test_result".to_owned(), result.clone());
+    }
+    artifact
+}
+
+fn result_of(report: &TestReport) -> TestResult {
+    TestResult {
+        passed: report.is_passed(),
+        total_tests: report.total,
+        passed_count: report.passed,
+        failed_count: report.failed,
+        error_output: String::new(),
+        duration_seconds: report.wall.as_secs_f64(),
+        proof: match report.proof {
+            Proof::Unproven => TestProof::Unproven,
+            Proof::InProcess => TestProof::InProcess,
+            Proof::Isolated => TestProof::Isolated,
+        },
+    }
+    .with_output(&report.output)
+}
+
+fn name_of(proof: TestProof) -> &'static str {
+    match proof {
+        TestProof::Unproven => "unproven",
+        TestProof::InProcess => "in_process",
+        TestProof::Isolated => "isolated",
+    }
+}

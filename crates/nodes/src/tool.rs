@@ -1,0 +1,84 @@
+//! `tool`: calls a tool and writes its output to the fields of the state.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use graphrun_core::{
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    state::Update,
+};
+use graphrun_workflow::{
+    ToolNode,
+    tool::{ToolContext, ToolError},
+};
+use serde_json::{Map, Value, json};
+
+use super::{checked::Checked, expression_view};
+/// Calls a tool.
+#[derive(Debug)]
+pub(super) struct Call {
+    definition: ToolNode,
+    tool: Checked,
+}
+
+impl Call {
+    pub(super) fn new(definition: ToolNode, tool: Checked) -> Self {
+        Self { definition, tool }
+    }
+
+    fn arguments(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let view = expression_view(ctx, None);
+        let mut arguments = Map::new();
+        for (name, argument) in &self.definition.args {
+            arguments.insert(name.clone(), Arc::unwrap_or_clone(argument.evaluate(&view)?));
+        }
+        Ok(Value::Object(arguments))
+    }
+
+    fn failure(&self, error: &ToolError) -> Failure {
+        let message = format!("`{}`: {error}", self.definition.tool);
+        Failure { transient: error.transient, ..Failure::new(ErrorKind::Tool, message) }
+    }
+}
+
+#[async_trait]
+impl Node for Call {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let input = self.arguments(&ctx)?;
+        let told = ToolContext { key: ctx.idempotency_key(), cancel: ctx.cancel.clone() };
+        let output = self.tool.call(input, &told).await.map_err(|it| self.failure(&it))?;
+        let mut update = Update::default();
+        for (channel, path) in &self.definition.writes {
+            let part = path.iter().try_fold(&output, |it, name| it.get(name));
+            update = update.write(channel.clone(), part.cloned().unwrap_or_default());
+        }
+        Ok(update.into())
+    }
+
+    fn contract(&self) -> Contract {
+        let writes = self.definition.writes.iter().map(|(channel, _)| channel.clone()).collect();
+        Contract { reads: None, writes: Some(writes) }
+    }
+
+    /// A tool does not declare whether it asks a model.
+    fn calls_max(&self) -> Option<u64> {
+        graphrun_workflow::tool::BUILT_IN.contains(&self.definition.tool.as_str()).then_some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "tool"
+    }
+
+    fn identity(&self) -> Value {
+        json!({
+            "tool": self.definition.tool,
+            "input": self.tool.tool.input_schema(),
+            "output": self.tool.tool.output_schema(),
+            "writes": self.definition.writes,
+        })
+    }
+
+    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        self.arguments(ctx)
+    }
+}

@@ -1,0 +1,170 @@
+//! `write_files`: delivers files, documents and a report to a folder.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use graphrun_core::{
+    event::Report,
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+};
+use graphrun_sandbox::{Replace, SourceFile, WriteError};
+use graphrun_workflow::WriteFilesNode;
+use serde_json::Value;
+
+use super::{Services, expression_view, prompt_view};
+/// The file name of a report.
+const REPORT: &str = "report.md";
+/// The longest part of a path that is shown, in characters.
+const PATH_CHARACTERS_MAX: usize = 200;
+
+/// Writes files that a model wrote, so it trusts neither their names nor the content of the folder.
+///
+/// Delivering twice is harmless: the same files are replaced by themselves. Files of other origin
+/// are replaced only where the services say so.
+#[derive(Debug)]
+pub(super) struct WriteFiles {
+    definition: WriteFilesNode,
+    output_dir: PathBuf,
+    replace: Replace,
+}
+
+impl WriteFiles {
+    pub(super) fn new(definition: WriteFilesNode, services: Services) -> Self {
+        let Services { output_dir, replace, .. } = services;
+        Self { definition, output_dir, replace }
+    }
+
+    fn collect(&self, ctx: &NodeContext, output_dir: &str) -> Result<Vec<SourceFile>, NodeError> {
+        let view = expression_view(ctx, Some(output_dir));
+        let mut files = match &self.definition.files {
+            Some(files) => source_files(files.evaluate(&view)?.as_ref())?,
+            None => Vec::new(),
+        };
+        for (name, document) in &self.definition.documents {
+            let mut content = serde_json::to_string_pretty(&document.evaluate(&view)?)?;
+            content.push('\n');
+            files.push(SourceFile { path: name.clone(), content });
+        }
+        if let Some(report) = &self.definition.report {
+            let content = report.render(&prompt_view(ctx))?;
+            files.push(SourceFile { path: REPORT.to_owned(), content });
+        }
+        Ok(files)
+    }
+}
+
+#[async_trait]
+impl Node for WriteFiles {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let output_dir = self.output_dir.to_string_lossy();
+        let files = self.collect(&ctx, &output_dir)?;
+        let to = self.definition.to.evaluate(&expression_view(&ctx, Some(&output_dir)))?;
+        let to = to.as_str().unwrap_or_default();
+        let below = below(&output_dir, to).ok_or_else(|| not_below(&output_dir, to))?;
+        let delivery = Delivery {
+            root: self.output_dir.clone(),
+            below: below.to_owned(),
+            files,
+            replace: self.replace,
+        };
+        let written = deliver(delivery).await?;
+        for path in written {
+            ctx.report(Report::Artifact { path: path.display().to_string() }).await;
+        }
+        Ok(Command::default())
+    }
+
+    fn contract(&self) -> Contract {
+        Contract { reads: None, writes: Some(Vec::new()) }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "write_files"
+    }
+}
+
+/// Files with their destination.
+struct Delivery {
+    root: PathBuf,
+    below: String,
+    files: Vec<SourceFile>,
+    replace: Replace,
+}
+
+/// Returns the path from the output folder to a folder below it, if the text is one. The code that
+/// opens the folder checks its names.
+fn below<'a>(output_dir: &str, to: &'a str) -> Option<&'a str> {
+    let rest = to.strip_prefix(output_dir)?;
+    let is_boundary = rest.is_empty() || rest.starts_with('/') || output_dir.ends_with('/');
+    let rest = is_boundary.then_some(rest)?;
+    Some(rest.strip_prefix('/').unwrap_or(rest).trim_end_matches('/'))
+}
+
+fn not_below(output_dir: &str, to: &str) -> NodeError {
+    let shown: String = to.chars().take(PATH_CHARACTERS_MAX).collect();
+    NodeError::permanent(format!(
+        "`to` is {shown:?}, which is not below the output folder {output_dir:?}: build it from `output.dir`"
+    ))
+}
+
+/// Writes in a thread that may block.
+async fn deliver(delivery: Delivery) -> Result<Vec<PathBuf>, NodeError> {
+    let Delivery { root, below, files, replace } = delivery;
+    let shown = root.join(&below).display().to_string();
+    let write = move || graphrun_sandbox::write_files(&root, &below, &files, replace);
+    let written = tokio::task::spawn_blocking(write);
+    written.await?.map_err(|error| {
+        // A bad name from a model is a failure of the work; an unwritable folder is not.
+        let kind = match error {
+            WriteError::Refused(_) | WriteError::Below { .. } => ErrorKind::Other,
+            _ => ErrorKind::Delivery,
+        };
+        let failure = Failure::of(kind, &error);
+        let way_out = match error {
+            WriteError::Foreign { .. } => "; move them away, or go on with `resume --force`",
+            _ => "",
+        };
+        let message =
+            format!("the files could not be delivered to {shown}: {}{way_out}", failure.message);
+        NodeError::from(Failure { message, ..failure })
+    })
+}
+
+/// The files of an artifact: objects with a path (`file_path` or `path`) and a `content`.
+pub(super) fn source_files(files: &Value) -> Result<Vec<SourceFile>, NodeError> {
+    let text = |file: &Value, key: &str| file.get(key).and_then(Value::as_str).map(str::to_owned);
+    let read = |file: &Value| {
+        let path = text(file, "file_path").or_else(|| text(file, "path"))?;
+        Some(SourceFile { path, content: text(file, "content")? })
+    };
+    let read: Option<Vec<SourceFile>> =
+        files.as_array().and_then(|it| it.iter().map(read).collect());
+    read.ok_or_else(|| NodeError::permanent("files are a list of `{file_path, content}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_below_the_output_folder_as_it_is_written() {
+        for (output_dir, to, expected) in [
+            ("/out", "/out", Some("")),
+            ("/out", "/out/", Some("")),
+            ("/out", "/out/a/b/", Some("a/b")),
+            ("/out/", "/out/a", Some("a")),
+            ("/out/", "/out//a", Some("a")),
+            ("/out", "/out/../x", Some("../x")),
+            ("/out", "/outside", None),
+            ("/out", "/", None),
+            ("/out", "a", None),
+            ("/out", "", None),
+        ] {
+            assert_eq!(below(output_dir, to), expected, "{to} below {output_dir}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Runs generated code where it can do no harm.
+//!
+//! Generated code is untrusted. It runs in separate namespaces (made by bubblewrap), without
+//! network, capabilities or the host's files, under limits, behind a system call filter, and leaves
+//! no process and no file behind. There is no weaker level: without a working sandbox,
+//! [`Sandbox::probe`] fails and names the missing part. Start with [`Sandbox`] and [`Job`];
+//! [`PythonEnvironment`] and [`run_pytest`] add the parts that a software team needs.
+
+// Tests may; the library may not.
+#![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
+
+mod archive;
+mod command_tests;
+mod delivered;
+mod error;
+mod filter;
+mod go_test;
+mod host_tool;
+mod install;
+mod interpreter;
+mod jest;
+mod job;
+mod junit;
+mod launch;
+mod libtest;
+mod mounts;
+mod node;
+mod output;
+mod path;
+mod probe;
+mod process_tree;
+mod pytest;
+mod python;
+mod python_error;
+mod source_file;
+mod supervisor;
+mod tap;
+mod test_run;
+mod write;
+
+pub use command_tests::{CommandReport, ReportForm, TestCommand, TestCounts, run_test_command};
+pub use error::{JobError, SandboxError};
+pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_variable};
+pub use node::run_node;
+pub use output::clean_output;
+pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
+pub use probe::Sandbox;
+pub use pytest::{PytestError, run_pytest};
+pub use python::{PythonEnvironment, default_cache_dir};
+pub use python_error::PythonError;
+pub use source_file::SourceFile;
+pub use test_run::{Allowed, Proof, TestOutcome, TestReport, TestSettings};
+pub use write::{Replace, WriteError, write_files};

@@ -1,0 +1,378 @@
+//! Decides whether a run of tests passed, from what the runner recorded and how its process ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    super::job::Outcome,
+    TestOutcome,
+    records::{Kind, Record},
+    settings::{Allowed, Proof, TestSettings},
+};
+
+/// How many reasons are listed one by one.
+const REASONS_MAX: usize = 10;
+
+/// What came of the tests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u32,
+    /// Failures and errors, files that could not be loaded, and tests that are declared and did not run.
+    pub(crate) failed: u32,
+    pub(crate) skipped: u32,
+    pub(crate) expected_to_fail: u32,
+}
+
+/// The decision about a run.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) outcome: TestOutcome,
+    pub(crate) counts: Counts,
+    pub(crate) proof: Proof,
+    /// What the output of pytest does not show: why the run did not pass all the same.
+    pub(crate) reasons: Vec<String>,
+}
+
+/// The records of one item.
+#[derive(Debug, Default)]
+struct Item {
+    test: String,
+    passed_phases: BTreeSet<String>,
+    has_failed: bool,
+    is_skipped: bool,
+    is_expected_to_fail: bool,
+    has_raised: bool,
+    /// Its own frame returned, or, if the test was not known before, its call did.
+    returned: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Passed,
+    Failed,
+    Skipped,
+    ExpectedToFail,
+}
+
+/// Judges a run. `records` is `None` if something on the channel was not the runner's.
+pub(super) fn judge(
+    outcome: Outcome,
+    records: Option<&[Record]>,
+    settings: &TestSettings,
+) -> Verdict {
+    let mut facts = Facts::default();
+    let is_in_order = records.is_some_and(|records| facts.read(records));
+    let mut verdict = Verdict {
+        outcome: TestOutcome::Passed,
+        counts: Counts::default(),
+        proof: facts.proof.unwrap_or_default(),
+        reasons: Vec::new(),
+    };
+    let missing = verdict.count(&facts);
+    let code = outcome.exit_code();
+    verdict.outcome = match outcome {
+        Outcome::TimedOut => TestOutcome::TimedOut,
+        Outcome::OutOfMemory => TestOutcome::OutOfMemory,
+        Outcome::OutputLimit => TestOutcome::OutputLimit,
+        _ if !is_in_order => {
+            verdict.explain("the channel of the test runner has records that it did not write");
+            TestOutcome::Tampered
+        }
+        _ if !facts.tampered.is_empty() => {
+            for what in &facts.tampered {
+                verdict.explain(what);
+            }
+            TestOutcome::Tampered
+        }
+        _ if facts.end.is_none() => {
+            verdict.explain("the process ended before the test runner had finished");
+            TestOutcome::Crashed
+        }
+        _ if facts.end != code => {
+            verdict.explain("the exit code is not the one that the test runner gave");
+            TestOutcome::Tampered
+        }
+        _ => verdict.weigh(&facts, code, missing, settings),
+    };
+    verdict
+}
+
+impl Verdict {
+    fn explain(&mut self, reason: &str) {
+        self.reasons.push(reason.to_owned());
+    }
+
+    /// Counts how the items ended, and returns the declared tests that did not run.
+    fn count(&mut self, facts: &Facts) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        for item in facts.items.values() {
+            seen.insert(item.test.as_str());
+            match item.ending(&facts.expected) {
+                Ending::Passed => self.counts.passed += 1,
+                Ending::Failed => self.counts.failed += 1,
+                Ending::Skipped => self.counts.skipped += 1,
+                Ending::ExpectedToFail => self.counts.expected_to_fail += 1,
+            }
+        }
+        let mut missing = Vec::new();
+        for test in facts.expected.iter().filter(|it| !seen.contains(it.as_str())) {
+            match facts.uncollected.get(test.split("::").next().unwrap_or_default()) {
+                Some(true) => self.counts.skipped += 1,
+                // The file counts as one failure.
+                Some(false) => {}
+                None => missing.push(test.clone()),
+            }
+        }
+        let unloaded = facts.uncollected.values().filter(|is_skipped| !**is_skipped).count();
+        self.counts.failed += u32::try_from(unloaded + missing.len()).unwrap_or(u32::MAX);
+        missing
+    }
+
+    /// Decides about a run whose records are genuine and complete.
+    fn weigh(
+        &mut self,
+        facts: &Facts,
+        code: Option<i32>,
+        missing: Vec<String>,
+        settings: &TestSettings,
+    ) -> TestOutcome {
+        let Counts { passed, failed, skipped, expected_to_fail } = self.counts;
+        if facts.uncollected.values().any(|is_skipped| !is_skipped) || code == Some(4) {
+            return TestOutcome::CollectionFailed;
+        }
+        if passed == 0 && failed == 0 {
+            return TestOutcome::NoTests;
+        }
+        self.explain_missing(missing, facts);
+        for (count, what, allowed) in [
+            (skipped, "skipped", Allowed::Skip),
+            (expected_to_fail, "expected to fail", Allowed::Xfail),
+        ] {
+            if count > 0 && !settings.allows(allowed) {
+                let name = allowed.as_str();
+                self.explain(&format!(
+                    "{count} tests are {what}; a run passes with them only if the workflow has `allow: [{name}]`"
+                ));
+            }
+        }
+        if self.proof < settings.proof {
+            let (proof, wanted) = (self.proof.as_str(), settings.proof.as_str());
+            self.explain(&format!("the result is `{proof}`, and `{wanted}` is required"));
+        }
+        let is_passed = code == Some(0) && failed == 0 && self.reasons.is_empty();
+        if is_passed { TestOutcome::Passed } else { TestOutcome::Failed }
+    }
+
+    fn explain_missing(&mut self, missing: Vec<String>, facts: &Facts) {
+        let rest = missing.len().saturating_sub(REASONS_MAX);
+        for test in missing.into_iter().take(REASONS_MAX) {
+            self.reasons.push(format!("the test {test} is declared and did not run"));
+        }
+        if rest > 0 {
+            self.reasons.push(format!("{rest} further tests did not run"));
+        }
+        for (name, item) in &facts.items {
+            if item.has_not_run() && self.reasons.len() < 2 * REASONS_MAX {
+                self.reasons.push(format!("{name} was found and did not run"));
+            }
+            if item.is_contradicted(&facts.expected) && self.reasons.len() < 2 * REASONS_MAX {
+                self.reasons
+                    .push(format!("{name} is reported as passed, but its body did not return"));
+            }
+        }
+    }
+}
+
+impl Item {
+    fn has_returned(&self, expected: &BTreeSet<String>) -> bool {
+        if expected.contains(&self.test) {
+            self.returned.contains(&self.test)
+        } else {
+            !self.returned.is_empty()
+        }
+    }
+
+    fn has_not_run(&self) -> bool {
+        let is_without_pass = self.passed_phases.is_empty();
+        is_without_pass && !self.has_failed && !self.is_skipped && !self.is_expected_to_fail
+    }
+
+    fn is_reported_passed(&self) -> bool {
+        ["setup", "call", "teardown"].iter().all(|it| self.passed_phases.contains(*it))
+    }
+
+    /// Whether pytest reports a pass that its body does not confirm.
+    fn is_contradicted(&self, expected: &BTreeSet<String>) -> bool {
+        let is_clean = !self.has_failed && !self.is_skipped && !self.is_expected_to_fail;
+        is_clean && self.is_reported_passed() && (self.has_raised || !self.has_returned(expected))
+    }
+
+    fn ending(&self, expected: &BTreeSet<String>) -> Ending {
+        if self.has_failed {
+            Ending::Failed
+        } else if self.is_expected_to_fail {
+            Ending::ExpectedToFail
+        } else if self.is_skipped {
+            Ending::Skipped
+        } else if self.is_reported_passed() && !self.is_contradicted(expected) {
+            Ending::Passed
+        } else {
+            Ending::Failed
+        }
+    }
+}
+
+/// The records, put together.
+#[derive(Debug, Default)]
+struct Facts {
+    proof: Option<Proof>,
+    expected: BTreeSet<String>,
+    items: BTreeMap<String, Item>,
+    /// Files that gave no items, and whether they were skipped.
+    uncollected: BTreeMap<String, bool>,
+    tampered: BTreeSet<String>,
+    end: Option<i32>,
+}
+
+impl Facts {
+    /// Puts the records together. Says whether they come in an order that the runner can have written them in.
+    fn read(&mut self, records: &[Record]) -> bool {
+        for (place, record) in records.iter().enumerate() {
+            let is_start = matches!(record, Record::Start(_));
+            if (place == 0) != is_start || self.end.is_some() {
+                return false;
+            }
+            self.add(record);
+        }
+        true
+    }
+
+    fn add(&mut self, record: &Record) {
+        match record {
+            Record::Start(proof) => self.proof = Some(*proof),
+            Record::Expected { test } => {
+                self.expected.insert(test.clone());
+            }
+            Record::Collected { item, test } => self.item(item).test.clone_from(test),
+            Record::Uncollected { path, is_skipped } => {
+                let all_skipped = self.uncollected.get(path).copied().unwrap_or(true);
+                self.uncollected.insert(path.clone(), all_skipped && *is_skipped);
+            }
+            Record::Returned { item, test } => {
+                self.item(item).returned.insert(test.clone());
+            }
+            Record::Raised { item } => self.item(item).has_raised = true,
+            Record::Phase { item, phase, kind } => self.item(item).add(phase, *kind),
+            Record::Tampered { what } => {
+                self.tampered.insert(what.clone());
+            }
+            Record::End { code } => self.end = Some(*code),
+        }
+    }
+
+    fn item(&mut self, name: &str) -> &mut Item {
+        self.items.entry(name.to_owned()).or_default()
+    }
+}
+
+impl Item {
+    fn add(&mut self, phase: &str, kind: Kind) {
+        match kind {
+            Kind::Passed => {
+                self.passed_phases.insert(phase.to_owned());
+            }
+            Kind::Failed => self.has_failed = true,
+            Kind::Skipped => self.is_skipped = true,
+            Kind::ExpectedToFail => self.is_expected_to_fail = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The records of a run of one declared test that passes.
+    fn clean() -> Vec<Record> {
+        let (item, test) = ("test_a.py::test_a".to_owned(), "/box/test_a.py::test_a".to_owned());
+        let phase = |phase: &str| Record::Phase {
+            item: item.clone(),
+            phase: phase.to_owned(),
+            kind: Kind::Passed,
+        };
+        vec![
+            Record::Start(Proof::InProcess),
+            Record::Expected { test: test.clone() },
+            Record::Collected { item: item.clone(), test: test.clone() },
+            phase("setup"),
+            Record::Returned { item: item.clone(), test },
+            phase("call"),
+            phase("teardown"),
+            Record::End { code: 0 },
+        ]
+    }
+
+    fn outcome(records: &[Record]) -> TestOutcome {
+        judge(Outcome::Passed, Some(records), &TestSettings::default()).outcome
+    }
+
+    #[test]
+    fn a_run_passes_only_with_every_record_of_every_test() {
+        assert_eq!(outcome(&clean()), TestOutcome::Passed);
+        for left_out in 0..clean().len() {
+            // Without its declaration the test counts as one that was found besides.
+            if left_out == 1 {
+                continue;
+            }
+            let mut records = clean();
+            records.remove(left_out);
+            assert_ne!(outcome(&records), TestOutcome::Passed, "without {left_out}");
+        }
+    }
+
+    #[test]
+    fn one_further_record_can_take_the_pass_away() {
+        let item = "test_a.py::test_a".to_owned();
+        let phase = |kind| Record::Phase { item: item.clone(), phase: "call".to_owned(), kind };
+        for (record, expected) in [
+            (phase(Kind::Failed), TestOutcome::Failed),
+            (phase(Kind::Skipped), TestOutcome::NoTests),
+            (phase(Kind::ExpectedToFail), TestOutcome::NoTests),
+            (Record::Raised { item: item.clone() }, TestOutcome::Failed),
+            (Record::Expected { test: "/box/test_b.py::test_b".to_owned() }, TestOutcome::Failed),
+            (Record::Tampered { what: "x".to_owned() }, TestOutcome::Tampered),
+            (Record::Start(Proof::Isolated), TestOutcome::Tampered),
+            (Record::End { code: 0 }, TestOutcome::Tampered),
+            (
+                Record::Uncollected { path: "/box/test_b.py".to_owned(), is_skipped: false },
+                TestOutcome::CollectionFailed,
+            ),
+        ] {
+            let mut records = clean();
+            records.insert(records.len() - 1, record.clone());
+            assert_eq!(outcome(&records), expected, "{record:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_process_must_be_that_of_the_runner() {
+        let settings = TestSettings::default();
+        for (end, expected) in [
+            (Outcome::Failed(1), TestOutcome::Tampered),
+            (Outcome::Signaled(9), TestOutcome::Tampered),
+            (Outcome::TimedOut, TestOutcome::TimedOut),
+            (Outcome::OutOfMemory, TestOutcome::OutOfMemory),
+            (Outcome::OutputLimit, TestOutcome::OutputLimit),
+        ] {
+            assert_eq!(judge(end, Some(&clean()), &settings).outcome, expected, "{end:?}");
+        }
+        assert_eq!(judge(Outcome::Passed, None, &settings).outcome, TestOutcome::Tampered);
+    }
+
+    #[test]
+    fn a_result_below_the_required_proof_does_not_pass() {
+        let settings = TestSettings { proof: Proof::Isolated, ..TestSettings::default() };
+        let verdict = judge(Outcome::Passed, Some(&clean()), &settings);
+        assert_eq!(verdict.outcome, TestOutcome::Failed);
+        assert_eq!(verdict.reasons, ["the result is `in_process`, and `isolated` is required"]);
+    }
+}

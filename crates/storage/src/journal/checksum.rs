@@ -1,0 +1,47 @@
+//! Checksums of the tables besides the journal: a database does not detect a flipped bit in a
+//! value.
+
+use graphrun_engine::storage::rules::Head;
+
+/// A checksum that detects damage, not malice; the hash chain of the journal detects malice.
+pub(crate) type Checksum = [u8; 8];
+
+/// Returns the checksum of the stored info of a run.
+pub(crate) fn of_info(id: &str, name: &str, info: &[u8]) -> Checksum {
+    sum(&[id.as_bytes(), name.as_bytes(), info])
+}
+
+/// Returns the checksum of a head. It covers the run id, so that a row cannot replace that of
+/// another run.
+pub(crate) fn of_head(
+    run: &str,
+    head: &Head,
+    committed: u64,
+    link: &[u8],
+    standing: &str,
+) -> Checksum {
+    let numbers = [head.number, committed, head.step.0, head.seq].map(u64::to_le_bytes);
+    sum(&[run.as_bytes(), numbers.as_flattened(), link, standing.as_bytes()])
+}
+
+/// Returns the checksum of a lease: damage must not turn a present owner into an absent one.
+pub(crate) fn of_lease(run: &str, fence: u64, owner: Option<&str>, until: i64) -> Checksum {
+    let owned = [u8::from(owner.is_some())];
+    let owner = owner.unwrap_or_default().as_bytes();
+    sum(&[run.as_bytes(), &fence.to_le_bytes(), &owned, owner, &until.to_le_bytes()])
+}
+
+/// Returns the checksum of an inbox message.
+pub(crate) fn of_message(run: &str, message: &str) -> Checksum {
+    sum(&[run.as_bytes(), message.as_bytes()])
+}
+
+fn sum(parts: &[&[u8]]) -> Checksum {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    let mut sum = Checksum::default();
+    hasher.finalize_xof().fill(&mut sum);
+    sum
+}

@@ -1,0 +1,426 @@
+//! Decodes rows into entries, values and events.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, btree_map},
+    error::Error,
+    fmt, io,
+    sync::Arc,
+};
+
+use graphrun_core::{
+    event::Stamped,
+    id::{ChannelName, RunId, Step, TaskId},
+    state::{Change, ChangeKind, Compact},
+};
+use graphrun_engine::{
+    checkpoint::{CheckpointError, Commit, Entry, Link, Logged, Outcome, Position, TaskRecord},
+    storage::rules::{apply, misfit},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{
+    Changes, Codec, Detail, HashedRows, How, Meta, Place, Row,
+    encode::TaskValue,
+    parts::in_parts,
+    values::{Untaken, Values},
+};
+/// Up to this number of rows are read one after the other, so that their values need not be in
+/// memory together.
+const LARGE_ROWS_MAX: usize = 64;
+
+/// The meta of a row and its records.
+type MetaAndRecords = Result<(Meta<'static>, Vec<TaskRecord>), CheckpointError>;
+
+/// Reads consecutive rows of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    run: &'a RunId,
+    pub(super) rows: Cow<'a, [Row]>,
+}
+
+/// The numbers and the last hash of consecutive entries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// The number of the first entry.
+    pub(crate) first: u64,
+    /// The number of the last entry.
+    pub(crate) last: u64,
+    /// The hash of the last entry, if it is known.
+    pub(crate) end: Option<Link>,
+}
+
+#[derive(Debug, Error)]
+pub(super) enum Damage {
+    #[error("its checksum does not fit")]
+    Checksum,
+    #[error("it is missing")]
+    Missing,
+    #[error("it comes after the last")]
+    Extra,
+    #[error("it refers to a value that is not there")]
+    Place,
+    #[error("it is not of the form that was written")]
+    Form(#[from] serde_json::Error),
+    #[error("it is not packed as it was written")]
+    Pack(#[from] io::Error),
+}
+
+impl<'a> Reader<'a> {
+    /// Takes rows that this process created or already checked.
+    pub(crate) fn trusted(run: &'a RunId, rows: impl Into<Cow<'a, [Row]>>) -> Self {
+        Self { run, rows: rows.into() }
+    }
+
+    /// Checks that no row of the span is missing and that each row is intact.
+    pub(crate) fn check(
+        run: &'a RunId,
+        linked: HashedRows,
+        span: Span,
+    ) -> Result<Self, CheckpointError> {
+        let HashedRows { before, rows, wrong } = linked;
+        let damaged =
+            |number: u64, damage| Err(damaged(run.as_str(), format!("entry {number}"), damage));
+        let Span { first, last, end } = span;
+        let numbers = first..;
+        if let Some((next, row)) = numbers.zip(&rows).find(|(next, row)| row.number != *next) {
+            let extra = row.number > last;
+            let (number, damage) = if extra && next > last {
+                (row.number, Damage::Extra)
+            } else {
+                (next.min(row.number), Damage::Missing)
+            };
+            return damaged(number, damage);
+        }
+        if let Some(extra) = rows.iter().find(|it| it.number > last) {
+            return damaged(extra.number, Damage::Extra);
+        }
+        if let Some(number) = wrong {
+            return damaged(number, Damage::Checksum);
+        }
+        let next = rows.last().map_or(first, |it| it.number + 1);
+        if next <= last {
+            return damaged(next, Damage::Missing);
+        }
+        let link = rows.last().map_or(before, |it| it.link);
+        if end.is_some_and(|it| it != link) {
+            return damaged(last, Damage::Checksum);
+        }
+        Ok(Self { run, rows: rows.into() })
+    }
+
+    /// Checks the rows of the open step. The row before them comes first and is not read
+    /// afterwards.
+    pub(crate) fn check_open(
+        run: &'a RunId,
+        mut rows: Vec<Row>,
+        committed: u64,
+        (last, end): (u64, Link),
+    ) -> Result<Self, CheckpointError> {
+        if rows.first().is_none_or(|it| it.number != committed) {
+            return Err(damaged(run.as_str(), format!("entry {committed}"), Damage::Missing));
+        }
+        let before = rows.remove(0).link;
+        let span = Span { first: committed + 1, last, end: Some(end) };
+        Self::check(run, HashedRows::of(before, rows), span)
+    }
+
+    /// Returns the finished tasks of the open step.
+    pub(crate) fn finished(&self, codec: &mut Codec) -> Result<BTreeSet<TaskId>, CheckpointError> {
+        let records = self.open_records(codec)?;
+        Ok(records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task).collect())
+    }
+
+    /// Returns the records since the last commit, oldest first.
+    pub(crate) fn open_records(
+        &self,
+        codec: &mut Codec,
+    ) -> Result<Vec<TaskRecord>, CheckpointError> {
+        let mut records = Vec::new();
+        if let Some(row) = self.rows.iter().rfind(|it| it.body.changes().is_some()) {
+            let migration = self.records(codec, row)?.0.migration;
+            records.extend(migration.map(|it| it.records).unwrap_or_default());
+        }
+        for row in self.open_rows() {
+            records.extend(self.records(codec, row)?.1);
+        }
+        Ok(records)
+    }
+
+    /// Returns the position and the values after a step.
+    pub(crate) fn checkpoint_at(
+        &self,
+        codec: &mut Codec,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        let is_it = |it: &Row| it.body.changes().is_some() && it.step == step;
+        let Some(end) = self.rows.iter().position(is_it) else {
+            return Err(CheckpointError::UnknownStep { run: self.run.clone(), step });
+        };
+        let position = self.meta(codec, &self.rows[end])?.position;
+        let position = position.ok_or_else(|| self.damaged(&self.rows[end], Damage::Missing))?;
+        Ok((position.into_owned(), self.values(codec, &self.rows[..=end])?))
+    }
+
+    /// Returns the entries after a number.
+    pub(crate) fn entries(
+        &self,
+        codec: &mut Codec,
+        after: u64,
+        detail: Detail,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        match detail {
+            Detail::Whole => self.logged(codec, after),
+            Detail::Outline => self.outline(codec, after),
+        }
+    }
+
+    /// Returns the content of the rows after a number.
+    fn logged(&self, codec: &mut Codec, after: u64) -> Result<Vec<Logged>, CheckpointError> {
+        let mut values = Values::new(self);
+        let kind = |codec: &mut Codec, row: &Row, how: &How| values.kind(codec, row, how);
+        self.logged_by(codec, after, Self::records, kind)
+    }
+
+    /// Returns the same entries [without values](Logged::without_values); it does not read the
+    /// values.
+    fn outline(&self, codec: &mut Codec, after: u64) -> Result<Vec<Logged>, CheckpointError> {
+        let records = |it: &Self, codec: &mut Codec, row: &Row| {
+            let mut meta = it.meta(codec, row)?;
+            let records = std::mem::take(&mut meta.records);
+            Ok((meta, records))
+        };
+        let kind = |_: &mut Codec, _: &Row, how: &How| {
+            Ok(match how {
+                How::Set(_) => ChangeKind::Set(Arc::default()),
+                How::Appended(_) => ChangeKind::Appended(Vec::new()),
+                How::Cleared => ChangeKind::Cleared,
+            })
+        };
+        let logged = self.logged_by(codec, after, records, kind)?;
+        Ok(logged.into_iter().map(Logged::without_values).collect())
+    }
+
+    fn logged_by(
+        &self,
+        codec: &mut Codec,
+        after: u64,
+        records: impl Fn(&Self, &mut Codec, &Row) -> MetaAndRecords,
+        mut kind: impl FnMut(&mut Codec, &Row, &How) -> Result<ChangeKind, CheckpointError>,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let mut logged = Vec::new();
+        for row in self.rows.iter().filter(|it| it.number > after) {
+            let (meta, records) = records(self, codec, row)?;
+            let commit = match (meta.position, self.changes(codec, row)?) {
+                (Some(position), Some(changes)) => {
+                    let made = changes.into_iter().map(|(channel, how)| {
+                        let kind = kind(codec, row, &how)?;
+                        Ok(Change { channel, kind })
+                    });
+                    let changes = made.collect::<Result<_, _>>()?;
+                    Some(Commit { position: position.into_owned(), changes })
+                }
+                (None, None) => None,
+                _ => return Err(self.damaged(row, Damage::Missing)),
+            };
+            let first = row.seq + 1 - meta.events.len() as u64;
+            let events = (first..).zip(meta.events).map(|(seq, it)| Stamped {
+                v: it.v,
+                seq,
+                ts: it.ts.into_owned(),
+                run: self.run.clone(),
+                event: it.event.into_owned(),
+            });
+            let (migration, standing) = (meta.migration, meta.standing.map(Cow::into_owned));
+            let entry = Entry { records, commit, migration, standing, events: events.collect() };
+            logged.push(Logged { number: row.number, link: row.link, entry });
+        }
+        Ok(logged)
+    }
+
+    /// Returns the values that tasks wrote since the last commit.
+    pub(super) fn written(&self, codec: &mut Codec) -> Result<Vec<TaskValue>, CheckpointError> {
+        let mut found = Vec::new();
+        for row in self.open_rows() {
+            let mut index = 0;
+            for record in self.records(codec, row)?.1 {
+                let Outcome::Finished { update, .. } = record.outcome else { continue };
+                for (channel, value) in update.writes {
+                    let task = record.task;
+                    found.push(TaskValue { task, channel, value, place: (row.number, index) });
+                    index += 1;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn open_rows(&self) -> &[Row] {
+        let committed = self.rows.iter().rposition(|it| it.body.changes().is_some());
+        &self.rows[committed.map_or(0, |it| it + 1)..]
+    }
+
+    /// Returns the values after the last of these rows. Of each channel, it reads only the values
+    /// that the channel still holds.
+    fn values(
+        &self,
+        codec: &mut Codec,
+        rows: &[Row],
+    ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
+        let mut made: BTreeMap<&ChannelName, Vec<(&Row, &How)>> = BTreeMap::new();
+        let changes = self.changes_of_all(rows)?;
+        for (row, changes) in rows.iter().zip(&changes) {
+            for (channel, how) in changes.iter().flat_map(|it| it.iter()) {
+                let since = made.entry(channel).or_default();
+                if !matches!(how, How::Appended(_)) {
+                    since.clear();
+                }
+                since.push((row, how));
+            }
+        }
+        let mut is_needed = vec![false; self.rows.len()];
+        for (row, how) in made.values().flatten() {
+            for place in how.places() {
+                is_needed[self.row_of(row, place)?] = true;
+            }
+        }
+        let needed: Vec<usize> = (0..self.rows.len()).filter(|at| is_needed[*at]).collect();
+        let mut stored = Values::new(self);
+        // Several threads read many rows at once; a few rows may be large and are read one after
+        // the other.
+        if needed.len() > LARGE_ROWS_MAX {
+            let data = self.read_all(&needed, |codec, at| self.untaken(codec, *at))?;
+            for (at, values) in needed.into_iter().zip(data) {
+                stored.read[at] = Some(values);
+            }
+        }
+        let mut values = BTreeMap::new();
+        for (channel, since) in made {
+            for (row, how) in since {
+                let kind = stored.kind(codec, row, how)?;
+                let change = Change { channel: channel.clone(), kind };
+                apply(&mut values, change)
+                    .map_err(|error| misfit(self.run, channel, row.step, error))?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Returns the changes of rows. Equal steps have equal bytes, which are decoded once.
+    fn changes_of_all(&self, rows: &[Row]) -> Result<Vec<Option<Arc<Changes>>>, CheckpointError> {
+        let packed: BTreeSet<&[u8]> = rows.iter().filter_map(|it| it.body.changes()).collect();
+        if packed.len() * 2 > rows.len() {
+            return self.read_all(rows, |codec, row| Ok(self.changes(codec, row)?.map(Arc::new)));
+        }
+        let mut known: BTreeMap<&[u8], Arc<Changes>> = BTreeMap::new();
+        let mut codec = Codec::new().map_err(|error| self.unreadable(&error))?;
+        let mut all = Vec::with_capacity(rows.len());
+        for row in rows {
+            all.push(match row.body.changes() {
+                None => None,
+                Some(packed) => Some(match known.entry(packed) {
+                    btree_map::Entry::Occupied(it) => Arc::clone(it.get()),
+                    btree_map::Entry::Vacant(it) => {
+                        Arc::clone(it.insert(Arc::new(self.read(&mut codec, row, packed)?)))
+                    }
+                }),
+            });
+        }
+        Ok(all)
+    }
+
+    /// Returns the index of the row that a place in another row refers to.
+    pub(super) fn row_of(&self, from: &Row, (number, _): Place) -> Result<usize, CheckpointError> {
+        let first = self.rows.first().map(|it| it.number);
+        let at = first.and_then(|first| from.number_or_own(number).checked_sub(first));
+        at.and_then(|it| usize::try_from(it).ok())
+            .filter(|it| *it < self.rows.len())
+            .ok_or_else(|| self.damaged(from, Damage::Place))
+    }
+
+    /// Reads many rows, with several threads if there are very many.
+    fn read_all<R: Sync, T: Send>(
+        &self,
+        rows: &[R],
+        read: impl Fn(&mut Codec, &R) -> Result<T, CheckpointError> + Sync,
+    ) -> Result<Vec<T>, CheckpointError> {
+        let parts = in_parts(rows, Codec::new, |codec, part| {
+            let codec = codec.as_mut().map_err(|error| self.unreadable(error))?;
+            part.iter().map(|row| read(codec, row)).collect::<Result<Vec<T>, _>>()
+        });
+        let mut all = Vec::with_capacity(rows.len());
+        for part in parts {
+            all.extend(part?);
+        }
+        Ok(all)
+    }
+
+    /// Returns the records of a row, with their values.
+    fn records(&self, codec: &mut Codec, row: &Row) -> MetaAndRecords {
+        let mut meta = self.meta(codec, row)?;
+        let mut records = std::mem::take(&mut meta.records);
+        let mut values: Option<std::vec::IntoIter<Value>> = None;
+        let carried = meta.migration.iter_mut().flat_map(|it| &mut it.records);
+        for record in records.iter_mut().chain(carried) {
+            let Outcome::Finished { update, .. } = &mut record.outcome else { continue };
+            for (_, value) in &mut update.writes {
+                let values = match &mut values {
+                    Some(values) => values,
+                    None => values.insert(self.data(codec, row)?.into_iter()),
+                };
+                let read = values.next().ok_or_else(|| self.damaged(row, Damage::Place))?;
+                *value = Arc::new(read);
+            }
+        }
+        Ok((meta, records))
+    }
+
+    fn meta(&self, codec: &mut Codec, row: &Row) -> Result<Meta<'static>, CheckpointError> {
+        self.read(codec, row, row.body.meta())
+    }
+
+    fn data(&self, codec: &mut Codec, row: &Row) -> Result<Vec<Value>, CheckpointError> {
+        let values: Vec<Compact> = self.read(codec, row, row.body.data())?;
+        Ok(values.into_iter().map(Compact::into_value).collect())
+    }
+
+    /// Returns the values of a row, all of them untaken.
+    pub(super) fn untaken(&self, codec: &mut Codec, at: usize) -> Result<Untaken, CheckpointError> {
+        let values = self.data(codec, &self.rows[at])?;
+        Ok(values.into_iter().map(Some).collect())
+    }
+
+    fn changes(&self, codec: &mut Codec, row: &Row) -> Result<Option<Changes>, CheckpointError> {
+        row.body.changes().map(|it| self.read(codec, row, it)).transpose()
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        codec: &mut Codec,
+        row: &Row,
+        packed: &[u8],
+    ) -> Result<T, CheckpointError> {
+        let bytes = codec.unpack(packed).map_err(|it| self.damaged(row, it.into()))?;
+        serde_json::from_slice(bytes).map_err(|it| self.damaged(row, it.into()))
+    }
+
+    fn unreadable(&self, error: &io::Error) -> CheckpointError {
+        let action = format!("unpack run `{}`", self.run);
+        CheckpointError::Storage { action, source: error.to_string().into() }
+    }
+
+    pub(super) fn damaged(&self, row: &Row, damage: Damage) -> CheckpointError {
+        damaged(self.run.as_str(), format!("entry {}", row.number), damage)
+    }
+}
+
+/// Returns the error for a damaged part of a run.
+pub(crate) fn damaged(
+    run: &str,
+    what: impl fmt::Display,
+    source: impl Into<Box<dyn Error + Send + Sync>>,
+) -> CheckpointError {
+    CheckpointError::Damaged { run: run.to_owned(), what: what.to_string(), source: source.into() }
+}

@@ -1,0 +1,207 @@
+//! Encodes an entry as a row.
+
+use std::{borrow::Cow, io, slice, sync::Arc};
+
+use graphrun_core::{
+    event::Stamped,
+    id::{ChannelName, RunId, TaskId},
+    state::{Change, ChangeKind, Update},
+};
+use graphrun_engine::{
+    checkpoint::{CheckpointError, Commit, Entry, Link, Migration, Outcome, RunInfo, TaskRecord},
+    storage::rules::Head,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, StoredEvent, check_depth,
+    codec::Content,
+};
+/// Returns the stored form of the info of a run.
+pub(crate) fn info(info: &RunInfo) -> Result<Vec<u8>, CheckpointError> {
+    let json = serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?;
+    check_depth(&json).map_err(|error| unpackable(&info.id, error))?;
+    Ok(json)
+}
+
+/// Returns the row of an entry: `head` is the head after the entry, `open` the entries since the
+/// last commit.
+pub(crate) fn encode<'a>(
+    codec: &mut Codec,
+    run: &RunId,
+    entry: &'a Entry,
+    (head, before): (&Head, Link),
+    open: &Reader<'_>,
+) -> Result<Row, CheckpointError> {
+    let mut data = Vec::new();
+    // No entry refers to them before their step is committed.
+    let mut written = if entry.commit.is_some() { open.written(codec)? } else { Vec::new() };
+    let records = entry.records.iter().map(|it| without_values(it, &mut data, &mut written));
+    let mut meta = Meta {
+        records: records.collect(),
+        standing: entry.standing.as_ref().map(Cow::Borrowed),
+        ..Meta::default()
+    };
+    if let Some(migration) = &entry.migration {
+        // The step that takes in the migrated records does not refer to their values, so reading
+        // later entries never needs an entry before the last step.
+        let carried = migration.records.iter();
+        let records = carried.map(|it| without_values(it, &mut data, &mut Vec::new())).collect();
+        meta.migration = Some(Box::new(Migration {
+            was: migration.was.clone(),
+            is: migration.is.clone(),
+            mapping: migration.mapping.clone(),
+            records,
+        }));
+    }
+    let mut changes = None;
+    if let Some(Commit { position, changes: made }) = &entry.commit {
+        meta.position = Some(Cow::Borrowed(position));
+        written.sort_by_key(|it| it.task);
+        let mut stored = Changes::new();
+        for change in made {
+            stored.push((change.channel.clone(), how(change, &written, &mut data)));
+        }
+        changes = Some(stored);
+    }
+    let stored_event = |it: &'a Stamped| {
+        let (ts, event) = (Cow::Borrowed(it.ts.as_str()), Cow::Borrowed(&it.event));
+        StoredEvent { v: it.v, ts, event }
+    };
+    meta.events = entry.events.iter().map(stored_event).collect();
+
+    let body = pack(codec, changes.as_ref(), &meta, &data);
+    let body = body.map_err(|error| unpackable(run, error))?;
+    let (number, step, seq) = (head.number, head.step, head.seq);
+    let mut row = Row { number, step, seq, body, link: before };
+    row.link = row.link_after(before);
+    Ok(row)
+}
+
+fn pack(
+    codec: &mut Codec,
+    changes: Option<&Changes>,
+    meta: &Meta<'_>,
+    data: &[Datum<'_>],
+) -> io::Result<Body> {
+    let mut bytes = Vec::new();
+    if let Some(changes) = changes {
+        codec.pack(Content::Form, changes, &mut bytes)?;
+    }
+    let begin = bytes.len();
+    codec.pack(Content::Form, meta, &mut bytes)?;
+    let end = bytes.len();
+    codec.pack(Content::Values, &data, &mut bytes)?;
+    Ok(Body::of(bytes, changes.is_some(), begin..end))
+}
+
+/// A value that a task wrote, and its place.
+#[derive(Debug)]
+pub(super) struct TaskValue {
+    pub(super) task: TaskId,
+    pub(super) channel: ChannelName,
+    pub(super) value: Arc<Value>,
+    pub(super) place: Place,
+}
+
+/// A value of the data.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Datum<'a> {
+    One(&'a Value),
+    List(&'a [Value]),
+}
+
+/// Returns a record after moving its values to the data.
+fn without_values<'a>(
+    record: &'a TaskRecord,
+    data: &mut Vec<Datum<'a>>,
+    written: &mut Vec<TaskValue>,
+) -> TaskRecord {
+    let Outcome::Finished { update, hops } = &record.outcome else { return record.clone() };
+    for (channel, value) in &update.writes {
+        let (channel, place) = (channel.clone(), (0, data.len()));
+        written.push(TaskValue { task: record.task, channel, value: Arc::clone(value), place });
+        data.push(Datum::One(value));
+    }
+    let none = Arc::new(Value::Null);
+    let names = update.writes.iter().map(|(channel, _)| (channel.clone(), Arc::clone(&none)));
+    let update = Update { clears: update.clears.clone(), writes: names.collect() };
+    TaskRecord {
+        task: record.task,
+        node: record.node.clone(),
+        attempt: record.attempt,
+        ms: record.ms,
+        spent: record.spent,
+        outcome: Outcome::Finished { update, hops: hops.clone() },
+    }
+}
+
+/// Returns a change that refers to written values by place, or contains its own value if no written
+/// value is equal.
+fn how<'a>(change: &'a Change, written: &[TaskValue], data: &mut Vec<Datum<'a>>) -> How {
+    let mut of_channel = written.iter().filter(|it| it.channel == change.channel);
+    let mut add = |datum| {
+        data.push(datum);
+        (0, data.len() - 1)
+    };
+    match &change.kind {
+        ChangeKind::Cleared => How::Cleared,
+        ChangeKind::Set(value) => {
+            let same =
+                of_channel.rfind(|it| Arc::ptr_eq(&it.value, value) || is_same(&it.value, value));
+            How::Set(same.map_or_else(|| add(Datum::One(value)), |it| it.place))
+        }
+        ChangeKind::Appended(items) => {
+            How::Appended(parts(items, of_channel).unwrap_or_else(|| {
+                let (number, index) = add(Datum::List(items));
+                vec![(number, index, true)]
+            }))
+        }
+    }
+}
+
+/// Returns appended items as consecutive written values, if they are equal to those.
+fn parts<'a>(items: &[Value], written: impl Iterator<Item = &'a TaskValue>) -> Option<Vec<Part>> {
+    let (mut rest, mut parts) = (items, Vec::new());
+    for TaskValue { value, place: (number, index), .. } in written {
+        let (items, is_list) = match value.as_ref() {
+            Value::Array(list) if begins_with(rest, list) => (list.as_slice(), true),
+            item => (slice::from_ref(item), false),
+        };
+        if !begins_with(rest, items) {
+            return None;
+        }
+        rest = &rest[items.len()..];
+        parts.push((*number, *index, is_list));
+    }
+    (rest.is_empty() && !parts.is_empty()).then_some(parts)
+}
+
+fn begins_with(all: &[Value], first: &[Value]) -> bool {
+    first.len() <= all.len() && all.iter().zip(first).all(|(a, b)| is_same(a, b))
+}
+
+/// Returns whether two values have the same JSON text. Equal values may differ in text: equality
+/// ignores the order of keys and the sign of a zero.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && begins_with(a, b),
+        (Value::Object(a), Value::Object(b)) => {
+            let same =
+                |((x, a), (y, b)): ((&String, &Value), (&String, &Value))| x == y && is_same(a, b);
+            a.len() == b.len() && a.iter().zip(b).all(same)
+        }
+        (Value::Number(x), Value::Number(y)) => x == y && x.to_string() == y.to_string(),
+        _ => a == b,
+    }
+}
+
+fn unwritable(run: &RunId, error: serde_json::Error) -> CheckpointError {
+    CheckpointError::Storage { action: format!("write run `{run}` as JSON"), source: error.into() }
+}
+
+fn unpackable(run: &RunId, error: io::Error) -> CheckpointError {
+    CheckpointError::Storage { action: format!("pack run `{run}`"), source: error.into() }
+}

@@ -1,0 +1,145 @@
+//! Tests of the row format, besides the promises that every storage keeps.
+
+use std::sync::Arc;
+
+use graphrun_core::{
+    event::Spent,
+    id::{NodeName, RunId, TaskId},
+    state::{Change, ChangeKind, Update},
+};
+use graphrun_engine::{
+    checkpoint::{Commit, Entry, Outcome},
+    storage::rules::{Head, beginning},
+};
+use serde_json::{Value, json};
+
+use super::*;
+fn run() -> RunId {
+    RunId::parse("R1").unwrap()
+}
+
+fn notes() -> ChannelName {
+    ChannelName::parse("notes").unwrap()
+}
+
+fn finished(index: u32, value: Value) -> TaskRecord {
+    let update = Update::default().write(notes(), value);
+    TaskRecord {
+        task: TaskId { step: Step(1), index },
+        node: NodeName::parse("sse").unwrap(),
+        attempt: 1,
+        ms: 3,
+        spent: Spent::default(),
+        outcome: Outcome::Finished { update, hops: Vec::new() },
+    }
+}
+
+fn step(step: u64, kind: ChangeKind) -> Commit {
+    let position = Position { step: Step(step), ..Position::default() };
+    Commit { position, changes: vec![Change { channel: notes(), kind }] }
+}
+
+/// Returns the rows of a run with one step, whose records are saved before it.
+fn rows(records: &[TaskRecord], kind: ChangeKind) -> Vec<Row> {
+    let (run, mut codec) = (run(), Codec::new().unwrap());
+    let first = Entry::from(step(0, ChangeKind::Cleared));
+    let mut head = Head::first(&first).unwrap();
+    let before = beginning(&run, b"{}");
+    let open = Reader::trusted(&run, Vec::new());
+    let mut rows = vec![encode(&mut codec, &run, &first, (&head, before), &open).unwrap()];
+    let entries = records.iter().cloned().map(Entry::from).chain([step(1, kind).into()]);
+    for entry in entries {
+        head = head.after(&entry, |_| false).unwrap();
+        let before = rows.last().unwrap().link;
+        let open = Reader::trusted(&run, rows.clone());
+        let row = encode(&mut codec, &run, &entry, (&head, before), &open).unwrap();
+        rows.push(row);
+    }
+    rows
+}
+
+/// Returns the body with other changes, and more meta and data.
+fn with(body: &Body, changes: Option<&[u8]>, meta: &[u8], data: &[u8]) -> Body {
+    Body::new(changes, &[body.meta(), meta].concat(), &[body.data(), data].concat())
+}
+
+fn text(packed: &[u8]) -> String {
+    String::from_utf8(Codec::new().unwrap().unpack(packed).unwrap().to_vec()).unwrap()
+}
+
+#[test]
+fn what_tasks_wrote_is_stored_once() {
+    let records = [finished(0, json!(["a", "b"])), finished(1, json!("c"))];
+    let made = rows(&records, ChangeKind::Appended(vec![json!("a"), json!("b"), json!("c")]));
+    let data: Vec<String> = made.iter().map(|it| text(it.body.data())).collect();
+    assert_eq!(data, ["[]", r#"[["a","b"]]"#, r#"["c"]"#, "[]"]);
+    let last = text(made[3].body.changes().unwrap());
+    assert_eq!(last, r#"[["notes",{"+":[[2,0,true],[3,0,false]]}]]"#);
+
+    let made = rows(&records, ChangeKind::Set(Arc::new(json!("c"))));
+    assert_eq!(text(made[3].body.changes().unwrap()), r#"[["notes",{"=":[3,0]}]]"#);
+}
+
+#[test]
+fn what_no_task_wrote_is_stored_with_the_step() {
+    let records = [finished(0, json!("a"))];
+    let made = rows(&records, ChangeKind::Appended(vec![json!("a"), json!("z")]));
+    assert_eq!(text(made[2].body.data()), r#"[["a","z"]]"#);
+    assert_eq!(text(made[2].body.changes().unwrap()), r#"[["notes",{"+":[[0,0,true]]}]]"#);
+}
+
+#[test]
+fn an_entry_is_mostly_what_was_written() {
+    let value = json!("x".repeat(40));
+    let made = rows(&[finished(0, value.clone())], ChangeKind::Set(Arc::new(value)));
+    let [_, record, commit] = made.as_slice() else { panic!("{made:?}") };
+    assert!(
+        record.body.meta().len() < 80,
+        "{} bytes for {}",
+        record.body.meta().len(),
+        text(record.body.meta())
+    );
+    let commit_length = commit.body.meta().len() + commit.body.changes().unwrap().len();
+    assert!(commit_length < 80, "{commit_length} bytes for {}", text(commit.body.meta()));
+}
+
+#[test]
+fn missing_changed_or_reordered_rows_are_detected() {
+    let run = run();
+    let good = rows(&[finished(0, json!("a"))], ChangeKind::Set(Arc::new(json!("a"))));
+    let end = good.last().map(|it| it.link);
+    let before = beginning(&run, b"{}");
+    let check = |rows: Vec<Row>, before| {
+        let span = Span { first: 1, last: 3, end };
+        Reader::check(&run, HashedRows::of(before, rows), span).map(drop)
+    };
+    assert!(check(good.clone(), before).is_ok());
+    assert!(check(good.clone(), beginning(&run, b"{ }")).is_err(), "of another run");
+    for at in 0..good.len() {
+        let mut missing = good.clone();
+        missing.remove(at);
+        assert!(check(missing, before).is_err(), "without {at}");
+        for change in [
+            |it: &mut Row| it.body = with(&it.body, it.body.changes(), b" ", b""),
+            |it: &mut Row| it.body = with(&it.body, it.body.changes(), b"", b" "),
+            |it: &mut Row| it.body = with(&it.body, Some(b""), b"", b""),
+            |it: &mut Row| it.step = Step(it.step.0 + 1),
+            |it: &mut Row| it.seq += 1,
+            |it: &mut Row| it.number += 1,
+            |it: &mut Row| it.link.0[31] ^= 1,
+        ] {
+            let mut changed = good.clone();
+            change(&mut changed[at]);
+            assert!(check(changed, before).is_err(), "{at} changed");
+        }
+    }
+    let mut swapped = good.clone();
+    swapped.swap(1, 2);
+    assert!(check(swapped, before).is_err());
+    // An attacker who can compute hashes extended this entry, but not the last one.
+    let mut longer = good.clone();
+    let mut row = Row { number: 4, ..good[2].clone() };
+    row.link = row.link_after(good[2].link);
+    longer.push(row);
+    assert!(check(longer, before).is_err());
+}

@@ -1,0 +1,25 @@
+//! Storage for runs, and for results that later runs reuse: in memory, in a SQLite database, and in
+//! a PostgreSQL database.
+//!
+//! All keep the same promises; `tests/storage` checks them. The cost of a step depends on its
+//! changes: only changes are stored, never the state itself.
+
+// Tests may; the library may not.
+#![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod journal;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod open_steps;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod proof;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresStorage;
+pub use self::proof::{Proof, prove};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::SqliteStorage;
+pub use graphrun_engine::storage::{MemoryResults, MemoryStorage};

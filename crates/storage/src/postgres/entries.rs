@@ -1,0 +1,118 @@
+//! The journal of a run in the database.
+
+use graphrun_core::id::{RunId, Step};
+use graphrun_engine::{
+    checkpoint::{CheckpointError, Link},
+    storage::rules::beginning,
+};
+use tokio_postgres::{Row as SqlRow, types::ToSql};
+
+use super::{
+    fault::Fault,
+    run::{Run, StoredRun, broken, get, number, signed},
+    session::Session,
+};
+use crate::journal::{Body, HashedRows, Reader, Row, Span, info_at_first};
+
+/// Rows of one run, and the hashes that prove them.
+#[derive(Debug)]
+pub(super) struct Pages {
+    /// The hash before the rows.
+    before: Link,
+    rows: Vec<Row>,
+    span: Span,
+}
+
+impl Pages {
+    /// Returns at most `limit` rows after a number, and the earlier rows that they refer to.
+    pub(super) async fn after(
+        session: &Session,
+        found: &StoredRun,
+        after: u64,
+        limit: usize,
+    ) -> Result<Self, Fault> {
+        let (run, head) = (&found.run, &found.stored.head);
+        let after = after.min(head.number);
+        let last = after.saturating_add(limit as u64).min(head.number);
+        let sql = "SELECT number, link FROM journal
+                   WHERE run = $1 AND number <= $2 AND changes IS NOT NULL
+                   ORDER BY number DESC LIMIT 1";
+        // Rows refer to nothing before the last commit before them.
+        let (base, before) = match after {
+            0 => None,
+            _ => session.first(sql, &[&run.key, &signed(after)?]).await?,
+        }
+        .map_or_else(
+            || Ok((0, beginning(&run.id, &info_at_first(&found.info)))),
+            |row| Ok::<_, Fault>((number(&run.id, &row, "number")?, link(&run.id, &row)?)),
+        )?;
+        let end = (last == head.number).then_some(found.stored.link);
+        // There must be no row after the last entry.
+        let to = end.map_or(last, |_| i64::MAX.cast_unsigned());
+        let rows = run.rows_between(session, base, to).await?;
+        Ok(Self { before, rows, span: Span { first: base + 1, last, end } })
+    }
+
+    /// Checks the rows.
+    pub(super) fn reader(self, run: &RunId) -> Result<Reader<'_>, CheckpointError> {
+        Reader::check(run, HashedRows::of(self.before, self.rows), self.span)
+    }
+}
+
+impl Run {
+    /// Returns whether exactly this row is saved.
+    pub(super) async fn has(
+        &self,
+        session: &Session,
+        (number, link): (u64, Link),
+    ) -> Result<bool, Fault> {
+        let sql = "SELECT link FROM journal WHERE run = $1 AND number = $2";
+        let row = session.first(sql, &[&self.key, &signed(number)?]).await?;
+        row.map_or(Ok(false), |row| Ok(get::<&[u8]>(&row, "link")? == link.0))
+    }
+
+    pub(super) async fn rows_between(
+        &self,
+        session: &Session,
+        after: u64,
+        last: u64,
+    ) -> Result<Vec<Row>, Fault> {
+        let sql = "SELECT number, step, seq, changes, meta, data, link FROM journal
+                   WHERE run = $1 AND number > $2 AND number <= $3 ORDER BY number";
+        let rows = session.query(sql, &[&self.key, &signed(after)?, &signed(last)?]).await?;
+        rows.iter().map(|row| read(&self.id, row)).collect()
+    }
+
+    pub(super) async fn insert_row(&self, session: &Session, row: &Row) -> Result<(), Fault> {
+        let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, link)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let values: [&(dyn ToSql + Sync); 8] = [
+            &self.key,
+            &signed(row.number)?,
+            &signed(row.step.0)?,
+            &signed(row.seq)?,
+            &row.body.changes(),
+            &row.body.meta(),
+            &row.body.data(),
+            &row.link.0.as_slice(),
+        ];
+        session.execute(sql, &values).await?;
+        Ok(())
+    }
+}
+
+fn read(run: &RunId, row: &SqlRow) -> Result<Row, Fault> {
+    Ok(Row {
+        number: number(run, row, "number")?,
+        step: Step(number(run, row, "step")?),
+        seq: number(run, row, "seq")?,
+        body: Body::new(get(row, "changes")?, get(row, "meta")?, get(row, "data")?),
+        link: link(run, row)?,
+    })
+}
+
+fn link(run: &RunId, row: &SqlRow) -> Result<Link, Fault> {
+    let entry = number(run, row, "number")?;
+    let link = get::<&[u8]>(row, "link")?.try_into();
+    Ok(Link(link.map_err(|_| broken(run, &format!("entry {entry}"), "its link is too short"))?))
+}

@@ -1,0 +1,256 @@
+//! Why a transaction failed, whether to retry it, and the error for the caller.
+
+use std::{error::Error as _, io};
+
+use deadpool_postgres::{HookError, PoolError};
+use graphrun_engine::{checkpoint::CheckpointError, storage::rules::Refusal};
+use thiserror::Error;
+use tokio_postgres::error::SqlState;
+
+use super::place::Place;
+/// Why a transaction failed.
+#[derive(Debug, Error)]
+pub(super) enum Fault {
+    #[error(transparent)]
+    Postgres(#[from] tokio_postgres::Error),
+    #[error("the server did not answer in time")]
+    Silent,
+    #[error("all connections of this process were in use for too long")]
+    Busy,
+    /// The runtime of the storage is gone: the storage was dropped.
+    #[error("the storage is closed")]
+    Closed,
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Unwritable(serde_json::Error),
+    #[error(transparent)]
+    Known(#[from] CheckpointError),
+    /// Why the database cannot be used, and what to do.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// The message of the server, in one line; the client's own text for it is "db error".
+#[derive(Debug, Error)]
+#[error("{place}: {words}")]
+struct ServerMessage {
+    place: String,
+    words: String,
+    source: tokio_postgres::Error,
+}
+
+/// A transaction was sent and no response came.
+#[derive(Debug, Error)]
+#[error("the connection to {place} was lost while it was saved, so it may be saved or not")]
+struct Unknown {
+    place: String,
+    source: Fault,
+}
+
+impl Fault {
+    /// Returns whether a retry may succeed: the transaction had a conflict, or the connection was
+    /// lost.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Silent | Self::Busy => true,
+            Self::Postgres(error) => error.code().map_or_else(|| is_lost(error), is_passing_code),
+            Self::Closed
+            | Self::Refused(_)
+            | Self::Unwritable(_)
+            | Self::Known(_)
+            | Self::Unusable(_) => false,
+        }
+    }
+
+    /// Returns the error for the caller that tried `action`.
+    pub(super) fn explain(self, place: &Place, action: String) -> CheckpointError {
+        match self {
+            Self::Known(error) => error,
+            Self::Refused(refusal) => refusal.explain(action),
+            Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },
+            Self::Unusable(reason) => unusable(place, reason),
+            Self::Postgres(source) => {
+                if let Some(reason) = reason(place, &source) {
+                    return unusable(place, reason);
+                }
+                let is_full = source.code() == Some(&SqlState::DISK_FULL);
+                let (place, words) = (place.to_string(), words(&source));
+                let source = ServerMessage { place, words, source }.into();
+                if is_full {
+                    CheckpointError::Full { action, source }
+                } else {
+                    CheckpointError::Storage { action, source }
+                }
+            }
+            Self::Silent | Self::Busy | Self::Closed => {
+                CheckpointError::Storage { action, source: self.into() }
+            }
+        }
+    }
+
+    /// Returns the error for the caller if it is unknown whether `action` was done.
+    pub(super) fn explain_doubt(self, place: &Place, action: String) -> CheckpointError {
+        let source = Unknown { place: place.to_string(), source: self }.into();
+        CheckpointError::Storage { action, source }
+    }
+}
+
+impl From<PoolError> for Fault {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                Self::Postgres(error)
+            }
+            PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => Self::Busy,
+            PoolError::Timeout(_) => Self::Silent,
+            PoolError::Closed
+            | PoolError::NoRuntimeSpecified
+            | PoolError::PostCreateHook(HookError::Message(_)) => Self::Closed,
+        }
+    }
+}
+
+/// The codes of transient errors: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+fn is_passing_code(code: &SqlState) -> bool {
+    code.code().starts_with("08")
+        || [
+            &SqlState::T_R_SERIALIZATION_FAILURE,
+            &SqlState::T_R_DEADLOCK_DETECTED,
+            &SqlState::LOCK_NOT_AVAILABLE,
+            &SqlState::ADMIN_SHUTDOWN,
+            &SqlState::CRASH_SHUTDOWN,
+            &SqlState::CANNOT_CONNECT_NOW,
+            &SqlState::TOO_MANY_CONNECTIONS,
+            &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        ]
+        .contains(&code)
+}
+
+/// Returns whether the connection is missing or lost.
+fn is_lost(error: &tokio_postgres::Error) -> bool {
+    let by_system = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
+    match Kind::of(error) {
+        Kind::Connect | Kind::Late => true,
+        Kind::Other => by_system || error.is_closed(),
+        Kind::Encryption | Kind::Url | Kind::Proof => false,
+    }
+}
+
+/// Returns why the whole database cannot be used, if the error says so, and what to do.
+fn reason(place: &Place, error: &tokio_postgres::Error) -> Option<String> {
+    let (user, database) = (place.user(), place.database());
+    let Some(refused) = error.as_db_error() else { return unanswered(error) };
+    let said = refused.message();
+    let code = refused.code();
+    let reason = if *code == SqlState::INVALID_PASSWORD {
+        format!("the server refuses the password of user `{user}`; correct the one in the URL")
+    } else if *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
+        format!(
+            "the server refuses user `{user}` ({said}); correct the user in the URL, or let the server take it"
+        )
+    } else if *code == SqlState::INVALID_CATALOG_NAME {
+        format!(
+            "there is no database `{database}`; correct the URL, or make one with `createdb {database}`"
+        )
+    } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        read_only()
+    } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        format!(
+            "user `{user}` may not do this ({said}); ask the owner of the database for the right"
+        )
+    } else if *code == SqlState::TOO_MANY_CONNECTIONS {
+        format!(
+            "the server takes no more connections ({said}); raise its `max_connections`, or let fewer processes run"
+        )
+    } else if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN, SqlState::INVALID_SCHEMA_NAME]
+        .contains(code)
+    {
+        format!(
+            "its tables are not those of this program ({said}); name another schema with `?schema=NAME`"
+        )
+    } else {
+        return None;
+    };
+    Some(reason)
+}
+
+/// Returns why a server did not get as far as opening the database.
+fn unanswered(error: &tokio_postgres::Error) -> Option<String> {
+    let cause = error.source().map(ToString::to_string);
+    let because = cause.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+    let reason = match (Kind::of(error), cause.as_deref()) {
+        (Kind::Connect, _) => {
+            format!("no server answers there{because}; start it, or correct the address")
+        }
+        (Kind::Late, _) => "no server answers there in time; correct the address".to_owned(),
+        (Kind::Encryption, Some(cause)) if cause.contains("does not support TLS") => {
+            "the server takes no encrypted connections; turn its `ssl` on, or do without \
+             encryption with `sslmode=disable`"
+                .to_owned()
+        }
+        (Kind::Encryption, _) => format!(
+            "the server is not shown to be the one that is meant{because}; name its authority \
+             with `sslrootcert=FILE`, or its host as in its certificate"
+        ),
+        (Kind::Url, Some("password missing")) => {
+            "the server asks for a password, and the URL has none; write \
+             `postgres://USER:PASSWORD@…`"
+                .to_owned()
+        }
+        (Kind::Url, _) => format!("its URL cannot be used{because}; correct it"),
+        (Kind::Proof, _) => format!(
+            "the server and this program do not agree on how to prove who they are{because}; \
+             let it ask for `scram-sha-256`"
+        ),
+        (Kind::Other, _) => return None,
+    };
+    Some(reason)
+}
+
+/// Returns why nothing can be saved in a read-only database.
+pub(super) fn read_only() -> String {
+    "it can only be read; give the address of the primary server, or turn \
+     `default_transaction_read_only` off"
+        .to_owned()
+}
+
+/// Returns the error for a database that must not be used. The reason contains the remedy.
+pub(super) fn unusable(place: &Place, reason: String) -> CheckpointError {
+    CheckpointError::Unusable { path: place.to_string(), reason }
+}
+
+/// What the client was doing when the connection failed, before the server opened the database.
+enum Kind {
+    Connect,
+    Late,
+    Encryption,
+    Url,
+    Proof,
+    Other,
+}
+
+impl Kind {
+    /// The client distinguishes these only by text.
+    fn of(error: &tokio_postgres::Error) -> Self {
+        match error.to_string().as_str() {
+            "error connecting to server" => Self::Connect,
+            "timeout waiting for server" => Self::Late,
+            "error performing TLS handshake" => Self::Encryption,
+            "invalid configuration" => Self::Url,
+            "authentication error" => Self::Proof,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn words(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(refused) => {
+            let detail = refused.detail().map(|it| format!(" ({it})")).unwrap_or_default();
+            format!("{}{detail}", refused.message())
+        }
+        None if error.is_closed() => "the server closed the connection".to_owned(),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,304 @@
+//! Runs in a PostgreSQL database, which many processes on many machines may share.
+//!
+//! `place` and `tls` describe the connection; `open` and `migrate` check and create the database;
+//! `session` runs transactions, `work` has one type for each of them; `run` and `entries` are the
+//! SQL, `fault` the errors. The format is that of `storage/journal`. Here, each call of the trait
+//! becomes one transaction.
+
+mod entries;
+mod fault;
+mod inbox;
+mod lease;
+mod migrate;
+mod open;
+mod place;
+mod results;
+mod run;
+mod session;
+mod tls;
+mod work;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use graphrun_core::id::{ChannelName, RunId, Step};
+use graphrun_engine::checkpoint::{
+    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged, Message,
+    Position, RunInfo, RunSummary, SavedRun,
+};
+use graphrun_guard::redact;
+use serde_json::Value;
+
+use self::{
+    inbox::{Inbox, Post},
+    open::{Missing, Traits},
+    place::Place,
+    session::{Server, Work},
+    work::{
+        Acquire, All, Append, Check, Create, Entries, Ids, Newest, Release, Remove, Renew, Search,
+    },
+};
+use super::journal::{self, Codec, Detail};
+/// Keeps runs in a PostgreSQL database.
+///
+/// Clones share their connections: a few, opened on demand, one of them reserved for leases.
+/// Several processes on several machines may use one database at the same time; each run has one
+/// owner. The clock of the server decides when leases end.
+///
+/// A saved entry is on the disk of the server, and of the standbys in its
+/// `synchronous_standby_names`.
+#[derive(Clone)]
+pub struct PostgresStorage {
+    server: Arc<Server>,
+    traits: Arc<Traits>,
+}
+
+impl PostgresStorage {
+    /// Opens the database of a libpq URL, `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and
+    /// creates missing tables.
+    ///
+    /// The tables are in the schema `graphrun`, or in that of the URL parameter `schema=NAME`.
+    /// `sslmode` is one of `disable`, `prefer`, `require` and `verify-full`. Only the last one
+    /// verifies the identity of the server, with the authorities of this system or those in the
+    /// file of `sslrootcert`.
+    ///
+    /// This call blocks until the server answers.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`CheckpointError::Unusable`] when the server does not answer or rejects this
+    /// user, when the tables cannot be created or have a newer format, or when another program uses
+    /// the schema. No error shows the password.
+    pub fn open(url: &str) -> Result<Self, CheckpointError> {
+        redact::learn_url(url);
+        let (server, traits) = connect(url, Missing::Make)?;
+        let traits = traits.expect("missing tables are created");
+        Ok(Self { server, traits: Arc::new(traits) })
+    }
+
+    /// Opens a database to look for runs. Returns none if it has no tables, and creates none.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`PostgresStorage::open`].
+    pub fn open_existing(url: &str) -> Result<Option<Self>, CheckpointError> {
+        redact::learn_url(url);
+        let (server, traits) = connect(url, Missing::Leave)?;
+        Ok(traits.map(|traits| Self { server, traits: Arc::new(traits) }))
+    }
+
+    /// Returns a URL without its password; none if it cannot be parsed.
+    pub fn shown(url: &str) -> Option<String> {
+        Place::parse(url).ok().map(|it| it.to_string())
+    }
+
+    /// Returns a short description of the server.
+    pub fn server(&self) -> String {
+        let version = &self.traits.version;
+        let fsync = if self.traits.fsync {
+            ""
+        } else {
+            "; its `fsync` is off: no run survives a power cut"
+        };
+        format!("PostgreSQL {version}{fsync}")
+    }
+
+    /// Runs a transaction on the threads of the server. It completes even if the caller drops the
+    /// future.
+    async fn transact<W: Work>(
+        &self,
+        action: String,
+        work: W,
+    ) -> Result<W::Output, CheckpointError> {
+        let server = Arc::clone(&self.server);
+        self.server.spawn(async move { server.transact(action, &work).await }).await
+    }
+
+    /// Reads a whole run and computes a value from it.
+    async fn read<T: Send + 'static>(
+        &self,
+        action: String,
+        run: &RunId,
+        make: impl FnOnce(
+            &run::StoredRun,
+            journal::Reader<'_>,
+            &mut Codec,
+        ) -> Result<T, CheckpointError>
+        + Send
+        + 'static,
+    ) -> Result<T, CheckpointError> {
+        let (found, pages) = self.transact(action, All(run.clone())).await?;
+        self.compute(move |codec| make(&found, pages.reader(&found.run.id)?, codec)).await
+    }
+
+    /// Reads entries after a number, at most `limit`.
+    async fn read_journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+        detail: Detail,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let action = format!("read the journal of run `{run}`");
+        let work = Entries { run: run.clone(), after, limit };
+        let (found, pages) = self.transact(action, work).await?;
+        self.compute(move |codec| {
+            let mut logged = pages.reader(&found.run.id)?.entries(codec, after, detail)?;
+            logged.truncate(limit);
+            Ok(logged)
+        })
+        .await
+    }
+
+    /// Computes a value from rows. This may take long, so it does not block the runtime.
+    async fn compute<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(&mut Codec) -> Result<T, CheckpointError> + Send + 'static,
+    ) -> Result<T, CheckpointError> {
+        let work = || {
+            let mut codec = Codec::new().map_err(|error| CheckpointError::Storage {
+                action: "unpack what was read".to_owned(),
+                source: error.into(),
+            })?;
+            make(&mut codec)
+        };
+        self.server.spawn(Server::compute(work)).await
+    }
+}
+
+fn connect(url: &str, missing: Missing) -> Result<(Arc<Server>, Option<Traits>), CheckpointError> {
+    let place = Place::parse(url).map_err(|reason| CheckpointError::Unusable {
+        path: "the URL of the database".to_owned(),
+        reason,
+    })?;
+    let server = Arc::new(Server::new(place)?);
+    let opening = Arc::clone(&server);
+    let traits = server.wait(async move {
+        let opened = open::open(&opening, missing).await;
+        opened.map_err(|fault| fault.explain(&opening.place, format!("open {}", opening.place)))
+    })?;
+    Ok((server, traits))
+}
+
+#[async_trait]
+impl Checkpointer for PostgresStorage {
+    async fn create(
+        &self,
+        info: &RunInfo,
+        claim: &Claim,
+        first: &Entry,
+    ) -> Result<LeaseToken, CheckpointError> {
+        let action = format!("accept run `{}`", info.id);
+        let json = journal::info(info)?;
+        let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
+        let server = Arc::clone(&self.server);
+        self.transact(action, Create { info, json, claim, first, server }).await
+    }
+
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+        let work = Acquire { run: run.clone(), claim: claim.clone() };
+        self.transact(format!("take run `{run}`"), work).await
+    }
+
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        let work = Renew { hold: hold.clone(), ttl };
+        self.transact(format!("keep run `{}`", hold.run), work).await
+    }
+
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
+        self.transact(format!("give run `{}` back", hold.run), Release(hold.clone())).await
+    }
+
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        let work = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.server));
+        self.transact(entry.action(&hold.run), work).await
+    }
+
+    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
+        self.read(format!("load run `{run}`"), run, |found, journal, codec| {
+            let (position, values) = journal.checkpoint_at(codec, found.stored.head.step)?;
+            Ok(SavedRun {
+                summary: found.summary()?,
+                position,
+                values,
+                records: journal.open_records(codec)?,
+                last_seq: found.stored.head.seq,
+            })
+        })
+        .await
+    }
+
+    async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
+        let action = format!("look for run `{id_or_name}`");
+        self.transact(action, Search(id_or_name.to_owned())).await?.summary()
+    }
+
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, CheckpointError> {
+        let work = Newest { before: before.cloned(), limit };
+        let found = self.transact("list the runs".to_owned(), work).await?;
+        Ok(found.into_iter().map(|it| it.and_then(|it| it.summary())).collect())
+    }
+
+    async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
+        self.transact("list the runs".to_owned(), Ids).await
+    }
+
+    async fn check(&self) -> Result<(), CheckpointError> {
+        self.transact(format!("check {}", self.server.place), Check).await
+    }
+
+    async fn journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        self.read_journal(run, after, limit, Detail::Whole).await
+    }
+
+    async fn outline(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        self.read_journal(run, after, limit, Detail::Outline).await
+    }
+
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
+        let work = Post { run: run.clone(), message: message.clone() };
+        self.transact(format!("say something to run `{run}`"), work).await
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
+        let work = Inbox { run: run.clone(), after };
+        self.transact(format!("read what was said to run `{run}`"), work).await
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        self.transact(format!("remove run `{run}`"), Remove(run.clone())).await
+    }
+
+    async fn checkpoint_at(
+        &self,
+        run: &RunId,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        let action = format!("read step {step} of run `{run}`");
+        self.read(action, run, move |_, journal, codec| journal.checkpoint_at(codec, step)).await
+    }
+}
+
+impl fmt::Debug for PostgresStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresStorage({})", self.server.place)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Creates our tables and refuses every other database.
+
+use graphrun_engine::{checkpoint::FORMAT_VERSION, storage::rules::other_format};
+use tokio_postgres::Row;
+
+use super::{
+    fault::{Fault, read_only},
+    migrate::migrate,
+    session::Server,
+};
+/// The oldest maintained server version with the features we use.
+const SERVER_VERSION_MIN: i32 = 140_000;
+
+/// The advisory lock for checking and changing the tables; "graphrun" as a number.
+const LOCK: i64 = i64::from_be_bytes(*b"graphrun");
+
+/// The state of the database before anything else is read.
+const SURVEY: &str = "
+    SELECT current_setting('server_version_num')::int AS server,
+        current_setting('server_version') AS server_name,
+        current_setting('server_encoding') AS encoding,
+        current_setting('transaction_read_only')::bool AS read_only,
+        current_setting('fsync')::bool AS fsync,
+        EXISTS (SELECT FROM pg_namespace WHERE nspname = $1) AS schema,
+        EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = $1 AND c.relname = 'graphrun_format' AND c.relkind = 'r') AS marked,
+        EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS used";
+
+/// Our tables that this user may not read and write.
+const FORBIDDEN: &str = "
+    SELECT name FROM unnest(ARRAY['runs', 'heads', 'journal', 'inbox', 'results']) AS name
+    WHERE NOT (has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT')
+        AND has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE'))";
+
+/// Properties of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Traits {
+    /// The version, as the server reports it.
+    pub(super) version: String,
+    /// Whether the server flushes commits to its disk.
+    pub(super) fsync: bool,
+}
+
+/// What to do if the tables are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    Make,
+    Leave,
+}
+
+/// Checks the database and creates the tables if requested. Returns none if there are none.
+///
+/// This never retries: a user who starts a program should see the error immediately.
+pub(super) async fn open(server: &Server, missing: Missing) -> Result<Option<Traits>, Fault> {
+    let mut client = server.connect().await?;
+    let schema = &server.place.schema;
+    let found = client.query_one(SURVEY, &[schema]).await?;
+    let traits = Traits { version: found.get("server_name"), fsync: found.get("fsync") };
+    check_server(&found)?;
+    if !found.get::<_, bool>("marked") {
+        if found.get("used") {
+            return Err(Fault::Unusable(format!(
+                "the schema `{schema}` belongs to another program; name one of your own with \
+                 `?schema=NAME`"
+            )));
+        }
+        if missing == Missing::Leave {
+            return Ok(None);
+        }
+    } else if version(&client.query("SELECT version FROM graphrun_format", &[]).await?)?
+        == FORMAT_VERSION
+    {
+        check_rights(server, &client.query(FORBIDDEN, &[]).await?)?;
+        return Ok(Some(traits));
+    }
+    // If several processes find missing tables, one creates them.
+    let transaction = client.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    let found = transaction.query_one(SURVEY, &[schema]).await?;
+    if !found.get::<_, bool>("schema") {
+        transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(|error| {
+            let user = server.place.user();
+            forbidden(error, &format!(
+                "user `{user}` may make no schema in it; let its owner do it: CREATE SCHEMA {schema} AUTHORIZATION {user}"
+            ))
+        })?;
+    }
+    if !found.get::<_, bool>("marked") {
+        let sql = "CREATE TABLE graphrun_format (version integer NOT NULL)";
+        transaction.batch_execute(sql).await.map_err(|error| {
+            let user = server.place.user();
+            forbidden(error, &format!(
+                "user `{user}` may make no tables in the schema `{schema}`; let its owner allow it: GRANT CREATE ON SCHEMA {schema} TO {user}"
+            ))
+        })?;
+        transaction.execute("INSERT INTO graphrun_format VALUES (0)", &[]).await?;
+    }
+    let before = version(&transaction.query("SELECT version FROM graphrun_format", &[]).await?)?;
+    migrate(&transaction, server, before).await?;
+    transaction.commit().await?;
+    check_rights(server, &client.query(FORBIDDEN, &[]).await?)?;
+    Ok(Some(traits))
+}
+
+fn check_server(found: &Row) -> Result<(), Fault> {
+    let encoding: &str = found.get("encoding");
+    let problem = if found.get::<_, i32>("server") < SERVER_VERSION_MIN {
+        let version: &str = found.get("server_name");
+        format!(
+            "its server is PostgreSQL {version}, and this program needs 14 or newer; use a newer server"
+        )
+    } else if encoding != "UTF8" {
+        format!(
+            "its texts are {encoding}, and runs need UTF8; make a database with `createdb -E UTF8 -T template0`"
+        )
+    } else if found.get("read_only") {
+        read_only()
+    } else {
+        return Ok(());
+    };
+    Err(Fault::Unusable(problem))
+}
+
+/// Returns the version of the tables if this program supports it; zero if they must be created.
+fn version(rows: &[Row]) -> Result<u32, Fault> {
+    let version = match rows {
+        [row] => u32::try_from(row.get::<_, i32>(0)).ok(),
+        _ => None,
+    };
+    let Some(version) = version else {
+        return Err(Fault::Unusable(
+            "its table `graphrun_format` holds no version; put a copy from before in its place"
+                .to_owned(),
+        ));
+    };
+    match other_format(version).filter(|_| version != 0) {
+        Some(reason) => Err(Fault::Unusable(reason)),
+        None => Ok(version),
+    }
+}
+
+fn check_rights(server: &Server, forbidden: &[Row]) -> Result<(), Fault> {
+    if forbidden.is_empty() {
+        return Ok(());
+    }
+    let (user, schema) = (server.place.user(), &server.place.schema);
+    Err(Fault::Unusable(format!(
+        "user `{user}` may not read and write its tables; let their owner allow it: \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}"
+    )))
+}
+
+/// Returns the fault for an error; a missing privilege is explained by `problem`.
+pub(super) fn forbidden(error: tokio_postgres::Error, problem: &str) -> Fault {
+    if error.code() == Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE) {
+        Fault::Unusable(problem.to_owned())
+    } else {
+        error.into()
+    }
+}

@@ -1,0 +1,136 @@
+//! Results of nodes for later runs, in a separate table.
+
+use async_trait::async_trait;
+use graphrun_engine::{
+    checkpoint::CheckpointError,
+    results::{KeptResult, ResultKey, ResultStore},
+};
+use jiff::Timestamp;
+use thiserror::Error;
+use tokio_postgres::types::ToSql;
+
+use super::{
+    PostgresStorage,
+    fault::Fault,
+    run::get,
+    session::{Mode, Session, Work},
+};
+use graphrun_engine::storage::{BOUNDS, Bounds};
+
+/// A damaged row. It is ignored: the node runs, and the row is replaced.
+#[derive(Debug, Error)]
+#[error("it is not what was written; the next result will replace it")]
+struct Damaged;
+
+/// A row of the table, without its checksum.
+#[derive(Debug)]
+struct Row {
+    key: ResultKey,
+    kept: i64,
+    json: String,
+}
+
+struct Find(ResultKey);
+
+pub(super) struct Keep {
+    row: Row,
+    bounds: Bounds,
+}
+
+#[async_trait]
+impl ResultStore for PostgresStorage {
+    async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+        let found = self.transact("look for a kept result".to_owned(), Find(*key)).await?;
+        let Some((row, checksum)) = found else { return Ok(None) };
+        let result = row.result().filter(|_| row.checksum().as_slice() == checksum);
+        let damaged = || CheckpointError::Storage {
+            action: "read a kept result".to_owned(),
+            source: Damaged.into(),
+        };
+        result.map(Some).ok_or_else(damaged)
+    }
+
+    async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
+        self.transact("keep a result".to_owned(), Keep::new(key, result, BOUNDS)?).await
+    }
+}
+
+#[async_trait]
+impl Work for Find {
+    type Output = Option<(Row, Vec<u8>)>;
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
+        let sql = "SELECT kept, payload, checksum FROM results WHERE key = $1";
+        let Some(row) = session.first(sql, &[&self.0.as_bytes()]).await? else { return Ok(None) };
+        let checksum = get(&row, "checksum")?;
+        let row = Row { key: self.0, kept: get(&row, "kept")?, json: get(&row, "payload")? };
+        Ok(Some((row, checksum)))
+    }
+}
+
+#[async_trait]
+impl Work for Keep {
+    type Output = ();
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+        let Self { row, bounds } = self;
+        let limit = |bound: usize| i64::try_from(bound).unwrap_or(i64::MAX);
+        // The index has both columns, so that no payload is read.
+        let sql = "SELECT count(*) >= $1 OR coalesce(sum(bytes), 0)::bigint + $3 > $2 AS is_over
+                   FROM results";
+        let (results, bytes) = (limit(bounds.results), limit(bounds.bytes));
+        let added = limit(row.json.len());
+        let is_over = match session.first(sql, &[&results, &bytes, &added]).await? {
+            Some(row) => get(&row, "is_over")?,
+            None => false,
+        };
+        let sql = "INSERT INTO results (key, kept, bytes, payload, checksum)
+                   VALUES ($1, $2, $3, $4, $5)
+                   ON CONFLICT (key) DO UPDATE SET kept = excluded.kept, bytes = excluded.bytes,
+                       payload = excluded.payload, checksum = excluded.checksum";
+        let sum = row.checksum();
+        let values: [&(dyn ToSql + Sync); 5] =
+            [&row.key.as_bytes(), &row.kept, &added, &row.json, &sum.as_slice()];
+        session.execute(sql, &values).await?;
+        if is_over {
+            let sql = "DELETE FROM results WHERE key IN (
+                           SELECT key FROM (
+                               SELECT key, row_number() OVER newest AS place,
+                                   sum(bytes) OVER newest AS total
+                               FROM results WINDOW newest AS (ORDER BY kept DESC, key DESC)
+                           ) AS placed WHERE place > $1 OR total > $2::bigint
+                       )";
+            session.execute(sql, &[&results, &bytes]).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Keep {
+    pub(super) fn new(
+        key: &ResultKey,
+        result: &KeptResult,
+        bounds: Bounds,
+    ) -> Result<Self, CheckpointError> {
+        let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
+        bounds.check(json.len())?;
+        let row = Row { key: *key, kept: result.at.as_millisecond(), json };
+        Ok(Self { row, bounds })
+    }
+}
+
+impl Row {
+    fn result(&self) -> Option<KeptResult> {
+        let update = serde_json::from_str(&self.json).ok()?;
+        Some(KeptResult { update, at: Timestamp::from_millisecond(self.kept).ok()? })
+    }
+
+    /// Covers the key as well, so that a row with the key of another result is detected.
+    fn checksum(&self) -> [u8; blake3::OUT_LEN] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.key.as_bytes()).update(&self.kept.to_le_bytes());
+        hasher.update(self.json.as_bytes()).finalize().into()
+    }
+}

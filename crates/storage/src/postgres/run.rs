@@ -1,0 +1,293 @@
+//! A run in the database: search, head and lease.
+
+use graphrun_core::id::{RunId, Step};
+use graphrun_engine::{
+    checkpoint::{CheckpointError, Link, Migration, RunInfo, RunStatus, RunSummary},
+    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
+};
+use tokio_postgres::{Row, types::ToSql};
+
+use super::{
+    fault::Fault,
+    lease::{Lease, NOW},
+    session::Session,
+};
+use crate::journal::{checksum, damaged, info_after};
+
+const SUMMARY: &str = "
+    SELECT r.key, r.id, r.name, r.info, r.info_checksum, h.*
+    FROM runs r LEFT JOIN heads h ON h.run = r.key";
+
+/// A run that exists.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) key: i64,
+    pub(super) id: RunId,
+}
+
+/// The head of a run and the end of its journal.
+#[derive(Clone, Debug)]
+pub(super) struct StoredHead {
+    pub(super) head: Head,
+    /// The number of the last entry that commits a step.
+    pub(super) committed: u64,
+    pub(super) link: Link,
+    pub(super) lease: Lease,
+}
+
+/// A run that is locked for writing until the end of the transaction.
+#[derive(Debug)]
+pub(super) struct Locked {
+    pub(super) run: Run,
+    pub(super) stored: StoredHead,
+    /// The time of the server, in milliseconds since 1970.
+    pub(super) now: i64,
+}
+
+/// A run without its journal.
+#[derive(Clone, Debug)]
+pub(super) struct StoredRun {
+    pub(super) run: Run,
+    pub(super) stored: StoredHead,
+    /// The stored info.
+    pub(super) info: Vec<u8>,
+}
+
+impl Run {
+    /// Locks the run with exactly this id for writing.
+    pub(super) async fn lock(session: &Session, id: &RunId) -> Result<Locked, Fault> {
+        let sql = format!(
+            "SELECT h.*, {NOW} AS now FROM heads h JOIN runs r ON r.key = h.run
+             WHERE r.id = $1 FOR UPDATE OF h"
+        );
+        let row =
+            session.first(&sql, &[&id.as_str()]).await?.ok_or_else(|| unknown(id.as_str()))?;
+        let run = Self { key: get(&row, "run")?, id: id.clone() };
+        Ok(Locked { run, stored: read_head(id, &row)?, now: get(&row, "now")? })
+    }
+
+    /// Inserts a new run.
+    pub(super) async fn insert(
+        session: &Session,
+        info: &RunInfo,
+        json: &[u8],
+    ) -> Result<Option<Self>, Fault> {
+        let checksum = checksum::of_info(info.id.as_str(), &info.name, json);
+        let sql = "INSERT INTO runs (id, name, info, info_checksum) VALUES ($1, $2, $3, $4)
+                   ON CONFLICT DO NOTHING RETURNING key";
+        let values: [&(dyn ToSql + Sync); 4] =
+            [&info.id.as_str(), &info.name, &json, &checksum.as_slice()];
+        let row = session.first(sql, &values).await?;
+        row.map(|row| Ok(Self { key: get(&row, "key")?, id: info.id.clone() })).transpose()
+    }
+
+    /// Inserts the first head.
+    pub(super) async fn begin(
+        &self,
+        session: &Session,
+        head: &Head,
+        link: Link,
+        lease: &Lease,
+    ) -> Result<(), Fault> {
+        let sql = "INSERT INTO heads (run, number, committed, step, seq, link, standing, checksum,
+                       fence, owner, until, lease_checksum)
+                   VALUES ($1, 0, 0, 0, 0, '', '', '', 0, NULL, 0, '')";
+        session.execute(sql, &[&self.key]).await?;
+        self.put(session, head, head.number, link, lease).await
+    }
+
+    /// Saves the head after an entry.
+    pub(super) async fn put(
+        &self,
+        session: &Session,
+        head: &Head,
+        committed: u64,
+        link: Link,
+        lease: &Lease,
+    ) -> Result<(), Fault> {
+        let standing = serde_json::to_string(&head.standing).map_err(Fault::Unwritable)?;
+        let sum = checksum::of_head(self.id.as_str(), head, committed, &link.0, &standing);
+        let sql = "UPDATE heads SET number = $2, committed = $3, step = $4, seq = $5, link = $6,
+                       standing = $7, checksum = $8, fence = $9, owner = $10, until = $11,
+                       lease_checksum = $12
+                   WHERE run = $1";
+        let lease_sum = lease.checksum(&self.id);
+        let values: [&(dyn ToSql + Sync); 12] = [
+            &self.key,
+            &signed(head.number)?,
+            &signed(committed)?,
+            &signed(head.step.0)?,
+            &signed(head.seq)?,
+            &link.0.as_slice(),
+            &standing,
+            &sum.as_slice(),
+            &signed(lease.fence)?,
+            &lease.json,
+            &lease.until.as_millisecond(),
+            &lease_sum.as_slice(),
+        ];
+        session.execute(sql, &values).await?;
+        Ok(())
+    }
+
+    /// Saves the info after a migration.
+    pub(super) async fn migrate(
+        &self,
+        session: &Session,
+        migration: &Migration,
+    ) -> Result<(), Fault> {
+        let found = StoredRun::by_id(session, &self.id).await?;
+        let info = info_after(&found.info, migration).map_err(Fault::Unwritable)?;
+        let sql = "SELECT name FROM runs WHERE key = $1";
+        let row =
+            session.first(sql, &[&self.key]).await?.ok_or_else(|| unknown(self.id.as_str()))?;
+        let checksum = checksum::of_info(self.id.as_str(), get(&row, "name")?, &info);
+        let sql = "UPDATE runs SET info = $2, info_checksum = $3 WHERE key = $1";
+        session.execute(sql, &[&self.key, &info, &checksum.as_slice()]).await?;
+        Ok(())
+    }
+
+    /// Removes the run.
+    pub(super) async fn remove(&self, session: &Session) -> Result<(), Fault> {
+        for table in ["inbox", "journal", "heads"] {
+            let sql = format!("DELETE FROM {table} WHERE run = $1");
+            session.execute(&sql, &[&self.key]).await?;
+        }
+        session.execute("DELETE FROM runs WHERE key = $1", &[&self.key]).await?;
+        Ok(())
+    }
+}
+
+impl StoredRun {
+    /// Returns the run with exactly this id.
+    pub(super) async fn by_id(session: &Session, id: &RunId) -> Result<Self, Fault> {
+        let sql = format!("{SUMMARY} WHERE r.id = $1");
+        let row = session.first(&sql, &[&id.as_str()]).await?;
+        row.as_ref().map_or_else(|| Err(unknown(id.as_str())), Self::read)
+    }
+
+    /// Returns the run with this id, this name, or a unique id that begins with the text.
+    pub(super) async fn search(session: &Session, text: &str) -> Result<Self, Fault> {
+        if text.contains('\0') {
+            // Text columns of the server cannot contain it.
+            return Err(unknown(text));
+        }
+        let sql = format!("{SUMMARY} WHERE r.id = $1 OR r.name = $1 ORDER BY r.id = $1 DESC");
+        if let Some(row) = session.first(&sql, &[&text]).await? {
+            return Self::read(&row);
+        }
+        if text.len() < ID_PREFIX_LENGTH_MIN {
+            return Err(unknown(text));
+        }
+        // `~` sorts after every character of an id.
+        let sql = format!("{SUMMARY} WHERE r.id >= $1 AND r.id < $1 || '~' ORDER BY r.id LIMIT 9");
+        match session.query(&sql, &[&text]).await?.as_slice() {
+            [] => Err(unknown(text)),
+            [only] => Self::read(only),
+            several => {
+                let ids = several.iter().map(|it| get(it, "id")).collect::<Result<Vec<_>, _>>()?;
+                Err(ambiguous(text, &ids).into())
+            }
+        }
+    }
+
+    /// Returns the newest runs, or the newest of those older than a given run. Each has its own
+    /// result, since damage to one does not affect the others.
+    pub(super) async fn newest(
+        session: &Session,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<Result<Self, CheckpointError>>, Fault> {
+        let before = match before {
+            None => i64::MAX,
+            Some(id) => {
+                let row =
+                    session.first("SELECT key FROM runs WHERE id = $1", &[&id.as_str()]).await?;
+                get(&row.ok_or_else(|| unknown(id.as_str()))?, "key")?
+            }
+        };
+        let sql = format!("{SUMMARY} WHERE r.key < $1 ORDER BY r.key DESC LIMIT $2");
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = session.query(&sql, &[&before, &limit]).await?;
+        let found = rows.iter().map(|row| match Self::read(row) {
+            Ok(found) => Ok(Ok(found)),
+            Err(Fault::Known(damaged @ CheckpointError::Damaged { .. })) => Ok(Err(damaged)),
+            // The whole database failed, not one run.
+            Err(fault) => Err(fault),
+        });
+        found.collect()
+    }
+
+    pub(super) fn summary(&self) -> Result<RunSummary, CheckpointError> {
+        let info = serde_json::from_slice(&self.info)
+            .map_err(|error| damaged(self.run.id.as_str(), "the description", error))?;
+        let StoredHead { head, lease, .. } = self.stored.clone();
+        let (RunStatus { status, reason }, holder) = (head.standing, lease.holder());
+        Ok(RunSummary { info, status, reason, step: head.step, holder })
+    }
+
+    fn read(row: &Row) -> Result<Self, Fault> {
+        let text: &str = get(row, "id")?;
+        let id = RunId::parse(text).map_err(|error| damaged(text, "the id", error))?;
+        if get::<Option<i64>>(row, "run")?.is_none() {
+            return Err(broken(&id, "the status", "it is missing"));
+        }
+        let info: &[u8] = get(row, "info")?;
+        let sum = checksum::of_info(id.as_str(), get(row, "name")?, info);
+        if sum != get::<&[u8]>(row, "info_checksum")? {
+            return Err(broken(&id, "the description", "its checksum does not fit"));
+        }
+        let (key, stored) = (get(row, "key")?, read_head(&id, row)?);
+        Ok(Self { info: info.to_vec(), stored, run: Run { key, id } })
+    }
+}
+
+fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
+    let damage = |how: &'static str| broken(id, "the status", how);
+    let standing: &str = get(row, "standing")?;
+    let head = Head {
+        number: number(id, row, "number")?,
+        step: Step(number(id, row, "step")?),
+        seq: number(id, row, "seq")?,
+        standing: serde_json::from_str(standing)
+            .map_err(|error| broken(id, "the status", error))?,
+    };
+    let committed = number(id, row, "committed")?;
+    let link: &[u8] = get(row, "link")?;
+    let sum = checksum::of_head(id.as_str(), &head, committed, link, standing);
+    if sum != get::<&[u8]>(row, "checksum")? {
+        return Err(damage("its checksum does not fit"));
+    }
+    let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
+    Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
+}
+
+/// Returns a column that must exist.
+pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    column: &str,
+) -> Result<T, Fault> {
+    Ok(row.try_get(column)?)
+}
+
+/// Returns a non-negative number; the server has no unsigned type.
+pub(super) fn number(id: &RunId, row: &Row, column: &str) -> Result<u64, Fault> {
+    u64::try_from(get::<i64>(row, column)?)
+        .map_err(|_| broken(id, &format!("the {column}"), "it is negative"))
+}
+
+pub(super) fn signed(number: u64) -> Result<i64, Fault> {
+    i64::try_from(number).map_err(|_| Fault::Unusable(format!("it cannot count to {number}")))
+}
+
+pub(super) fn unknown(run: &str) -> Fault {
+    CheckpointError::UnknownRun(run.to_owned()).into()
+}
+
+pub(super) fn broken(
+    run: &RunId,
+    what: &str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Fault {
+    damaged(run.as_str(), what, source).into()
+}

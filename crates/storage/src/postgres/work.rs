@@ -1,0 +1,366 @@
+//! The transaction of each call of the trait.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::future::try_join;
+use graphrun_core::{
+    fault::{self, Point},
+    id::RunId,
+};
+use graphrun_engine::{
+    checkpoint::{CheckpointError, Claim, Entry, LeaseToken, Link, RunInfo},
+    storage::rules::{Head, beginning, check_fence, stops_run},
+};
+
+use super::{
+    entries::Pages,
+    fault::Fault,
+    lease::{Lease, NOW},
+    run::{Locked, Run, StoredHead, StoredRun, get, unknown},
+    session::{Mode, Server, Session, Work},
+};
+use crate::journal::{Reader, committed as committed_after, damaged, encode};
+
+/// Creates a run.
+pub(super) struct Create {
+    pub(super) info: RunInfo,
+    /// `info`, as it is stored.
+    pub(super) json: Vec<u8>,
+    pub(super) claim: Claim,
+    pub(super) first: Entry,
+    pub(super) server: Arc<Server>,
+}
+
+/// Acquires a run for a claim.
+pub(super) struct Acquire {
+    pub(super) run: RunId,
+    pub(super) claim: Claim,
+}
+
+/// Renews a lease.
+pub(super) struct Renew {
+    pub(super) hold: LeaseToken,
+    pub(super) ttl: Duration,
+}
+
+/// Releases a run.
+pub(super) struct Release(pub(super) LeaseToken);
+
+/// Appends an entry.
+pub(super) struct Append {
+    hold: LeaseToken,
+    entry: Entry,
+    server: Arc<Server>,
+    /// The number and the hash of the row that an earlier attempt may have saved.
+    sent: Mutex<Option<(u64, Link)>>,
+}
+
+/// Removes a run.
+pub(super) struct Remove(pub(super) RunId);
+
+/// Reads a whole run.
+pub(super) struct All(pub(super) RunId);
+
+/// Reads entries of a run.
+pub(super) struct Entries {
+    pub(super) run: RunId,
+    pub(super) after: u64,
+    pub(super) limit: usize,
+}
+
+/// Searches a run.
+pub(super) struct Search(pub(super) String);
+
+/// Lists runs.
+pub(super) struct Newest {
+    pub(super) before: Option<RunId>,
+    pub(super) limit: usize,
+}
+
+/// Lists the ids of all runs.
+pub(super) struct Ids;
+
+/// Checks for rows that belong to no run.
+pub(super) struct Check;
+
+#[async_trait]
+impl Work for Create {
+    type Output = LeaseToken;
+
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
+        let Self { info, json, claim, first, server } = self;
+        let sql = format!(
+            "SELECT {NOW} AS now, (SELECT CASE WHEN $1 IN (id, name) THEN $1 ELSE $2 END FROM runs
+             WHERE id IN ($1, $2) OR name IN ($1, $2)
+             ORDER BY $1 IN (id, name) DESC LIMIT 1) AS taken"
+        );
+        let look = async || {
+            let row = session.first(&sql, &[&info.id.as_str(), &info.name]).await?;
+            let row = row.ok_or_else(|| unknown(info.id.as_str()))?;
+            Ok::<_, Fault>((get(&row, "now")?, get::<Option<String>>(&row, "taken")?))
+        };
+        let (now, taken) = look().await?;
+        match taken {
+            Some(taken) if in_doubt => return self.made_before(session, Some(taken)).await,
+            Some(taken) => return Err(self.exists(Some(taken)).into()),
+            None => (),
+        }
+        let head = Head::first(first)?;
+        let row = server.with_codec(|codec| {
+            let open = Reader::trusted(&info.id, Vec::new());
+            encode(codec, &info.id, first, (&head, beginning(&info.id, json)), &open)
+        })?;
+        let Some(run) = Run::insert(session, info, json).await? else {
+            // Since the check, another process was faster, or an earlier attempt of this
+            // transaction.
+            if in_doubt {
+                return self.made_before(session, None).await;
+            }
+            let (_, taken) = look().await?;
+            return Err(self.exists(taken).into());
+        };
+        let lease = Lease::next(0, claim, now)?;
+        run.insert_row(session, &row).await?;
+        run.begin(session, &head, row.link, &lease).await?;
+        fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
+        Ok(LeaseToken { run: run.id, fence: lease.fence })
+    }
+}
+
+impl Create {
+    /// Returns the lease of an earlier attempt, if that created the run: no other process has this
+    /// owner.
+    async fn made_before(
+        &self,
+        session: &Session,
+        taken: Option<String>,
+    ) -> Result<LeaseToken, Fault> {
+        let made = match Run::lock(session, &self.info.id).await {
+            Err(Fault::Known(CheckpointError::UnknownRun(_))) => {
+                return Err(self.exists(taken).into());
+            }
+            made => made?,
+        };
+        match made.stored.lease.holder() {
+            Some(holder) if holder.owner == self.claim.owner => {
+                Ok(LeaseToken { run: self.info.id.clone(), fence: holder.fence })
+            }
+            _ => Err(self.exists(Some(self.info.id.to_string())).into()),
+        }
+    }
+
+    /// Returns the error for a new run whose id or name is taken.
+    fn exists(&self, taken: Option<String>) -> CheckpointError {
+        CheckpointError::Exists(taken.unwrap_or_else(|| self.info.name.clone()))
+    }
+}
+
+#[async_trait]
+impl Work for Acquire {
+    type Output = LeaseToken;
+
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
+        let locked = Run::lock(session, &self.run).await?;
+        if let Some(holder) = locked.present_holder()
+            && Some(holder.fence) != self.claim.over
+        {
+            if in_doubt && holder.owner == self.claim.owner {
+                return Ok(LeaseToken { run: locked.run.id, fence: holder.fence });
+            }
+            return Err(locked.owned(holder));
+        }
+        let lease = Lease::next(locked.stored.lease.fence, &self.claim, locked.now)?;
+        locked.put_lease(session, &lease).await?;
+        Ok(LeaseToken { run: locked.run.id, fence: lease.fence })
+    }
+}
+
+#[async_trait]
+impl Work for Renew {
+    type Output = ();
+
+    const MODE: Mode = Mode::Lease;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+        let locked = Run::lock(session, &self.hold.run).await?;
+        let lease = locked.stored.lease.clone();
+        check_fence(lease.holder().as_ref(), self.hold.fence)?;
+        locked.put_lease(session, &lease.renewed(locked.now, self.ttl)).await
+    }
+}
+
+#[async_trait]
+impl Work for Release {
+    type Output = ();
+
+    const MODE: Mode = Mode::Lease;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+        let locked = Run::lock(session, &self.0.run).await?;
+        let lease = locked.stored.lease.clone();
+        if lease.fence != self.0.fence {
+            return Ok(());
+        }
+        locked.put_lease(session, &lease.released()).await
+    }
+}
+
+impl Append {
+    pub(super) fn new(hold: LeaseToken, entry: Entry, server: Arc<Server>) -> Self {
+        Self { hold, entry, server, sent: Mutex::new(None) }
+    }
+
+    fn sent(&self) -> MutexGuard<'_, Option<(u64, Link)>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Work for Append {
+    type Output = ();
+
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
+        let Self { hold, entry, server, .. } = self;
+        // The attempt in doubt had this lock, too, and kept it until its end.
+        let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
+        let StoredHead { head, committed, link, lease } = stored;
+        let before = *self.sent();
+        if let Some(row) = before.filter(|_| in_doubt)
+            && run.has(session, row).await?
+        {
+            return Ok(());
+        }
+        check_fence(lease.holder().as_ref(), hold.fence)?;
+        let has_open = head.number > committed;
+        let known =
+            if has_open { server.open_steps().take(&run.id, link) } else { Some(BTreeSet::new()) };
+        let open = if has_open && (entry.commit.is_some() || known.is_none()) {
+            let rows = run.rows_between(session, committed.saturating_sub(1), head.number).await?;
+            Reader::check_open(&run.id, rows, committed, (head.number, link))?
+        } else {
+            Reader::trusted(&run.id, Vec::new())
+        };
+        let finished = match known {
+            Some(finished) => finished,
+            None => server.with_codec(|codec| open.finished(codec))?,
+        };
+        let next = head.after(entry, |task| finished.contains(&task))?;
+        let row = server.with_codec(|codec| encode(codec, &run.id, entry, (&next, link), &open))?;
+        let committed = committed_after(entry, &next, committed);
+        if let Some(migration) = &entry.migration {
+            run.migrate(session, migration).await?;
+        }
+        let lease = if stops_run(entry) { lease.released() } else { lease };
+        // Both are sent together.
+        try_join(
+            run.insert_row(session, &row),
+            run.put(session, &next, committed, row.link, &lease),
+        )
+        .await?;
+        server.open_steps().note(&run.id, row.link, entry, finished);
+        fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
+        *self.sent() = Some((row.number, row.link));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Work for Remove {
+    type Output = ();
+
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
+        let locked = match Run::lock(session, &self.0).await {
+            Err(Fault::Known(CheckpointError::UnknownRun(_))) if in_doubt => return Ok(()),
+            found => found?,
+        };
+        locked.require_free()?;
+        locked.run.remove(session).await
+    }
+}
+
+#[async_trait]
+impl Work for All {
+    type Output = (StoredRun, Pages);
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(StoredRun, Pages), Fault> {
+        let found = StoredRun::by_id(session, &self.0).await?;
+        let pages = Pages::after(session, &found, 0, usize::MAX).await?;
+        Ok((found, pages))
+    }
+}
+
+#[async_trait]
+impl Work for Entries {
+    type Output = (StoredRun, Pages);
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(StoredRun, Pages), Fault> {
+        let found = StoredRun::by_id(session, &self.run).await?;
+        let pages = Pages::after(session, &found, self.after, self.limit).await?;
+        Ok((found, pages))
+    }
+}
+
+#[async_trait]
+impl Work for Search {
+    type Output = StoredRun;
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<StoredRun, Fault> {
+        StoredRun::search(session, &self.0).await
+    }
+}
+
+#[async_trait]
+impl Work for Newest {
+    type Output = Vec<Result<StoredRun, CheckpointError>>;
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
+        StoredRun::newest(session, self.before.as_ref(), self.limit).await
+    }
+}
+
+#[async_trait]
+impl Work for Ids {
+    type Output = Vec<RunId>;
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<RunId>, Fault> {
+        let rows = session.query("SELECT id FROM runs ORDER BY key DESC", &[]).await?;
+        let ids = rows.iter().map(|row| {
+            let text: &str = get(row, "id")?;
+            Ok(RunId::parse(text).map_err(|error| damaged(text, "the id", error))?)
+        });
+        ids.collect()
+    }
+}
+
+#[async_trait]
+impl Work for Check {
+    type Output = ();
+
+    const MODE: Mode = Mode::Read;
+
+    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+        let sql = "SELECT FROM heads h WHERE NOT EXISTS (SELECT FROM runs r WHERE r.key = h.run)
+                   LIMIT 1";
+        match session.first(sql, &[]).await? {
+            None => Ok(()),
+            Some(_) => Err(Fault::Unusable(
+                "`heads` has a row without a run; put a copy from before in its place".to_owned(),
+            )),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The journal of a run in the database.
+
+use std::collections::BTreeSet;
+
+use graphrun_core::{
+    fault::hit_each,
+    id::{RunId, Step},
+};
+use graphrun_engine::{
+    checkpoint::{Entry, LeaseToken, Link},
+    storage::rules::{Head, beginning, check_fence, stops_run},
+};
+use rusqlite::{Connection, params, types::ValueRef};
+
+use super::{
+    fault::Fault,
+    payload::bytes,
+    run::{Run, StoredHead, collect, each},
+};
+use crate::{
+    journal::{
+        Body, Codec, HashedRows, Reader, Row, Span, committed as committed_after, damaged, encode,
+        info_after, info_at_first,
+    },
+    open_steps::OpenSteps,
+};
+
+impl Run {
+    /// Appends the first entry and returns the head after it.
+    pub(super) fn append_first(
+        &self,
+        database: &Connection,
+        codec: &mut Codec,
+        first: &Entry,
+        info: &[u8],
+    ) -> Result<(Head, Link), Fault> {
+        let head = Head::first(first)?;
+        let open = Reader::trusted(&self.id, Vec::new());
+        let row = encode(codec, &self.id, first, (&head, beginning(&self.id, info)), &open)?;
+        self.insert_row(database, &row)?;
+        Ok((head, row.link))
+    }
+
+    /// Appends an entry after the current head.
+    pub(super) fn append(
+        &self,
+        database: &Connection,
+        stored: StoredHead,
+        (codec, open_steps): (&mut Codec, &mut OpenSteps),
+        hold: &LeaseToken,
+        entry: &Entry,
+    ) -> Result<(), Fault> {
+        let StoredHead { head, committed, link, lease } = stored;
+        check_fence(lease.holder().as_ref(), hold.fence)?;
+        let has_open = head.number > committed;
+        let known = if has_open { open_steps.take(&self.id, link) } else { Some(BTreeSet::new()) };
+        let open = if has_open && (entry.commit.is_some() || known.is_none()) {
+            let (after, mut rows) = (committed.saturating_sub(1), Vec::new());
+            self.each_between(database, (after, head.number), |row| rows.push(row))?;
+            Reader::check_open(&self.id, rows, committed, (head.number, link))?
+        } else {
+            Reader::trusted(&self.id, Vec::new())
+        };
+        let finished = known.map_or_else(|| open.finished(codec), Ok)?;
+        let next = head.after(entry, |task| finished.contains(&task))?;
+        let row = encode(codec, &self.id, entry, (&next, link), &open)?;
+        self.insert_row(database, &row)?;
+        hit_each(entry.points_in_transaction())?;
+        if let Some(migration) = &entry.migration {
+            let info = info_after(&self.info(database)?, migration).map_err(Fault::Unwritable)?;
+            self.put_info(database, &info)?;
+        }
+        let committed = committed_after(entry, &next, committed);
+        self.put(database, &next, committed, row.link)?;
+        open_steps.note(&self.id, row.link, entry, finished);
+        if stops_run(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
+    }
+
+    /// Returns the rows of the journal, checked from the first to the last.
+    pub(super) fn journal<'a>(&'a self, database: &Connection) -> Result<Reader<'a>, Fault> {
+        self.journal_after(database, 0, usize::MAX)
+    }
+
+    /// Returns at most `limit` rows after a number, and the earlier rows that they refer to;
+    /// checked.
+    pub(super) fn journal_after<'a>(
+        &'a self,
+        database: &Connection,
+        after: u64,
+        limit: usize,
+    ) -> Result<Reader<'a>, Fault> {
+        let stored = self.stored_head(database)?;
+        let after = after.min(stored.head.number);
+        let last = after.saturating_add(limit as u64).min(stored.head.number);
+        let sql = "SELECT number, link FROM journal
+                   WHERE run = ? AND number <= ? AND changes IS NOT NULL
+                   ORDER BY number DESC LIMIT 1";
+        // Rows refer to nothing before the last commit before them.
+        let base = collect(database, sql, params![self.key, after], |row| {
+            Ok((row.get::<_, u64>(0)?, link(&self.id, row)?))
+        })?;
+        let (base, before) = match base.into_iter().next() {
+            Some(base) => base,
+            None => (0, beginning(&self.id, &info_at_first(&self.info(database)?))),
+        };
+        let end = (last == stored.head.number).then_some(stored.link);
+        // There must be no row after the last entry.
+        let to = end.map_or(last, |_| u64::MAX >> 1);
+        let read = HashedRows::read(before, |take| self.each_between(database, (base, to), take))?;
+        Ok(Reader::check(&self.id, read, Span { first: base + 1, last, end })?)
+    }
+
+    fn each_between(
+        &self,
+        database: &Connection,
+        (after, last): (u64, u64),
+        mut take: impl FnMut(Row),
+    ) -> Result<(), Fault> {
+        let sql = "SELECT number, link, step, seq, changes, meta, data FROM journal
+                   WHERE run = ? AND number > ? AND number <= ? ORDER BY number";
+        each(database, sql, params![self.key, after, last], |row| {
+            take(read(&self.id, row)?);
+            Ok(())
+        })
+    }
+
+    fn insert_row(&self, database: &Connection, row: &Row) -> Result<(), Fault> {
+        let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, link)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+        database.prepare_cached(sql)?.execute(params![
+            self.key,
+            row.number,
+            row.step.0,
+            row.seq,
+            row.body.changes(),
+            row.body.meta(),
+            row.body.data(),
+            row.link.0,
+        ])?;
+        Ok(())
+    }
+}
+
+/// Reads a row by column index: lookup by name takes as long as the rest.
+fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
+    let changes = match row.get_ref(4)? {
+        ValueRef::Null => None,
+        _ => Some(bytes(row, 4)?),
+    };
+    Ok(Row {
+        number: row.get(0)?,
+        link: link(run, row)?,
+        step: Step(row.get(2)?),
+        seq: row.get(3)?,
+        body: Body::new(changes, bytes(row, 5)?, bytes(row, 6)?),
+    })
+}
+
+/// Returns the hash from a row that begins with number and hash.
+fn link(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Link, Fault> {
+    let link = bytes(row, 1)?.try_into();
+    let number: u64 = row.get(0)?;
+    let short = |_| damaged(run.as_str(), format!("entry {number}"), "its link is too short");
+    Ok(Link(link.map_err(short)?))
+}

@@ -1,0 +1,108 @@
+//! Why a transaction failed, and the error for the caller.
+
+use std::{io, path::Path};
+
+use graphrun_core::fault::Injected;
+use graphrun_engine::{checkpoint::CheckpointError, storage::rules::Refusal};
+use rusqlite::{ErrorCode, ffi};
+use thiserror::Error;
+
+/// Why a transaction failed.
+#[derive(Debug, Error)]
+pub(super) enum Fault {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error(transparent)]
+    File(#[from] io::Error),
+    #[error("{0}")]
+    Damaged(String),
+    /// Why the database cannot be used, and what to do.
+    #[error("{0}")]
+    Unusable(String),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Unwritable(serde_json::Error),
+    #[error(transparent)]
+    Known(#[from] CheckpointError),
+    #[error(transparent)]
+    Injected(#[from] Injected),
+    #[error("the database could not be written before, and nothing more is written to it since")]
+    Failed,
+}
+
+/// Other processes have locked the database for too long.
+#[derive(Debug, Error)]
+#[error("another process keeps {path} locked; try again when it is done, or end it")]
+struct Locked {
+    path: String,
+    source: rusqlite::Error,
+}
+
+impl Fault {
+    /// Returns the error for the caller that tried `action` on the database at `path`.
+    pub(super) fn explain(self, path: &Path, action: String) -> CheckpointError {
+        match self {
+            Self::Known(error) => error,
+            Self::Injected(source) => CheckpointError::Storage { action, source: source.into() },
+            Self::Refused(refusal) => refusal.explain(action),
+            Self::File(source) => CheckpointError::Storage { action, source: source.into() },
+            Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },
+            Self::Damaged(how) => damaged(path, &how),
+            Self::Unusable(reason) => unusable(path, &reason),
+            Self::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),
+            Self::Sqlite(source) if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                let source = Locked { path: path.display().to_string(), source }.into();
+                CheckpointError::Storage { action, source }
+            }
+            Self::Sqlite(source) if is_full(&source) => {
+                CheckpointError::Full { action, source: source.into() }
+            }
+            Self::Sqlite(source) => CheckpointError::Storage { action, source: source.into() },
+            Self::Failed => CheckpointError::Storage { action, source: self.into() },
+        }
+    }
+}
+
+/// Returns whether the error means a full disk.
+fn is_full(error: &rusqlite::Error) -> bool {
+    // The second case: the index of the log could not be extended.
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+/// Returns whether the error means a failed write or flush: the content of the file is unknown
+/// until it is opened again.
+pub(super) fn is_failed_write(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) && !is_full(error)
+}
+
+/// Returns whether the error means that we cannot have written this file content.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error;
+    match error {
+        Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        }
+        Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::InvalidColumnType(..)
+        | Error::Utf8Error(..) => true,
+        _ => false,
+    }
+}
+
+fn damaged(path: &Path, how: &str) -> CheckpointError {
+    unusable(
+        path,
+        &format!(
+            "the file is damaged ({how}); put a copy from before in its place, or move it away to \
+             start with a new one"
+        ),
+    )
+}
+
+/// Returns the error for a file that must not be used. The reason contains the remedy.
+pub(super) fn unusable(path: &Path, reason: &str) -> CheckpointError {
+    CheckpointError::Unusable { path: path.display().to_string(), reason: reason.to_owned() }
+}

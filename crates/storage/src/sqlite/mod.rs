@@ -1,0 +1,408 @@
+//! Runs in a SQLite database, which survive a crash and a power failure.
+//!
+//! `open` decides which files are accepted, `migrate` updates older formats, `database` runs
+//! transactions, `run` and `entries` are the SQL, `fault` the errors. The format is that of
+//! `storage/journal`. Here, each call of the trait becomes one transaction.
+
+mod create;
+mod database;
+mod entries;
+mod fault;
+mod identity;
+mod inbox;
+mod lease;
+mod migrate;
+mod open;
+mod payload;
+mod reserve;
+mod results;
+mod run;
+
+use std::{collections::BTreeMap, fmt, fs::File, path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use graphrun_core::{
+    fault::{self as faults, Point},
+    id::{ChannelName, RunId, Step},
+};
+use graphrun_engine::checkpoint::{
+    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged, Message,
+    Position, RunInfo, RunSummary, SavedRun,
+};
+use rusqlite::{Connection, TransactionBehavior};
+use serde_json::Value;
+
+use self::{
+    database::{Database, verify},
+    fault::Fault,
+    run::Run,
+};
+use super::journal::{self, Codec, Detail};
+/// Keeps runs in a SQLite database.
+///
+/// Clones share one connection. Several processes may use one database at the same time; each run
+/// has one owner.
+#[derive(Clone)]
+pub struct SqliteStorage {
+    database: Arc<Database>,
+    threads: Threads,
+}
+
+/// The threads that run transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    /// On a thread for blocking work; the caller awaits it.
+    Others,
+    /// On the thread of the caller.
+    Same,
+}
+
+impl SqliteStorage {
+    /// Opens a database and creates it if it is missing, whole or not at all. Only its owner can
+    /// read the file, and its folder if that is created as well.
+    ///
+    /// This blocks on file access.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`CheckpointError::Unusable`], and leaves the file unchanged, when something else
+    /// is at that path, or a database of a newer format.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
+        Self::open_with(path.as_ref(), |_| ())
+    }
+
+    /// Same as `open`, and passes a new file to `announce` before the file gets its name. A process
+    /// that dies in between has announced too much, never too little.
+    pub fn open_with(path: &Path, announce: impl FnOnce(&File)) -> Result<Self, CheckpointError> {
+        Self::new(path, open::open(path, announce)?)
+    }
+
+    /// Opens a database to look for runs. It never creates one.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`SqliteStorage::open`], and when there is no file or it is empty.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
+        let path = path.as_ref();
+        Self::new(path, open::open_existing(path)?)
+    }
+
+    /// Runs transactions on the thread of the caller from now on. The default hands each
+    /// transaction to another thread and waits for it; with this setting, a step wakes no other
+    /// thread.
+    ///
+    /// Other tasks of that thread wait for the disk. So this is for a runtime with more threads
+    /// than runs, such as that of a program with one run.
+    #[must_use]
+    pub fn on_the_same_thread(self) -> Self {
+        Self { threads: Threads::Same, ..self }
+    }
+
+    /// Reads the whole database and checks that its tables and indexes agree.
+    ///
+    /// Reading a damaged value always fails; only this check finds rows that disappeared through
+    /// damage. It takes about a millisecond per megabyte of the file, so call it before you resume
+    /// a run.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`CheckpointError::Unusable`] when the file is damaged.
+    pub async fn verify(&self) -> Result<(), CheckpointError> {
+        self.read(format!("check {}", self.database.path().display()), |database, _| {
+            verify(database)
+        })
+        .await
+    }
+
+    fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
+        let database = Arc::new(Database::new(path, connection)?);
+        Ok(Self { database, threads: Threads::Others })
+    }
+
+    /// Writes in one transaction.
+    ///
+    /// Only `IMMEDIATE` transactions wait for other writers: a transaction that starts with
+    /// reading, and finds its snapshot outdated when it writes, fails at once.
+    async fn write<T: Send + 'static>(
+        &self,
+        action: String,
+        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, CheckpointError> {
+        self.transact(TransactionBehavior::Immediate, action, work).await
+    }
+
+    /// Writes with access to the reserved space, so that a run is not lost.
+    async fn write_at_need<T: Send + 'static>(
+        &self,
+        action: String,
+        work: impl Fn(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, CheckpointError> {
+        self.ask(move |database| database.write_at_need(action, work)).await
+    }
+
+    /// Reads one snapshot without blocking a writer.
+    async fn read<T: Send + 'static>(
+        &self,
+        action: String,
+        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, CheckpointError> {
+        self.transact(TransactionBehavior::Deferred, action, work).await
+    }
+
+    /// Reads entries after a number, at most `limit`.
+    async fn read_journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+        detail: Detail,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
+            let run = Run::find(database, &run)?;
+            let mut logged =
+                run.journal_after(database, after, limit)?.entries(codec, after, detail)?;
+            logged.truncate(limit);
+            Ok(logged)
+        })
+        .await
+    }
+
+    async fn transact<T: Send + 'static>(
+        &self,
+        behavior: TransactionBehavior,
+        action: String,
+        work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, CheckpointError> {
+        self.ask(move |database| database.transact(behavior, action, work)).await
+    }
+
+    /// Runs a closure on the configured thread.
+    async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, CheckpointError> + Send + 'static,
+    ) -> Result<T, CheckpointError> {
+        match self.threads {
+            Threads::Same => work(&self.database),
+            Threads::Others => {
+                let database = Arc::clone(&self.database);
+                let asked = tokio::task::spawn_blocking(move || work(&database));
+                asked.await.unwrap_or_else(|error| {
+                    let action = "finish a transaction".to_owned();
+                    Err(CheckpointError::Storage { action, source: error.into() })
+                })
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Checkpointer for SqliteStorage {
+    async fn create(
+        &self,
+        info: &RunInfo,
+        claim: &Claim,
+        first: &Entry,
+    ) -> Result<LeaseToken, CheckpointError> {
+        let action = format!("accept run `{}`", info.id);
+        let json = journal::info(info)?;
+        let accepted = if self.threads == Threads::Same {
+            let write = TransactionBehavior::Immediate;
+            self.database.transact(write, action, |database, codec| {
+                accept(database, codec, (info, &json), claim, first)
+            })
+        } else {
+            let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
+            let work = move |database: &Connection, codec: &mut Codec| {
+                accept(database, codec, (&info, &json), &claim, &first)
+            };
+            self.write(action, work).await
+        };
+        accepted.inspect(|_| reserve::keep(self.database.path()))
+    }
+
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+        let (action, run, claim) = (format!("take run `{run}`"), run.clone(), claim.clone());
+        self.write_at_need(action, move |database, _| {
+            Run::find(database, &run)?.acquire(database, &claim)
+        })
+        .await
+        .inspect(|_| reserve::keep(self.database.path()))
+    }
+
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        let (action, hold) = (format!("keep run `{}`", hold.run), hold.clone());
+        self.write_at_need(action, move |database, _| {
+            Run::find(database, &hold.run)?.renew(database, hold.fence, ttl)
+        })
+        .await
+    }
+
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
+        let (action, hold) = (format!("give run `{}` back", hold.run), hold.clone());
+        self.write_at_need(action, move |database, _| {
+            Run::find(database, &hold.run)?.take_back(database, hold.fence)
+        })
+        .await
+    }
+
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        if self.threads == Threads::Same {
+            return self.database.append(hold, entry);
+        }
+        let (hold, entry) = (hold.clone(), entry.clone());
+        self.ask(move |database| database.append(&hold, &entry)).await
+    }
+
+    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("load run `{run}`"), move |database, codec| {
+            let run = Run::find(database, &run)?;
+            let stored = run.stored_head(database)?;
+            let journal = run.journal(database)?;
+            let (position, values) = journal.checkpoint_at(codec, stored.head.step)?;
+            Ok(SavedRun {
+                summary: run.summary(database)?,
+                position,
+                values,
+                records: journal.open_records(codec)?,
+                last_seq: stored.head.seq,
+            })
+        })
+        .await
+    }
+
+    async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
+        let id_or_name = id_or_name.to_owned();
+        self.read(format!("look for run `{id_or_name}`"), move |database, _| {
+            Run::search(database, &id_or_name)?.summary(database)
+        })
+        .await
+    }
+
+    async fn page(
+        &self,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, CheckpointError> {
+        let before = before.cloned();
+        self.read("list the runs".to_owned(), move |database, _| {
+            let runs = Run::newest(database, before.as_ref(), limit)?;
+            let listed =
+                runs.into_iter().map(|run| match run.and_then(|it| it.summary(database)) {
+                    Ok(summary) => Ok(Ok(summary)),
+                    Err(Fault::Known(damaged @ CheckpointError::Damaged { .. })) => {
+                        Ok(Err(damaged))
+                    }
+                    // The whole database failed, not one run.
+                    Err(fault) => Err(fault),
+                });
+            listed.collect()
+        })
+        .await
+    }
+
+    async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
+        self.read("list the runs".to_owned(), |database, _| {
+            let runs = Run::newest(database, None, usize::MAX)?;
+            runs.into_iter().map(|it| Ok(it?.id)).collect()
+        })
+        .await
+    }
+
+    async fn compact(&self) -> Result<(), CheckpointError> {
+        let database = Arc::clone(&self.database);
+        let task = tokio::task::spawn_blocking(move || database.compact());
+        task.await.unwrap_or_else(|error| {
+            let action = "make the database smaller".to_owned();
+            Err(CheckpointError::Storage { action, source: error.into() })
+        })
+    }
+
+    async fn check(&self) -> Result<(), CheckpointError> {
+        self.verify().await
+    }
+
+    async fn journal(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        self.read_journal(run, after, limit, Detail::Whole).await
+    }
+
+    async fn outline(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Logged>, CheckpointError> {
+        self.read_journal(run, after, limit, Detail::Outline).await
+    }
+
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
+        let (run, message) = (run.clone(), message.clone());
+        self.write(format!("say something to run `{run}`"), move |database, _| {
+            Run::find(database, &run)?.post(database, &message)
+        })
+        .await
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("read what was said to run `{run}`"), move |database, _| {
+            Run::find(database, &run)?.inbox(database, after)
+        })
+        .await
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        let run = run.clone();
+        self.write(format!("remove run `{run}`"), move |database, _| {
+            let run = Run::find(database, &run)?;
+            run.require_free(database)?;
+            database.execute("DELETE FROM runs WHERE key = ?", [run.key])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn checkpoint_at(
+        &self,
+        run: &RunId,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        let run = run.clone();
+        self.read(format!("read step {step} of run `{run}`"), move |database, codec| {
+            let run = Run::find(database, &run)?;
+            Ok(run.journal(database)?.checkpoint_at(codec, step)?)
+        })
+        .await
+    }
+}
+
+/// Saves a new run with its first entry, and acquires it for its owner.
+fn accept(
+    database: &Connection,
+    codec: &mut Codec,
+    (info, json): (&RunInfo, &[u8]),
+    claim: &Claim,
+    first: &Entry,
+) -> Result<LeaseToken, Fault> {
+    let run = Run::insert(database, info, json)?;
+    let (head, link) = run.append_first(database, codec, first, json)?;
+    let hold = run.begin(database, &head, link, claim)?;
+    faults::hit(Point::AcceptBeforeCommit)?;
+    Ok(hold)
+}
+
+impl fmt::Debug for SqliteStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SqliteStorage({})", self.database.path().display())
+    }
+}
+
+#[cfg(test)]
+mod tests;

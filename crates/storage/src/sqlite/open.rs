@@ -1,0 +1,323 @@
+//! Opens a database and refuses every file that is not ours.
+//!
+//! A refused file stays unchanged, byte for byte: its header is read before SQLite opens the file,
+//! because SQLite checkpoints the log when the last process closes a database.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind, Read},
+    path::{self, Path},
+    thread,
+    time::{Duration, Instant},
+};
+
+use graphrun_engine::{
+    checkpoint::{CheckpointError, FORMAT_VERSION},
+    storage::rules::other_format,
+};
+use nix::errno::Errno;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use super::{
+    create::create,
+    fault::{Fault, unusable},
+    migrate::migrate,
+};
+/// Marks a SQLite file as ours: "grun" as a number.
+const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
+
+/// How long a transaction waits for those of other processes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause between attempts at operations for which SQLite does not wait.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+/// The bytes of a page.
+const PAGE_SIZE: u32 = 8192;
+
+/// The files that SQLite opens for a database: itself, its log, and the index of the log.
+const DESCRIPTORS: usize = 3;
+
+const NO_MEMORY: &str =
+    "there is not enough memory; end other programs, or allow this one more, and try again";
+
+/// The endings of the files from which SQLite recovers a database.
+const LOGS: [&str; 2] = ["-wal", "-journal"];
+
+/// The length of the header of a SQLite file:
+/// <https://sqlite.org/fileformat.html#the_database_header>.
+const HEADER_LENGTH: usize = 100;
+
+const SCHEMA: &str = concat!(include_str!("schema.sql"), include_str!("results.sql"));
+
+/// The two numbers in the header of a SQLite file that identify its program and format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Marks {
+    application_id: u32,
+    version: u32,
+}
+
+const MARKS: Marks = Marks { application_id: APPLICATION_ID, version: FORMAT_VERSION };
+const BLANK: Marks = Marks { application_id: 0, version: 0 };
+
+/// Opens the database and creates it if it is missing.
+pub(super) fn open(
+    path: &Path,
+    announce: impl FnOnce(&File),
+) -> Result<Connection, CheckpointError> {
+    if path.symlink_metadata().is_err() {
+        check_beside(path)?;
+        create(path, create_schema, announce).map_err(|fault| uncreated(path, fault))?;
+    }
+    open_existing(path)
+}
+
+/// Fails if there is a log without its database: SQLite would replay the log into the new database.
+fn check_beside(path: &Path) -> Result<(), CheckpointError> {
+    for ending in LOGS {
+        let mut log = path.as_os_str().to_owned();
+        log.push(ending);
+        // Another process may have created the database and its log meanwhile.
+        if Path::new(&log).symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
+            let reason = format!(
+                "`{}` is there without it, and would fill a new database; put the database back beside \
+                 it, or remove it",
+                Path::new(&log).display()
+            );
+            return Err(unusable(path, &reason));
+        }
+    }
+    Ok(())
+}
+
+/// Opens an existing database. An empty file counts as missing: it may be the remains of a
+/// database, and an empty database in its place would hide the loss.
+pub(super) fn open_existing(path: &Path) -> Result<Connection, CheckpointError> {
+    check_header(path)?;
+    make_ready(path, connect(path)?)
+}
+
+/// Checks a file by its header, without SQLite.
+///
+/// The first transaction writes our marks into the header, before the write-ahead log is in use, so
+/// that none of our databases looks foreign here. SQLite gets files without a SQLite header, and
+/// does not change them either.
+fn check_header(path: &Path) -> Result<(), CheckpointError> {
+    let kind = path.metadata().map_err(|error| inaccessible(path, &error))?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        // Opening a pipe would block, and a device stores nothing.
+        return Err(no_database(path));
+    }
+    let mut header = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(HEADER_LENGTH as u64).read_to_end(&mut header))
+        .map_err(|error| inaccessible(path, &error))?;
+    if (1..HEADER_LENGTH).contains(&header.len()) {
+        // SQLite would treat a file this short as empty and overwrite it.
+        return Err(no_database(path));
+    }
+    if header.starts_with(b"SQLite format 3\0") {
+        let number = |at: usize| {
+            let bytes = header[at..at + 4].try_into().expect("a range of four has four");
+            u32::from_be_bytes(bytes)
+        };
+        check_marks(path, Marks { application_id: number(68), version: number(60) })?;
+    }
+    Ok(())
+}
+
+fn connect(path: &Path) -> Result<Connection, CheckpointError> {
+    // Made absolute, since names such as `:memory:` have another meaning for SQLite.
+    let absolute = path::absolute(path).map_err(|error| inaccessible(path, &error))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(absolute, flags)
+        .and_then(|it| it.busy_timeout(BUSY_TIMEOUT).map(|()| it))
+        .map_err(|error| unopened(path, error.into()))?;
+    if connection.is_readonly("main").map_err(|error| unopened(path, error.into()))? {
+        return Err(inaccessible(path, &ErrorKind::PermissionDenied.into()));
+    }
+    Ok(connection)
+}
+
+/// Creates the tables.
+///
+/// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
+fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
+    // Several entries of a usual size fit into a page, so that little space stays unused. The
+    // setting only has an effect on an empty database.
+    connection.pragma_update(None, "page_size", PAGE_SIZE)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(SCHEMA)?;
+    transaction.pragma_update(None, "application_id", MARKS.application_id)?;
+    transaction.pragma_update(None, "user_version", MARKS.version)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Checks that a database is ours, configures it for durable commits, and migrates it to our
+/// format.
+fn make_ready(path: &Path, mut connection: Connection) -> Result<Connection, CheckpointError> {
+    let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
+    check_marks(path, found)?;
+    configure(&connection).map_err(|error| unopened(path, error.into()))?;
+    let journal = turn_on_log(&connection).map_err(|error| unopened(path, error.into()))?;
+    if journal != "wal" {
+        let reason = "its file system does not take a write-ahead log; use one on a local disk";
+        return Err(unusable(path, reason));
+    }
+    if found.version != FORMAT_VERSION {
+        migrate(&mut connection).map_err(|fault| unopened(path, fault))?;
+    }
+    Ok(connection)
+}
+
+/// Turns the write-ahead log on and returns the resulting mode.
+///
+/// The switch needs exclusive access to the file, and SQLite does not wait for that as it waits for
+/// locks: if several processes opened a new database at once, one would fail.
+fn turn_on_log(connection: &Connection) -> rusqlite::Result<String> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let mode =
+            connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0));
+        match mode {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                thread::sleep(BUSY_PAUSE);
+            }
+            mode => return mode,
+        }
+    }
+}
+
+/// With a write-ahead log, `synchronous=FULL` keeps committed steps through a power failure; the
+/// other settings make SQLite distrust the file.
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)
+}
+
+fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
+    let number = |name: &str| {
+        // Both are signed in SQLite and only compared here.
+        connection.pragma_query_value(None, name, |row| row.get(0)).map(i32::cast_unsigned)
+    };
+    Ok(Marks { application_id: number("application_id")?, version: number("user_version")? })
+}
+
+fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
+    if found == BLANK && path.metadata().is_ok_and(|it| it.len() == 0) {
+        return Err(unusable(
+            path,
+            "the file is empty; put a copy from before in its place, or \
+                                   remove it and start a new run",
+        ));
+    }
+    if found.application_id != APPLICATION_ID {
+        return Err(unusable(path, "it is a database of another program; give another path"));
+    }
+    other_format(found.version).map_or(Ok(()), |reason| Err(unusable(path, &reason)))
+}
+
+/// Returns the error for a database that cannot be created.
+fn uncreated(path: &Path, fault: Fault) -> CheckpointError {
+    match fault {
+        Fault::File(error) if error.kind() == ErrorKind::NotFound => {
+            unusable(path, "its folder cannot be made; give another path")
+        }
+        Fault::File(error) => inaccessible(path, &error),
+        fault => unopened(path, fault),
+    }
+}
+
+/// Returns the error for a database that SQLite does not open.
+fn unopened(path: &Path, fault: Fault) -> CheckpointError {
+    match fault {
+        Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            no_database(path)
+        }
+        Fault::Sqlite(error)
+            if matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly)
+            ) =>
+        {
+            // SQLite gives no cause; a process without free descriptors cannot open any file.
+            let cause = out_of_descriptors().unwrap_or_else(|| ErrorKind::PermissionDenied.into());
+            inaccessible(path, &cause)
+        }
+        Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::OutOfMemory) => {
+            inaccessible(path, &ErrorKind::OutOfMemory.into())
+        }
+        fault => fault.explain(path, format!("open {}", path.display())),
+    }
+}
+
+/// Returns the error of the next open, if this process or the machine has no free descriptors.
+fn out_of_descriptors() -> Option<io::Error> {
+    let null = || File::open("/dev/null");
+    let opened: io::Result<Vec<File>> = (0..DESCRIPTORS).map(|_| null()).collect();
+    opened.err().filter(|error| shortage(error).is_some())
+}
+
+/// Returns which resource this process or the machine lacks, and the remedy.
+fn shortage(error: &io::Error) -> Option<&'static str> {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE) => Some(
+            "this process may not open more files; allow it more, such as with `ulimit -n 256`",
+        ),
+        Some(Errno::ENFILE) => {
+            Some("this machine has too many files open; close other programs and try again")
+        }
+        Some(Errno::ENOMEM) => Some(NO_MEMORY),
+        _ if error.kind() == ErrorKind::OutOfMemory => Some(NO_MEMORY),
+        _ => None,
+    }
+}
+
+fn no_database(path: &Path) -> CheckpointError {
+    unusable(path, "it is no database; give another path")
+}
+
+/// Returns the error for a file that cannot be opened.
+fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
+    if let Some(reason) = shortage(error) {
+        return unusable(path, reason);
+    }
+    let reason = match error.kind() {
+        ErrorKind::NotFound => {
+            "there is no such file; give the path of the runs you look for".into()
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "this user may not read and write it; change its permissions, or give another path"
+                .into()
+        }
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            "a part of its path is a file, and no folder; give another path".into()
+        }
+        ErrorKind::IsADirectory => "it is a folder; give the path of a file".into(),
+        _ => format!("it cannot be opened ({error}); give another path"),
+    };
+    unusable(path, &reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_named_with_its_remedy() {
+        for (cause, says) in [
+            (Errno::EMFILE, "this process may not open more files; allow it more"),
+            (Errno::ENFILE, "this machine has too many files open; close other programs"),
+            (Errno::ENOMEM, "there is not enough memory; end other programs"),
+        ] {
+            let error = inaccessible(Path::new("runs.db"), &io::Error::from(cause)).to_string();
+            assert!(error.starts_with(&format!("runs.db cannot be used: {says}")), "{error}");
+        }
+    }
+}

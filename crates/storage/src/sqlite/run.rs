@@ -1,0 +1,302 @@
+//! A run in the database: search and head.
+
+use graphrun_core::id::{NameError, RunId, Step};
+use graphrun_engine::{
+    checkpoint::{CheckpointError, Claim, LeaseToken, Link, RunInfo, RunStatus, RunSummary},
+    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
+};
+use rusqlite::{Connection, Params, Row, named_params, params};
+
+use super::{fault::Fault, lease::Lease, payload::bytes};
+use crate::journal::{
+    checksum::{of_head, of_info},
+    damaged,
+};
+
+/// The row id of a run in its database.
+pub(super) type RunKey = i64;
+
+/// A run that exists.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) key: RunKey,
+    pub(super) id: RunId,
+}
+
+/// The head of a run and the end of its journal.
+#[derive(Debug)]
+pub(super) struct StoredHead {
+    pub(super) head: Head,
+    /// The number of the last entry that commits a step.
+    pub(super) committed: u64,
+    pub(super) link: Link,
+    pub(super) lease: Lease,
+}
+
+/// The columns of a head.
+macro_rules! head_columns {
+    () => {
+        "number, committed, step, seq, link, standing, checksum,
+         fence, owner, until, lease_checksum"
+    };
+}
+
+impl Run {
+    /// Returns the run with exactly this id.
+    pub(super) fn find(database: &Connection, id: &RunId) -> Result<Self, Fault> {
+        let found = Self::select(database, "WHERE id = ?", [id.as_str()])?;
+        found.into_iter().next().ok_or_else(|| unknown(id.as_str()))
+    }
+
+    /// Returns the run with exactly this id, and its head.
+    pub(super) fn find_with_head(
+        database: &Connection,
+        id: &RunId,
+    ) -> Result<(Self, StoredHead), Fault> {
+        // Not as a join: SQLite would plan it again for each id.
+        let sql = concat!(
+            "SELECT ",
+            head_columns!(),
+            ", run FROM heads WHERE run = (SELECT key FROM runs WHERE id = ?)"
+        );
+        let mut found = collect(database, sql, [id.as_str()], |row| {
+            let run = Self { key: row.get(11)?, id: id.clone() };
+            let stored = run.read_head(row)?;
+            Ok((run, stored))
+        })?;
+        if let Some(found) = found.pop() {
+            return Ok(found);
+        }
+        // One of the two rows is missing; each query reports its own error.
+        let run = Self::find(database, id)?;
+        let stored = run.stored_head(database)?;
+        Ok((run, stored))
+    }
+
+    /// Returns the run with this id, this name, or a unique id that begins with the text.
+    pub(super) fn search(database: &Connection, text: &str) -> Result<Self, Fault> {
+        for condition in ["WHERE id = ?", "WHERE name = ?"] {
+            if let Some(run) = Self::select(database, condition, [text])?.pop() {
+                return Ok(run);
+            }
+        }
+        if text.len() < ID_PREFIX_LENGTH_MIN {
+            return Err(unknown(text));
+        }
+        // `~` sorts after every character of an id.
+        let begins = "WHERE id >= ?1 AND id < ?1 || '~' ORDER BY id";
+        let mut found = Self::select(database, begins, [text])?;
+        match (found.pop(), found.as_slice()) {
+            (None, _) => Err(unknown(text)),
+            (Some(only), []) => Ok(only),
+            (Some(last), _) => {
+                let all = found.iter().chain([&last]);
+                let ids: Vec<String> = all.map(|it| it.id.to_string()).collect();
+                Err(ambiguous(text, &ids).into())
+            }
+        }
+    }
+
+    /// Returns the newest runs, or the newest of those older than a given run. Each has its own
+    /// result, since damage to one does not affect the others.
+    pub(super) fn newest(
+        database: &Connection,
+        before: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<Result<Self, Fault>>, Fault> {
+        let before = before.map(|id| Self::find(database, id)).transpose()?;
+        let before = before.map_or(RunKey::MAX, |it| it.key);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let sql = "SELECT key, id FROM runs WHERE key < ? ORDER BY key DESC LIMIT ?";
+        collect(database, sql, params![before, limit], |row| Ok(Self::read(row)))
+    }
+
+    fn select(database: &Connection, rest: &str, params: impl Params) -> Result<Vec<Self>, Fault> {
+        collect(database, &format!("SELECT key, id FROM runs {rest}"), params, Self::read)
+    }
+
+    fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        let id = String::from_utf8_lossy(bytes(row, "id")?);
+        let damage = |error: NameError| broken(&id, "the id", error);
+        Ok(Self { key: row.get("key")?, id: RunId::parse(&id).map_err(damage)? })
+    }
+
+    /// Inserts a new run.
+    pub(super) fn insert(
+        database: &Connection,
+        info: &RunInfo,
+        json: &[u8],
+    ) -> Result<Self, Fault> {
+        for new in [info.id.as_str(), &info.name] {
+            if !Self::select(database, "WHERE id = ?1 OR name = ?1", [new])?.is_empty() {
+                return Err(CheckpointError::Exists(new.to_owned()).into());
+            }
+        }
+        let checksum = of_info(info.id.as_str(), &info.name, json);
+        let sql = "INSERT INTO runs (id, name, info, info_checksum) VALUES (?, ?, ?, ?)";
+        let values = params![info.id.as_str(), info.name, json, checksum];
+        let key = database.prepare_cached(sql)?.insert(values)?;
+        Ok(Self { key, id: info.id.clone() })
+    }
+
+    /// Returns the stored info.
+    pub(super) fn info(&self, database: &Connection) -> Result<Vec<u8>, Fault> {
+        let sql = "SELECT name, info, info_checksum FROM runs WHERE key = ?";
+        self.one(database, sql, "the description", |row| {
+            let info = bytes(row, "info")?;
+            let sum = of_info(self.id.as_str(), &row.get::<_, String>("name")?, info);
+            if sum == bytes(row, "info_checksum")? {
+                Ok(info.to_vec())
+            } else {
+                Err(broken(self.id.as_str(), "the description", "its checksum does not fit"))
+            }
+        })
+    }
+
+    /// Saves the info after a migration.
+    pub(super) fn put_info(&self, database: &Connection, info: &[u8]) -> Result<(), Fault> {
+        let sql = "SELECT name FROM runs WHERE key = ?";
+        let name: String = database.query_row(sql, [self.key], |row| row.get(0))?;
+        let checksum = of_info(self.id.as_str(), &name, info);
+        let sql = "UPDATE runs SET info = ?, info_checksum = ? WHERE key = ?";
+        database.execute(sql, params![info, checksum, self.key])?;
+        Ok(())
+    }
+
+    pub(super) fn summary(&self, database: &Connection) -> Result<RunSummary, Fault> {
+        let info = serde_json::from_slice(&self.info(database)?);
+        let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
+        let stored = self.stored_head(database)?;
+        let RunStatus { status, reason } = stored.head.standing;
+        Ok(RunSummary {
+            info,
+            status,
+            reason,
+            step: stored.head.step,
+            holder: stored.lease.holder(),
+        })
+    }
+
+    /// Returns the head.
+    pub(super) fn stored_head(&self, database: &Connection) -> Result<StoredHead, Fault> {
+        let sql = concat!("SELECT ", head_columns!(), " FROM heads WHERE run = ?");
+        self.one(database, sql, "the status", |row| self.read_head(row))
+    }
+
+    /// Reads the head from a row that begins with its columns.
+    fn read_head(&self, row: &Row<'_>) -> Result<StoredHead, Fault> {
+        let id = self.id.as_str();
+        let damage = |how: &'static str| broken(id, "the status", how);
+        let standing: String = row.get(5)?;
+        let head = Head {
+            number: row.get(0)?,
+            step: Step(row.get(2)?),
+            seq: row.get(3)?,
+            standing: serde_json::from_str(&standing)
+                .map_err(|error| broken(id, "the status", error))?,
+        };
+        let committed = row.get(1)?;
+        let link = bytes(row, 4)?;
+        let sum = of_head(id, &head, committed, link, &standing);
+        if sum != bytes(row, 6)? {
+            return Err(damage("its checksum does not fit"));
+        }
+        let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
+        Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
+    }
+
+    /// Inserts the first head.
+    pub(super) fn begin(
+        &self,
+        database: &Connection,
+        head: &Head,
+        link: Link,
+        claim: &Claim,
+    ) -> Result<LeaseToken, Fault> {
+        let sql = "INSERT INTO heads (run, number, committed, step, seq, link, standing, checksum,
+                       fence, owner, until, lease_checksum)
+                   VALUES (?, 0, 0, 0, 0, x'', '', x'', 0, NULL, 0, x'')";
+        database.prepare_cached(sql)?.execute([self.key])?;
+        self.put(database, head, head.number, link)?;
+        self.give(database, 0, claim)
+    }
+
+    /// Saves the head after an entry.
+    pub(super) fn put(
+        &self,
+        database: &Connection,
+        head: &Head,
+        committed: u64,
+        link: Link,
+    ) -> Result<(), Fault> {
+        let standing = serde_json::to_string(&head.standing).map_err(Fault::Unwritable)?;
+        let checksum = of_head(self.id.as_str(), head, committed, &link.0, &standing);
+        let sql = "UPDATE heads SET number = :number, committed = :committed, step = :step,
+                       seq = :seq, link = :link, standing = :standing, checksum = :checksum
+                   WHERE run = :run";
+        database.prepare_cached(sql)?.execute(named_params! {
+            ":run": self.key,
+            ":number": head.number,
+            ":committed": committed,
+            ":step": head.step.0,
+            ":seq": head.seq,
+            ":link": link.0,
+            ":standing": standing,
+            ":checksum": checksum,
+        })?;
+        Ok(())
+    }
+
+    /// Returns the one row that must exist.
+    fn one<T>(
+        &self,
+        database: &Connection,
+        sql: &str,
+        what: &str,
+        read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        collect(database, sql, [self.key], read)?
+            .pop()
+            .ok_or_else(|| broken(self.id.as_str(), what, "it is missing"))
+    }
+}
+
+pub(super) fn collect<T>(
+    database: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut found = Vec::new();
+    each(database, sql, params, |row| {
+        found.push(read(row)?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+pub(super) fn each(
+    database: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut take: impl FnMut(&Row<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut statement = database.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    while let Some(row) = rows.next()? {
+        take(row)?;
+    }
+    Ok(())
+}
+
+fn unknown(run: &str) -> Fault {
+    CheckpointError::UnknownRun(run.to_owned()).into()
+}
+
+pub(super) fn broken(
+    run: &str,
+    what: &str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Fault {
+    damaged(run, what, source).into()
+}

@@ -1,0 +1,122 @@
+//! Tests that need access to the connection.
+
+use std::{error::Error as _, sync::Arc, time::Duration};
+
+use graphrun_core::state::{Change, ChangeKind};
+use graphrun_engine::checkpoint::{Commit, Position, Presence};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+fn id() -> RunId {
+    RunId::parse("R1").unwrap()
+}
+
+fn commit(step: u64, text: &str) -> Entry {
+    let channel = ChannelName::parse("text").unwrap();
+    let position = Position { step: Step(step), ..Position::default() };
+    let changes = vec![Change { channel, kind: ChangeKind::Set(Arc::new(json!(text))) }];
+    Commit { position, changes }.into()
+}
+
+async fn storage_with_a_run(folder: &TempDir) -> (SqliteStorage, LeaseToken) {
+    let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
+    let info = RunInfo {
+        id: id(),
+        name: "calm-otter".into(),
+        created: "2025-06-01T12:00:00Z".into(),
+        ..RunInfo::new("dev_team")
+    };
+    let owner = Presence::new().owner().clone();
+    let claim = Claim { owner, ttl: Duration::from_secs(60), over: None };
+    let hold = storage.create(&info, &claim, &commit(0, "first")).await.unwrap();
+    (storage, hold)
+}
+
+/// Returns a text that hardly compresses.
+fn noise(length: usize) -> String {
+    let mut hasher = blake3::Hasher::new().finalize_xof();
+    let mut bytes = vec![0; length];
+    hasher.fill(&mut bytes);
+    bytes.into_iter().map(|it| char::from(b' ' + it % 64)).collect()
+}
+
+#[tokio::test]
+async fn a_step_on_a_full_disk_is_saved_later_as_a_whole() {
+    let folder = TempDir::new().unwrap();
+    let (storage, hold) = storage_with_a_run(&folder).await;
+    let limit_pages = |pages: u32| {
+        storage.database.with_connection(|it| {
+            it.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
+        });
+    };
+    limit_pages(20);
+    let large = commit(1, &noise(200_000));
+    let error = storage.append(&hold, &large).await.unwrap_err();
+    assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
+    assert_eq!(error.source().unwrap().to_string(), "database or disk is full");
+    assert_eq!(storage.load(&id()).await.unwrap().position, Position::default());
+
+    limit_pages(1_000_000);
+    storage.append(&hold, &large).await.unwrap();
+    assert_eq!(storage.load(&id()).await.unwrap().position, large.commit.unwrap().position);
+}
+
+#[tokio::test]
+async fn a_database_that_stays_locked_is_an_error_that_says_so() {
+    let folder = TempDir::new().unwrap();
+    let (storage, hold) = storage_with_a_run(&folder).await;
+    storage.database.with_connection(|it| it.busy_timeout(Duration::ZERO).unwrap());
+    let other = Connection::open(folder.path().join("runs.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = storage.append(&hold, &commit(1, "x")).await.unwrap_err();
+    assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
+    let cause = error.source().unwrap().to_string();
+    assert!(cause.ends_with("runs.db locked; try again when it is done, or end it"), "{cause}");
+    // Readers do not wait.
+    assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(0));
+    other.execute_batch("ROLLBACK").unwrap();
+    storage.append(&hold, &commit(1, "x")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_panic_in_a_transaction_leaves_nothing_and_stops_nobody() {
+    let folder = TempDir::new().unwrap();
+    let (storage, hold) = storage_with_a_run(&folder).await;
+    let died: Result<(), _> = storage
+        .write("try".to_owned(), |database, _| {
+            database.execute_batch("DELETE FROM journal").unwrap();
+            panic!("on purpose")
+        })
+        .await;
+    assert_eq!(died.unwrap_err().to_string(), "could not finish a transaction");
+    storage.append(&hold, &commit(1, "x")).await.unwrap();
+    assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(1));
+}
+
+#[tokio::test]
+async fn a_connection_is_set_up_to_keep_what_it_commits() {
+    let folder = TempDir::new().unwrap();
+    drop(storage_with_a_run(&folder).await);
+    let path = folder.path().join("runs.db");
+    for storage in [SqliteStorage::open(&path), SqliteStorage::open_existing(&path)] {
+        let pragma = |name: &str| -> String {
+            let storage = storage.as_ref().unwrap();
+            let text = format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}");
+            storage
+                .database
+                .with_connection(|it| it.query_row(&text, [], |row| row.get(0)).unwrap())
+        };
+        assert_eq!(pragma("journal_mode"), "wal");
+        assert_eq!(pragma("synchronous"), "2", "FULL");
+        assert_eq!(pragma("foreign_keys"), "1");
+        assert_eq!(pragma("trusted_schema"), "0");
+        assert_eq!(pragma("cell_size_check"), "1");
+        assert_eq!(pragma("application_id"), u32::from_be_bytes(*b"grun").to_string());
+        assert_eq!(pragma("user_version"), "3");
+        let timeout = |it: &Connection| {
+            it.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, u32>(0)).unwrap()
+        };
+        assert_eq!(storage.as_ref().unwrap().database.with_connection(timeout), 5000);
+    }
+}

@@ -1,0 +1,222 @@
+//! The scripted answers of a case: a node's writes, its failures, a person's answer.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{ErrorKind, Failure, SideEffects},
+    id::{ChannelName, NodeName},
+    state::Update,
+};
+
+use super::{Answer, Answers, Turns, read::Reading};
+use crate::{
+    NodeKind,
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::suggestion,
+    shape::Section,
+};
+
+const FAIL_KEYS: &[&str] = &["fail", "message", "transient"];
+
+impl Reading<'_> {
+    /// Reads `nodes`: the scripted answers of each node.
+    pub(super) fn answers(&mut self, yaml: &Yaml) -> BTreeMap<NodeName, Answers> {
+        let mut answers = BTreeMap::new();
+        let Data::Map(entries) = &yaml.data else {
+            self.report.wrong_kind(yaml, "`nodes`", "a mapping from nodes to answers");
+            return answers;
+        };
+        for Entry { key, value } in entries {
+            let Some(node) = self.node(key) else { continue };
+            let Some(place) = self.report.place(&key.range) else { continue };
+            if let Some(turns) = self.turns(&node, key, value) {
+                answers.insert(node, Answers { place, turns });
+            }
+        }
+        answers
+    }
+
+    fn turns(&mut self, node: &NodeName, key: &SpannedText, yaml: &Yaml) -> Option<Turns> {
+        let Data::List(visits) = &yaml.data else {
+            return self.answer(node, key, yaml).map(Turns::Always);
+        };
+        let mut turns = Vec::new();
+        let mut fits = true;
+        for visit in visits {
+            let attempts: Option<Vec<Answer>> = match &visit.data {
+                Data::List(attempts) => {
+                    let read: Vec<Option<Answer>> =
+                        attempts.iter().map(|it| self.answer(node, key, it)).collect();
+                    read.into_iter().collect()
+                }
+                _ => self.answer(node, key, visit).map(|it| vec![it]),
+            };
+            match attempts {
+                Some(attempts) if attempts.is_empty() => {
+                    let wanted = "a list with an answer for each attempt";
+                    self.report.wrong_kind(visit, "a visit", wanted);
+                    fits = false;
+                }
+                Some(attempts) => turns.push(attempts),
+                None => fits = false,
+            }
+        }
+        fits.then_some(Turns::Visits(turns))
+    }
+
+    fn answer(&mut self, node: &NodeName, key: &SpannedText, yaml: &Yaml) -> Option<Answer> {
+        let what = format!("the answer of `{node}`");
+        let Data::Map(entries) = &yaml.data else {
+            let wanted = "a mapping from the fields it writes to values, or a list of them";
+            self.report.wrong_kind(yaml, &what, wanted);
+            return None;
+        };
+        let written = self.written_by(node);
+        let is_field = |name: &str| written.iter().any(|it| it.as_str() == name);
+        let has = |name: &str| entries.iter().any(|it| it.key.text == name);
+        if has("fail") && !is_field("fail") {
+            return self.failure(&what, yaml).map(Answer::Fails);
+        }
+        let asks = self.graph.nodes[node].node.touches() == SideEffects::Nothing
+            && self.graph.nodes[node].node.kind() == "ask";
+        if has("answer") && (asks || !is_field("answer")) {
+            return self.said(node, asks, yaml);
+        }
+        self.update(node, key, entries, &written).map(Answer::Writes)
+    }
+
+    /// The fields that a node may write; all fields, if its contract does not list them.
+    fn written_by(&self, node: &NodeName) -> Vec<ChannelName> {
+        let all = || self.graph.schema.channels().iter().map(|it| it.name().clone()).collect();
+        self.graph.nodes[node].node.contract().writes.unwrap_or_else(all)
+    }
+
+    fn failure(&mut self, what: &str, yaml: &Yaml) -> Option<Failure> {
+        let section = Section::read(&mut self.report, yaml, what, FAIL_KEYS)?;
+        let word = self.report.word(section.get("fail")?, "`fail`")?;
+        let Some(kind) = ErrorKind::ALL.into_iter().find(|it| it.as_str() == word.text) else {
+            let known = ErrorKind::ALL.map(ErrorKind::as_str);
+            self.report.unknown("GR017", "kind of error", &word, known);
+            return None;
+        };
+        let message = match section.get("message") {
+            Some(message) => self.report.word(message, "`message`")?.text,
+            None => format!("the case says `fail: {kind}`"),
+        };
+        let usual = matches!(kind, ErrorKind::Timeout | ErrorKind::RateLimit | ErrorKind::Provider);
+        let transient = match section.get("transient") {
+            Some(yaml) => {
+                let wanted = "`true` or `false`";
+                self.report.number(yaml, "`transient`", wanted, |_: &bool| true)?
+            }
+            None => usual,
+        };
+        Some(Failure { transient, ..Failure::new(kind, message) })
+    }
+
+    /// Reads a person's answer. The question itself checks that the answer fits.
+    fn said(&mut self, node: &NodeName, asks: bool, yaml: &Yaml) -> Option<Answer> {
+        let what = format!("the answer of `{node}`");
+        let section = Section::read(&mut self.report, yaml, &what, &["answer"])?;
+        let said = section.get("answer")?;
+        if !asks {
+            let message = format!("`{node}` asks nobody, so nobody answers it");
+            let place = self.report.place(&said.range);
+            let finding = Diagnostic::error("GR082", message).at(place, "not a question");
+            self.report.push(finding.help("name the fields it writes"));
+            return None;
+        }
+        if let Some(NodeKind::Ask(ask)) = self.workflow.nodes.get(node).map(|it| &it.kind)
+            && !ask.choices.is_empty()
+        {
+            let word = self.report.word(said, "`answer`")?;
+            if !ask.choices.contains(&word.text) {
+                let message = format!("\"{}\" is no choice of `{node}`", word.text);
+                let place = self.report.place(&said.range);
+                let finding = Diagnostic::error("GR081", message).at(place, "not offered");
+                let help = suggestion(&word.text, ask.choices.iter().map(String::as_str));
+                self.report.push(Diagnostic { help, ..finding });
+                return None;
+            }
+            return Some(Answer::Says(word.text.into()));
+        }
+        let schema = self.graph.schema.clone();
+        let written = self.written_by(node);
+        match written.first().and_then(|it| schema.channel(it.as_str())) {
+            Some(channel) => self.written(channel, said).map(Answer::Says),
+            None => self
+                .expected(
+                    &ChannelName::parse("answer").ok()?,
+                    &graphrun_core::state::Type::Any,
+                    said,
+                )
+                .map(Answer::Says),
+        }
+    }
+
+    fn update(
+        &mut self,
+        node: &NodeName,
+        key: &SpannedText,
+        entries: &[Entry],
+        written: &[ChannelName],
+    ) -> Option<Update> {
+        let schema = self.graph.schema.clone();
+        let mut update = Update::default();
+        let mut fits = true;
+        for Entry { key, value } in entries {
+            let Some(name) = written.iter().find(|it| it.as_str() == key.text) else {
+                self.refuse_field(node, key, written);
+                fits = false;
+                continue;
+            };
+            let Some(channel) = schema.channel(name.as_str()) else { continue };
+            match self.written(channel, value) {
+                Some(value) => update = update.write(name.clone(), value),
+                None => fits = false,
+            }
+        }
+        if self.is_custom(node) || self.graph.nodes[node].node.contract().writes.is_none() {
+            return fits.then_some(update);
+        }
+        for name in written {
+            let names = |key: &str| key == name.as_str() || is_short_for(key, name);
+            let is_said = entries.iter().any(|it| names(&it.key.text));
+            let Some(channel) = schema.channel(name.as_str()).filter(|_| !is_said) else {
+                continue;
+            };
+            match self.guessed(channel, &key.range) {
+                Some(value) => update = update.write(name.clone(), value),
+                None => fits = false,
+            }
+        }
+        fits.then_some(update)
+    }
+
+    fn refuse_field(&mut self, node: &NodeName, key: &SpannedText, written: &[ChannelName]) {
+        if let Some(within) = written.iter().find(|it| is_short_for(&key.text, it)) {
+            let message = format!("`{node}` calls its field by another name here");
+            let place = self.report.place(&key.range);
+            let finding = Diagnostic::error("GR021", message).at(place, "its name in its own file");
+            self.report.push(finding.help(format!("write `{within}`")));
+            return;
+        }
+        if self.graph.schema.channel(&key.text).is_none() {
+            let known = written.iter().map(ChannelName::as_str);
+            self.report.unknown("GR021", "field of the state", key, known);
+            return;
+        }
+        let message = format!("`{node}` does not write `{}`", key.text);
+        let place = self.report.place(&key.range);
+        let finding = Diagnostic::error("GR082", message).at(place, "not written by it");
+        let help = suggestion(&key.text, written.iter().map(ChannelName::as_str));
+        let nothing = || format!("`{node}` writes nothing: answer `{{}}`");
+        self.report.push(finding.help(help.unwrap_or_else(nothing)));
+    }
+}
+
+/// Whether `text` is the name of this field within the file of the used workflow.
+fn is_short_for(text: &str, name: &ChannelName) -> bool {
+    name.scope().is_some_and(|it| name.strip_scope(it) == Some(text))
+}

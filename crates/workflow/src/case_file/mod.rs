@@ -1,0 +1,192 @@
+//! The files with test cases of a workflow: `NAME.test.yaml` beside `NAME.yaml`.
+//!
+//! They are read with the same places and findings as workflows. A [`Draft`] contains the path of
+//! the workflow under test. With the graph of that workflow, [`Draft::check`] turns it into a
+//! [`CaseFile`], in which every name is known and every value fits. Other modules run it.
+
+mod answers;
+mod expect;
+mod read;
+mod sights;
+mod values;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
+    event::Status,
+    graph::Failure,
+    id::{ChannelName, NodeName},
+    state::Update,
+};
+use graphrun_guard::{
+    beneath::{BeneathError, read_named},
+    data_limit::DataLimit,
+};
+use serde_json::Value;
+
+pub use self::sights::{Computed, computed, sights};
+use super::{
+    LoadError,
+    reader::{self, Yaml},
+    report::Report,
+    source::{Buffers, SourceFolder},
+};
+/// The suffix of the name of such a file.
+pub const SUFFIX: &str = ".test.yaml";
+
+/// A file of cases that is parsed, but not yet checked against its workflow.
+#[derive(Debug)]
+pub struct Draft {
+    path: PathBuf,
+    report: Report,
+    /// `None` if the file cannot be parsed; then it has findings.
+    root: Option<Yaml>,
+}
+
+/// The cases of a workflow.
+#[derive(Clone, Debug)]
+pub struct CaseFile {
+    /// The cases in the order of the file; at least one.
+    pub cases: Vec<Case>,
+}
+
+/// One test case: the input of a run, its scripted answers, and the expectations.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The name of the case: the claim that it tests.
+    pub name: String,
+    /// The place where it begins.
+    pub place: Place,
+    /// The input of the run.
+    pub input: Update,
+    /// The scripted answers of nodes, used instead of running them.
+    pub answers: BTreeMap<NodeName, Answers>,
+    /// A recording that answers for models.
+    pub replay: Option<PathBuf>,
+    /// The expectations.
+    pub expect: Expectation,
+}
+
+/// The scripted answers of a node.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// The place in the file.
+    pub place: Place,
+    /// The visits they are for.
+    pub turns: Turns,
+}
+
+/// The visits that the answers of a node are for.
+#[derive(Clone, Debug)]
+pub enum Turns {
+    /// The same one on every visit.
+    Always(Answer),
+    /// One a visit, neither more nor less. Each lists its attempts, of which the last is final.
+    Visits(Vec<Vec<Answer>>),
+}
+
+/// The scripted answer of one attempt.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The node writes this update.
+    Writes(Update),
+    /// The node fails.
+    Fails(Failure),
+    /// A person gives this answer to its question.
+    Says(Value),
+}
+
+/// The expectations of a run. Only the status is always checked; the rest is checked if given.
+#[derive(Clone, Debug)]
+pub struct Expectation {
+    /// The status of the run at its end.
+    pub status: Expected<Status>,
+    /// A part of the reason.
+    pub reason: Option<Expected<String>>,
+    /// The nodes that run, step by step.
+    pub route: Option<Expected<Vec<Stage>>>,
+    /// The values in the final state, each by its path. A record may list only some of its fields.
+    pub state: Vec<Expected<(Vec<String>, Value)>>,
+    /// The fields that hold nothing at the end.
+    pub unset: Vec<Expected<ChannelName>>,
+    /// How often nodes run.
+    pub visits: Vec<Expected<(NodeName, usize)>>,
+    /// The events that `emits` reports, in this order; other events may come between.
+    pub events: Vec<Expected<String>>,
+    /// The nodes that do not run.
+    pub never: Vec<Expected<NodeName>>,
+}
+
+/// An expected value and its place in the file.
+#[derive(Clone, Debug)]
+pub struct Expected<T> {
+    /// The value.
+    pub value: T,
+    /// The place in the file.
+    pub place: Place,
+}
+
+/// A part of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// One step, in which these nodes run, in the order of their names.
+    Step(Vec<NodeName>),
+    /// Any number of steps.
+    Any,
+}
+
+impl Draft {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file cannot be read. [`Draft::check`] reports the mistakes in its content.
+    pub fn read(path: &Path) -> Result<Self, LoadError> {
+        let text = read_named(path, DataLimit::FileBytes)
+            .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
+        let file = Arc::new(SourceFile { name: path.display().to_string(), text });
+        let mut report = Report::new(file);
+        let root = reader::read(&mut report);
+        Ok(Self { path: path.to_owned(), report, root })
+    }
+
+    /// The workflow under test: as the file says, or the one of the same name.
+    pub fn workflow(&self) -> PathBuf {
+        let named = self.root.as_ref().and_then(|it| it.get("workflow")).and_then(Yaml::text);
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let own = format!("{}.yaml", name.strip_suffix(SUFFIX).unwrap_or(&name));
+        self.path.with_file_name(named.unwrap_or(&own))
+    }
+
+    /// Checks that the workflow lies in the project of the file.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it leads out, or is not a regular file.
+    pub fn check_workflow(&self) -> Result<(), BeneathError> {
+        let path = self.workflow();
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let relative = path.strip_prefix(folder).unwrap_or(&path);
+        SourceFolder::of(folder, Buffers::default()).check_file(relative)
+    }
+
+    /// The findings of a file whose workflow fails to load for this reason.
+    pub fn without_workflow(mut self, reason: &str) -> Diagnostics {
+        if !self.report.has_errors() {
+            let written = self.root.as_ref().map(|it| it.get("workflow").unwrap_or(it));
+            let start = written.map_or(0, |it| it.range.start);
+            let line = self.report.file.text.get(start..).unwrap_or_default();
+            let end = start + line.find('\n').unwrap_or(line.len());
+            let message = format!("`{}` does not load: {reason}", self.workflow().display());
+            let place = self.report.place(&(start..end));
+            let finding = Diagnostic::error("GR080", message).at(place, "the cases are for it");
+            self.report.push(finding.help("name another with `workflow: FILE.yaml`, or mend it"));
+        }
+        self.report.into_findings()
+    }
+}

@@ -1,0 +1,236 @@
+//! Reads a file of cases against the graph of its workflow and reports all mistakes together.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Diagnostics},
+    graph::{Access, Graph},
+    id::NodeName,
+    state::{Type, Update},
+};
+use graphrun_models::Replay;
+
+use super::{Answers, Case, CaseFile, Draft, sights};
+use crate::{
+    NodeKind, Workflow,
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::Report,
+    shape::Section,
+    source::{Buffers, SourceFolder},
+};
+
+/// The version of the format that this code reads.
+const VERSION: &str = "1";
+
+const KEYS: &[&str] = &["graphrun_test", "workflow", "about", "input", "nodes", "replay", "cases"];
+const CASE_KEYS: &[&str] = &["name", "about", "input", "nodes", "replay", "expect"];
+
+/// The state of turning a file of cases into a [`CaseFile`].
+#[derive(Debug)]
+pub(super) struct Reading<'a> {
+    pub(super) report: Report,
+    pub(super) workflow: &'a Workflow,
+    pub(super) graph: &'a Graph,
+    pub(super) sights: Vec<Access>,
+    folder: PathBuf,
+}
+
+/// The defaults for the cases of a file.
+#[derive(Clone, Debug, Default)]
+struct Common<'y> {
+    input: Option<&'y Yaml>,
+    answers: BTreeMap<NodeName, Answers>,
+    replay: Option<PathBuf>,
+}
+
+impl Draft {
+    /// Checks the cases against their workflow, and the graph that was made of it; the findings
+    /// are warnings.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every finding when one of them is an error.
+    pub fn check(
+        self,
+        workflow: &Workflow,
+        graph: &Graph,
+    ) -> Result<(CaseFile, Diagnostics), Diagnostics> {
+        let Self { path, report, root } = self;
+        let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+        let mut reading =
+            Reading { report, workflow, graph, sights: sights(workflow, graph), folder };
+        let cases = root.as_ref().map(|it| reading.file(it)).unwrap_or_default();
+        reading.report.into_findings().or_ok(CaseFile { cases })
+    }
+}
+
+impl Reading<'_> {
+    fn file(&mut self, root: &Yaml) -> Vec<Case> {
+        let Some(top) = Section::read(&mut self.report, root, "a file of cases", KEYS) else {
+            return Vec::new();
+        };
+        let help = "begin with `graphrun_test: 1`";
+        if let Some(version) = top.require(&mut self.report, "graphrun_test", help)
+            && version.text() != Some(VERSION)
+        {
+            let place = self.report.place(&version.range);
+            let finding = Diagnostic::error("GR008", "the version of the format is not known");
+            self.report
+                .push(finding.at(place, "here").help("this program reads `graphrun_test: 1`"));
+        }
+        for key in ["workflow", "about"] {
+            if let Some(yaml) = top.get(key) {
+                self.report.word(yaml, &format!("`{key}`"));
+            }
+        }
+        let common = Common {
+            input: top.get("input"),
+            answers: top.get("nodes").map(|it| self.answers(it)).unwrap_or_default(),
+            replay: top.get("replay").and_then(|it| self.replay(it)),
+        };
+        let Some(cases) = top.require(&mut self.report, "cases", "a file of cases needs cases")
+        else {
+            return Vec::new();
+        };
+        let Data::List(items) = &cases.data else {
+            self.report.wrong_kind(cases, "`cases`", "a list of cases");
+            return Vec::new();
+        };
+        if items.is_empty() {
+            self.report.wrong_kind(cases, "`cases`", "a list with a case at least");
+        }
+        let mut names = BTreeMap::new();
+        items.iter().filter_map(|it| self.case(it, &common, &mut names)).collect()
+    }
+
+    fn case(
+        &mut self,
+        yaml: &Yaml,
+        common: &Common<'_>,
+        names: &mut BTreeMap<String, SpannedText>,
+    ) -> Option<Case> {
+        let section = Section::read(&mut self.report, yaml, "a case", CASE_KEYS)?;
+        let name = section.require(&mut self.report, "name", "say what the case shows");
+        let name = name.and_then(|it| self.report.word(it, "`name`"));
+        if let Some(name) = &name {
+            self.refuse_name_twice(name, names);
+        }
+        let input = self.input(section.get("input"), common.input, yaml);
+        let own = section.get("nodes").map(|it| self.answers(it)).unwrap_or_default();
+        let replay = section.get("replay").and_then(|it| self.replay(it));
+        let help = "say how the run must go: `expect: { route: […] }`";
+        let expect = section.require(&mut self.report, "expect", help);
+        let expect = expect.and_then(|it| self.expectation(it));
+        let name = name?;
+        let mut answers = common.answers.clone();
+        answers.extend(own);
+        Some(Case {
+            place: self.report.place(&name.range)?,
+            name: name.text,
+            input: input?,
+            answers,
+            replay: replay.or_else(|| common.replay.clone()),
+            expect: expect?,
+        })
+    }
+
+    fn refuse_name_twice(&mut self, name: &SpannedText, names: &mut BTreeMap<String, SpannedText>) {
+        if let Some(first) = names.get(&name.text) {
+            let finding = Diagnostic::error("GR002", "two cases have the same name");
+            let finding = finding.at(self.report.place(&name.range), "again");
+            let finding = finding.at(self.report.place(&first.range), "first");
+            self.report.push(finding.help("say what is special about each"));
+        } else {
+            names.insert(name.text.clone(), name.clone());
+        }
+    }
+
+    /// Reads the input of a run: the values of the case, then the defaults of the file.
+    fn input(&mut self, own: Option<&Yaml>, common: Option<&Yaml>, case: &Yaml) -> Option<Update> {
+        let mut update = Update::default();
+        let mut fits = true;
+        for yaml in [own, common].into_iter().flatten() {
+            let Data::Map(entries) = &yaml.data else {
+                self.report.wrong_kind(yaml, "`input`", "a mapping from fields to values");
+                return None;
+            };
+            for Entry { key, value } in entries {
+                if update.writes.iter().any(|(name, _)| name.as_str() == key.text) {
+                    continue;
+                }
+                let input = &self.graph.input;
+                if !input.iter().any(|it| it.as_str() == key.text) {
+                    let known = input.iter().map(|it| it.as_str().to_owned()).collect::<Vec<_>>();
+                    let known = known.iter().map(String::as_str);
+                    self.report.unknown("GR021", "input of the workflow", key, known);
+                    fits = false;
+                    continue;
+                }
+                let schema = self.graph.schema.clone();
+                let channel = schema.channel(&key.text)?;
+                match self.written(channel, value) {
+                    Some(value) => update = update.write(channel.name().clone(), value),
+                    None => fits = false,
+                }
+            }
+        }
+        let schema = self.graph.schema.clone();
+        for name in self.graph.input.clone() {
+            let Some(channel) = schema.channel(name.as_str()) else { continue };
+            let is_needed =
+                channel.default().is_none() && !matches!(channel.ty(), Type::Optional(_));
+            if fits && is_needed && !update.writes.iter().any(|(it, _)| *it == name) {
+                let message = format!("the case has no input `{name}`");
+                let start = case.range.start;
+                let place = self.report.place(&(start..start + 1));
+                let finding = Diagnostic::error("GR006", message).at(place, "this case");
+                self.report.push(finding.help(format!("add `input: {{ {name}: … }}`")));
+                fits = false;
+            }
+        }
+        fits.then_some(update)
+    }
+
+    fn replay(&mut self, yaml: &Yaml) -> Option<PathBuf> {
+        let word = self.report.word(yaml, "`replay`")?;
+        let path = self.folder.join(&word.text);
+        let folder = SourceFolder::of(&self.folder, Buffers::default());
+        let checked = folder
+            .check_file(word.text.as_ref())
+            .map_err(|error| format!("the recording `{}` cannot be replayed: {error}", word.text));
+        match checked.and_then(|()| Replay::load(&path).map_err(|it| it.to_string())) {
+            Ok(_) => Some(path),
+            Err(error) => {
+                let place = self.report.place(&word.range);
+                let finding = Diagnostic::error("GR085", error);
+                let finding = finding.at(place, "not a recording");
+                let help = "a path starts at the folder of this file; `execute --record` makes one";
+                self.report.push(finding.help(help));
+                None
+            }
+        }
+    }
+
+    /// The node of that name, reported if there is none.
+    pub(super) fn node(&mut self, word: &SpannedText) -> Option<NodeName> {
+        if let Some((name, _)) = self.graph.nodes.get_key_value(word.text.as_str()) {
+            return Some(name.clone());
+        }
+        if let Some(branches) = self.workflow.groups.get(word.text.as_str()) {
+            let names: Vec<&str> = branches.iter().map(NodeName::as_str).collect();
+            let message = format!("`{}` is a parallel, which is no node of a run", word.text);
+            let place = self.report.place(&word.range);
+            let finding = Diagnostic::error("GR010", message).at(place, "does not run itself");
+            self.report.push(finding.help(format!("name its branches: {}", names.join(", "))));
+            return None;
+        }
+        self.report.unknown("GR010", "node", word, self.graph.nodes.keys().map(NodeName::as_str));
+        None
+    }
+
+    /// Whether a node is written in Rust. Such a node may write fewer fields than it declares.
+    pub(super) fn is_custom(&self, node: &NodeName) -> bool {
+        let kind = self.workflow.nodes.get(node).map(|it| &it.kind);
+        matches!(kind, Some(NodeKind::Custom(_)))
+    }
+}

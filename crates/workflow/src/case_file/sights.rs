@@ -1,0 +1,174 @@
+//! What decides the routes of a workflow: the fields that its routes and conditions read, and the
+//! fields from which those are computed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_core::{
+    graph::{Access, AccessSet, Edge, Graph, Spread},
+    id::{ChannelName, NodeName},
+    state::Reducer,
+};
+
+use crate::{NodeKind, Workflow};
+
+/// The longest path into a field that is kept. A deeper path counts as this prefix of it.
+const PATH_MAX: usize = 8;
+
+/// A field that a node computes.
+#[derive(Clone, Debug)]
+pub struct Computed {
+    /// The node.
+    pub node: NodeName,
+    /// The field.
+    pub to: ChannelName,
+    /// The fields that it is computed from.
+    pub from: AccessSet,
+    /// Whether the value is a plain copy.
+    pub is_copy: bool,
+}
+
+/// The fields collected so far, each part of the state once with all its comparisons.
+#[derive(Debug, Default)]
+struct SightSet(BTreeMap<Part, (BTreeSet<i64>, BTreeSet<String>)>);
+
+/// A channel, the path into it, `is_whole` and `is_presence`.
+type Part = (ChannelName, Vec<String>, bool, bool);
+
+/// Returns everything that the routes of a graph and the conditions of its nodes read, directly or
+/// through fields that nodes compute, each once.
+pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
+    let channels = graph.schema.channels().iter().map(|it| it.name().clone());
+    let all: Vec<ChannelName> = channels.collect();
+    let wholly = |reads: Option<&[ChannelName]>| AccessSet {
+        fields: reads.unwrap_or(&all).iter().cloned().map(Access::whole).collect(),
+        ..AccessSet::default()
+    };
+    let routes = graph.edges.iter().filter_map(|it| match it {
+        Edge::Route { route, .. } => Some(route),
+        _ => None,
+    });
+    let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref());
+    let by_routes = routes.clone().map(|it| it.sights().unwrap_or_else(|| wholly(it.reads())));
+    let by_conditions = conditions.map(|it| it.sights().unwrap_or_else(|| wholly(it.reads())));
+    let mut open = AccessSet::default();
+    by_routes.chain(by_conditions).for_each(|it| open.extend(it));
+
+    // If an item of a dispatched list is read, the content of that list matters too.
+    let lists = routes.filter(|it| it.spread() == Spread::Items).filter_map(|it| it.sights());
+    let lists: Vec<Access> =
+        lists.flat_map(|it| it.fields).map(|it| Access { is_whole: true, ..it }).collect();
+    let computed = computed(workflow, graph);
+    let mut found = SightSet::default();
+    loop {
+        if std::mem::take(&mut open.has_item) {
+            let numbers = std::mem::take(&mut open.item_numbers);
+            let texts = std::mem::take(&mut open.item_texts);
+            open.fields.extend(lists.iter().cloned().map(|mut list| {
+                list.numbers.extend(&numbers);
+                list.texts.extend(texts.iter().cloned());
+                list
+            }));
+        }
+        let Some(sight) = open.fields.pop() else { break };
+        if let Some(sight) = found.add(sight) {
+            for it in computed.iter().filter(|it| it.to == sight.channel) {
+                open.extend(it.behind(&sight));
+            }
+        }
+    }
+    found.into_sights()
+}
+
+/// Returns every field that a node of a workflow computes, by its name in the graph.
+pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
+    let mut computed = Vec::new();
+    for (name, definition) in &workflow.nodes {
+        let parts: Vec<(ChannelName, AccessSet, bool)> = match &definition.kind {
+            NodeKind::Set(set) => expressions(&set.sets),
+            NodeKind::Enter(enter) => expressions(&enter.sets),
+            NodeKind::Leave(leave) => {
+                let take = |(to, from): &(ChannelName, ChannelName)| {
+                    let sight = Access { is_whole: false, ..Access::whole(from.clone()) };
+                    let from = AccessSet { fields: vec![sight], ..AccessSet::default() };
+                    (to.clone(), from, true)
+                };
+                leave.takes.iter().map(take).collect()
+            }
+            NodeKind::Agent(_)
+            | NodeKind::RunTests(_)
+            | NodeKind::Run(_)
+            | NodeKind::Tool(_)
+            | NodeKind::Ask(_)
+            | NodeKind::Map(_)
+            | NodeKind::WriteFiles(_)
+            | NodeKind::Custom(_) => Vec::new(),
+        };
+        for (to, from, is_copy) in parts {
+            let to = definition.scopes.iter().fold(to, |it, scope| scope.channel_name(&it));
+            let from = definition.scopes.iter().fold(from, |it, scope| scope.sights(it));
+            let replaces = graph
+                .schema
+                .channel(to.as_str())
+                .is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
+            let is_copy = is_copy && replaces;
+            computed.push(Computed { node: name.clone(), to, from, is_copy });
+        }
+    }
+    computed
+}
+
+fn expressions(sets: &[(ChannelName, crate::Expression)]) -> Vec<(ChannelName, AccessSet, bool)> {
+    sets.iter().map(|(to, value)| (to.clone(), value.sights(), value.is_path())).collect()
+}
+
+impl Computed {
+    /// Returns the access set behind an access to the computed field.
+    fn behind(&self, seen: &Access) -> AccessSet {
+        if seen.is_presence && !self.is_copy {
+            // It is present, independent of its inputs.
+            return AccessSet::default();
+        }
+        let mut behind = self.from.clone();
+        behind.item_numbers.extend(&seen.numbers);
+        behind.item_texts.extend(seen.texts.iter().cloned());
+        for it in &mut behind.fields {
+            it.numbers.extend(&seen.numbers);
+            it.texts.extend(seen.texts.iter().cloned());
+            if self.is_copy {
+                it.path.extend(seen.path.iter().cloned());
+                (it.is_whole, it.is_presence) = (seen.is_whole, seen.is_presence);
+                it.is_whole |= it.path.len() > PATH_MAX;
+                it.path.truncate(PATH_MAX);
+            } else {
+                it.is_whole |= seen.is_whole || !seen.path.is_empty();
+            }
+        }
+        behind
+    }
+}
+
+impl SightSet {
+    /// Adds an access. Returns it with all earlier comparisons if it adds anything new.
+    fn add(&mut self, sight: Access) -> Option<Access> {
+        let Access { channel, path, is_whole, is_presence, numbers, texts } = sight;
+        let part = (channel, path, is_whole, is_presence);
+        let is_new = !self.0.contains_key(&part);
+        let (known_numbers, known_texts) = self.0.entry(part.clone()).or_default();
+        let known = known_numbers.len() + known_texts.len();
+        known_numbers.extend(numbers);
+        known_texts.extend(texts);
+        let is_more = known_numbers.len() + known_texts.len() > known;
+        (is_new || is_more).then(|| sight_of((part, (known_numbers.clone(), known_texts.clone()))))
+    }
+
+    fn into_sights(self) -> Vec<Access> {
+        self.0.into_iter().map(sight_of).collect()
+    }
+}
+
+fn sight_of((part, compared): (Part, (BTreeSet<i64>, BTreeSet<String>))) -> Access {
+    let (channel, path, is_whole, is_presence) = part;
+    let (numbers, texts) = compared;
+    let (numbers, texts) = (numbers.into_iter().collect(), texts.into_iter().collect());
+    Access { channel, path, is_whole, is_presence, numbers, texts }
+}

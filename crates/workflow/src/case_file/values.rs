@@ -1,0 +1,204 @@
+//! The values of cases: read by the types of their fields, completed, and checked, each mistake
+//! at its place.
+
+use std::ops::Range;
+
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::Access,
+    id::ChannelName,
+    state::{Channel, Record, Reducer, Type, complete, smallest, validator_for},
+};
+use serde_json::Value;
+
+use super::read::Reading;
+use crate::{
+    reader::{Data, Entry, Yaml},
+    report::suggestion,
+    types::value_of,
+};
+
+impl Reading<'_> {
+    /// Reads a value that is written to a field. Parts that the case leaves out are filled in, if
+    /// they decide no route. Returns `None` for a value that does not fit, which is reported.
+    pub(super) fn written(&mut self, channel: &Channel, yaml: &Yaml) -> Option<Value> {
+        let ty = write_type(channel, yaml);
+        if !self.check_shape(yaml, ty, channel.name()) {
+            return None;
+        }
+        let value = value_of(&mut self.report, yaml, ty)?;
+        let value = self.completed(channel, value, &yaml.range)?;
+        self.check_fit(channel, &value, yaml).then_some(value)
+    }
+
+    /// The smallest value of a field that a case leaves out; reported if the field decides a route.
+    pub(super) fn guessed(&mut self, channel: &Channel, at: &Range<usize>) -> Option<Value> {
+        let name = channel.name();
+        let looked_at = self.sights.iter().any(|it| it.channel == *name && !it.is_presence);
+        if looked_at {
+            self.report_unsaid(&[name.to_string()], at);
+            return None;
+        }
+        match smallest(channel.schema()) {
+            Ok(value) => Some(value),
+            Err(problem) => {
+                let message = format!("no value for `{name}` can be made: {problem}");
+                let place = self.report.place(at);
+                let finding = Diagnostic::error("GR081", message).at(place, "it is not given");
+                self.report.push(finding.help(format!("give it: `{name}: …`")));
+                None
+            }
+        }
+    }
+
+    /// Reads the expected value at a path. A record may list only some of its fields.
+    pub(super) fn expected(&mut self, what: &ChannelName, ty: &Type, yaml: &Yaml) -> Option<Value> {
+        if !self.check_shape(yaml, ty, what) {
+            return None;
+        }
+        value_of(&mut self.report, yaml, ty)
+    }
+
+    fn completed(&mut self, channel: &Channel, value: Value, at: &Range<usize>) -> Option<Value> {
+        // An update of these is a part of the value, and is checked once it is folded.
+        if matches!(channel.reducer(), Reducer::Merge | Reducer::Messages | Reducer::Custom(_)) {
+            return Some(value);
+        }
+        let is_item = matches!(channel.ty().required(), Type::List(_)) && !value.is_array();
+        let value = if is_item { Value::Array(vec![value]) } else { value };
+        let mut unsaid = Vec::new();
+        let sights = &self.sights;
+        let mut may_guess = |path: &[String]| {
+            let may = !sights.iter().any(|it: &Access| it.is_below(channel.name(), path));
+            if !may {
+                let mut whole = vec![channel.name().to_string()];
+                whole.extend_from_slice(path);
+                unsaid.push(whole);
+            }
+            may
+        };
+        let completed = complete(channel.schema(), value, &mut may_guess);
+        for path in &unsaid {
+            self.report_unsaid(path, at);
+        }
+        match completed {
+            Ok(value) if unsaid.is_empty() => Some(value),
+            Ok(_) => None,
+            Err(problem) => {
+                let message = format!("`{}` cannot be completed: {problem}", channel.name());
+                let place = self.report.place(at);
+                let finding = Diagnostic::error("GR081", message).at(place, "something is missing");
+                self.report.push(finding.help("give the whole value"));
+                None
+            }
+        }
+    }
+
+    fn report_unsaid(&mut self, path: &[String], at: &Range<usize>) {
+        let name = path.join(".");
+        let what = "where the run goes depends on";
+        let message = format!("{what} `{name}`, and the case does not say what it is");
+        let finding = Diagnostic::error("GR081", message);
+        let finding = finding.at(self.report.place(at), format!("no `{name}`"));
+        self.report.push(finding.help("what decides nothing may be left out; this may not"));
+    }
+
+    /// Checks names of fields and values of enums for misspellings, each of them.
+    fn check_shape(&mut self, yaml: &Yaml, ty: &Type, channel: &ChannelName) -> bool {
+        match (&yaml.data, ty.required()) {
+            (Data::Map(entries), Type::Record(record)) => {
+                let wrong = entries.iter().filter(|it| !self.check_field(it, record, channel));
+                wrong.count() == 0
+            }
+            (Data::Map(entries), Type::Map(ty)) => {
+                entries.iter().filter(|it| !self.check_shape(&it.value, ty, channel)).count() == 0
+            }
+            (Data::List(items), Type::List(ty)) => {
+                items.iter().filter(|it| !self.check_shape(it, ty, channel)).count() == 0
+            }
+            (Data::Scalar { text, .. }, Type::Enum(values)) if !values.contains(text) => {
+                let message = format!("\"{text}\" is never a value here");
+                let place = self.report.place(&yaml.range);
+                let finding = Diagnostic::error("GR081", message).at(place, "no such value");
+                let help = suggestion(text, values.iter().map(String::as_str));
+                self.report.push(Diagnostic { help, ..finding });
+                false
+            }
+            (Data::Null, Type::Any) => true,
+            (Data::Null, required) if !matches!(ty, Type::Optional(_)) => {
+                self.misfit(&yaml.range, &format!("nothing is not a `{required}`"), required)
+            }
+            (Data::Map(_) | Data::List(_), Type::Any) => true,
+            (Data::Map(_) | Data::List(_), wanted) => {
+                let found = if matches!(yaml.data, Data::Map(_)) { "mapping" } else { "list" };
+                self.misfit(&yaml.range, &format!("a {found} is not a `{wanted}`"), wanted)
+            }
+            (
+                Data::Scalar { text, .. },
+                wanted @ (Type::Record(_) | Type::List(_) | Type::Map(_)),
+            ) => self.misfit(&yaml.range, &format!("`{text}` is not a `{wanted}`"), wanted),
+            _ => true,
+        }
+    }
+
+    fn check_field(&mut self, entry: &Entry, record: &Record, channel: &ChannelName) -> bool {
+        let Entry { key, value } = entry;
+        if let Some(field) = record.fields.iter().find(|it| it.name == key.text) {
+            return self.check_shape(value, &field.ty, channel);
+        }
+        let help = suggestion(&key.text, record.fields.iter().map(|it| it.name.as_str()));
+        let place = self.report.place(&key.range);
+        let message = format!("`{channel}` has no field `{}`", key.text);
+        let finding = Diagnostic::error("GR081", message).at(place, "no such field");
+        self.report.push(Diagnostic { help, ..finding });
+        false
+    }
+
+    fn misfit(&mut self, at: &Range<usize>, message: &str, wanted: &Type) -> bool {
+        let place = self.report.place(at);
+        let finding = Diagnostic::error("GR081", message).at(place, format!("expected `{wanted}`"));
+        self.report.push(finding);
+        false
+    }
+
+    /// Checks a value against the schema itself and marks the part that does not fit.
+    fn check_fit(&mut self, channel: &Channel, value: &Value, yaml: &Yaml) -> bool {
+        if channel.check(value).is_ok() {
+            return true;
+        }
+        let Ok(validator) = validator_for(channel.schema()) else { return false };
+        for error in validator.iter_errors(value) {
+            let path = error.instance_path().to_string();
+            let range = inner(yaml, &path).range.clone();
+            let shown = if path.is_empty() { String::new() } else { format!(" at `{path}`") };
+            let message = format!("this does not fit `{}`{shown}: {error}", channel.name());
+            let place = self.report.place(&range);
+            let finding = Diagnostic::error("GR081", message);
+            self.report.push(finding.at(place, format!("not a `{}`", channel.ty())));
+        }
+        false
+    }
+}
+
+/// The type for reading a value: that of the field, or of one item of a list.
+fn write_type<'a>(channel: &'a Channel, yaml: &Yaml) -> &'a Type {
+    match (channel.reducer(), channel.ty().required(), &yaml.data) {
+        (_, Type::List(_), Data::List(_)) => channel.ty(),
+        (Reducer::Append | Reducer::Union | Reducer::Messages, Type::List(item), _) => item,
+        (Reducer::Merge | Reducer::Custom(_), ..) => &Type::Any,
+        _ => channel.ty(),
+    }
+}
+
+/// The value at a JSON pointer, or the deepest part of it that the file contains.
+fn inner<'y>(yaml: &'y Yaml, pointer: &str) -> &'y Yaml {
+    let mut found = yaml;
+    for part in pointer.split('/').filter(|it| !it.is_empty()) {
+        let item = part.parse().ok().and_then(|at: usize| found.items().get(at));
+        match item.or_else(|| found.get(part)) {
+            Some(next) => found = next,
+            None => break,
+        }
+    }
+    found
+}

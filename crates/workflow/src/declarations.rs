@@ -1,0 +1,364 @@
+//! The names of the nodes, to which the rest of the file refers, and their structure: the branches
+//! of each `parallel`, the nodes that each `map` and `join` names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, did_you_mean},
+    graph::Target,
+    id::NodeName,
+};
+
+use super::{
+    nodes::KINDS,
+    reader::{Data, SpannedText, Yaml},
+    report::Report,
+    shape::built_in,
+};
+/// The names under `nodes`.
+#[derive(Debug, Default)]
+pub(super) struct Declarations {
+    /// The nodes that run.
+    pub(super) nodes: BTreeSet<NodeName>,
+    /// The branches of each `parallel`: nodes and other `parallel`s, one after the other.
+    pub(super) groups: BTreeMap<NodeName, Vec<Vec<NodeName>>>,
+    /// The node that each `map` runs for every item.
+    pub(super) maps: BTreeMap<NodeName, NodeName>,
+    /// The nodes that each node with a `join` waits for.
+    pub(super) joins: BTreeMap<NodeName, Vec<NodeName>>,
+    /// The nodes with an invalid part, which is reported: `parallel`s, `map`s, nodes with a `join`,
+    /// and nodes of no kind, which may have been any of these. The checks assume that such a part
+    /// may do anything, so they report nothing about its consequences.
+    pub(super) vague: BTreeSet<NodeName>,
+    /// Whether some node has an invalid name, which is reported.
+    is_misnamed: bool,
+}
+
+/// The continuation behind a name, as given by its position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Follows {
+    /// The targets of its `then`.
+    Then,
+    /// The next name of its branch, unless its `then` says something else.
+    Next(NodeName),
+    /// The targets of the `parallel` whose branch ends with it.
+    Group(NodeName),
+    /// The targets of the `map` that runs it.
+    Map(NodeName),
+}
+
+/// The `parallel` or `map` that a name is a part of.
+type Owners = BTreeMap<NodeName, NodeName>;
+
+impl Declarations {
+    pub(super) fn read(report: &mut Report, yaml: &Yaml) -> Self {
+        let mut declarations = Self::default();
+        let (mut branches, mut maps, mut joins) = (Vec::new(), Vec::new(), Vec::new());
+        for entry in yaml.entries() {
+            if built_in(&entry.key.text).is_some() {
+                let message = format!("`{}` is built in and names no node", entry.key.text);
+                let place = report.place(&entry.key.range);
+                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
+                report.push(finding.help("choose another name"));
+                declarations.is_misnamed = true;
+                continue;
+            }
+            let Some(name) = report.node_name(&entry.key) else {
+                declarations.is_misnamed = true;
+                continue;
+            };
+            if let Some(parallel) = entry.value.get("parallel") {
+                branches.push((name, parallel));
+                continue;
+            }
+            if !KINDS.iter().any(|(kind, _)| entry.value.get(kind).is_some()) {
+                declarations.vague.insert(name.clone());
+            }
+            maps.extend(entry.value.get("map").map(|map| (name.clone(), map)));
+            joins.extend(entry.value.get("join").map(|join| (name.clone(), join)));
+            declarations.nodes.insert(name);
+        }
+        declarations.groups = branches.iter().map(|(name, _)| (name.clone(), Vec::new())).collect();
+        let mut owners = Owners::new();
+        for (name, yaml) in branches {
+            let found = declarations.read_branches(report, &name, yaml, &mut owners);
+            if found.iter().flatten().any(Option::is_none) {
+                declarations.vague.insert(name.clone());
+            }
+            let found = found.into_iter().map(|it| it.into_iter().flatten().collect());
+            let found: Vec<Vec<NodeName>> = found.collect();
+            declarations
+                .groups
+                .insert(name, found.into_iter().filter(|it| !it.is_empty()).collect());
+        }
+        declarations.cut_circles(report, yaml, &mut owners);
+        for (name, yaml) in maps {
+            let found =
+                yaml.get("do").and_then(|it| declarations.read_do(report, &name, it, &mut owners));
+            match found {
+                Some(node) => _ = declarations.maps.insert(name, node),
+                None => _ = declarations.vague.insert(name),
+            }
+        }
+        for (name, yaml) in joins {
+            let awaited = declarations.read_join(report, &name, yaml);
+            let is_vague = awaited.iter().any(Option::is_none);
+            let awaited: Vec<NodeName> = awaited.into_iter().flatten().flatten().collect();
+            if is_vague || awaited.len() < 2 {
+                declarations.vague.insert(name.clone());
+            }
+            declarations.joins.insert(name, awaited);
+        }
+        declarations
+    }
+
+    fn read_branches(
+        &self,
+        report: &mut Report,
+        group: &NodeName,
+        yaml: &Yaml,
+        owners: &mut Owners,
+    ) -> Vec<Vec<Option<NodeName>>> {
+        let Data::List(items) = &yaml.data else {
+            report.wrong_kind(yaml, "`parallel`", "a list of nodes");
+            return Vec::new();
+        };
+        let mut branches = Vec::new();
+        for item in items {
+            let words = report.words(item, "a branch of a `parallel`");
+            let names = words.iter().map(|it| self.part(report, it, group, owners));
+            branches.push(names.collect());
+        }
+        branches
+    }
+
+    /// Adds a name as a part of a `parallel` or a `map`. A name can be a part only once.
+    fn part(
+        &self,
+        report: &mut Report,
+        word: &SpannedText,
+        owner: &NodeName,
+        owners: &mut Owners,
+    ) -> Option<NodeName> {
+        let found = self.nodes.get(word.text.as_str());
+        let Some(name) = found.or_else(|| Some(self.groups.get_key_value(word.text.as_str())?.0))
+        else {
+            self.unknown(report, word, self.names());
+            return None;
+        };
+        let problem = match owners.get(name) {
+            _ if name == owner => format!("`{name}` cannot be a part of itself"),
+            Some(other) => format!("`{name}` is a part of `{other}` already"),
+            None => {
+                owners.insert(name.clone(), owner.clone());
+                return Some(name.clone());
+            }
+        };
+        let place = report.place(&word.range);
+        report.push(Diagnostic::error("GR039", problem).at(place, "cannot be a branch"));
+        None
+    }
+
+    /// Removes cycles of branches: a `parallel` within its own branch would have no beginning.
+    fn cut_circles(&mut self, report: &mut Report, yaml: &Yaml, owners: &mut Owners) {
+        let names: Vec<NodeName> = self.groups.keys().cloned().collect();
+        for name in names {
+            let outer = std::iter::successors(owners.get(&name), |it| owners.get(*it));
+            if !outer.take(owners.len()).any(|it| *it == name) {
+                continue;
+            }
+            let key = yaml.entries().iter().map(|it| &it.key);
+            if let Some(key) = key.into_iter().find(|it| it.text == name.as_str()) {
+                let message = format!("`{name}` is a branch of one of its own branches");
+                let place = report.place(&key.range);
+                report.push(Diagnostic::error("GR039", message).at(place, "has no beginning"));
+            }
+            // Breaking the cycle here reports it only once.
+            owners.retain(|_, owner| *owner != name);
+            self.groups.insert(name, Vec::new());
+        }
+    }
+
+    fn read_do(
+        &self,
+        report: &mut Report,
+        map: &NodeName,
+        yaml: &Yaml,
+        owners: &mut Owners,
+    ) -> Option<NodeName> {
+        let word = report.word(yaml, "`do`")?;
+        if self.groups.contains_key(word.text.as_str()) {
+            let message = format!("`{}` is a parallel, and a map does one node", word.text);
+            let place = report.place(&word.range);
+            let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
+            report.push(finding.help("name one node"));
+            return None;
+        }
+        self.part(report, &word, map, owners)
+    }
+
+    /// Reads the nodes that a join awaits; `None` for a name that cannot be awaited.
+    fn read_join(
+        &self,
+        report: &mut Report,
+        name: &NodeName,
+        yaml: &Yaml,
+    ) -> Vec<Option<Vec<NodeName>>> {
+        let mut awaited = Vec::new();
+        for word in report.words(yaml, "`join`") {
+            let Some(head) = self.head(&word.text) else {
+                self.unknown(report, &word, self.names());
+                awaited.push(None);
+                continue;
+            };
+            let problem = if self.maps.contains_key(head) {
+                format!("`{head}` is a map, which ends with its tasks")
+            } else if head == name {
+                format!("`{name}` cannot wait for itself")
+            } else {
+                awaited.push(Some(self.ends(head)));
+                continue;
+            };
+            awaited.push(None);
+            let place = report.place(&word.range);
+            let finding = Diagnostic::error("GR037", problem).at(place, "cannot be waited for");
+            report.push(finding.help("wait for a node that follows it"));
+        }
+        awaited
+    }
+
+    fn head(&self, name: &str) -> Option<&NodeName> {
+        self.nodes.get(name).or_else(|| Some(self.groups.get_key_value(name)?.0))
+    }
+
+    /// Whether a node may have been meant as a part of something: it is no part of anything, and
+    /// some `parallel` or `map` has an invalid part.
+    pub(super) fn may_be_a_part(&self, name: &NodeName) -> bool {
+        let has_parts = |it: &&NodeName| !self.joins.contains_key(*it);
+        self.vague.iter().any(|it| has_parts(&it) && it != name)
+            && self.follows(name) == Follows::Then
+    }
+
+    /// Whether a node may have been meant as the node of a `map`, with an item of any name.
+    pub(super) fn may_have_an_item(&self, name: &NodeName) -> bool {
+        let is_map =
+            |it: &&NodeName| !self.joins.contains_key(*it) && !self.groups.contains_key(*it);
+        self.vague.iter().any(|it| is_map(&it) && it != name) && self.follows(name) == Follows::Then
+    }
+
+    /// The continuation behind a name, as given by its position.
+    pub(super) fn follows(&self, name: &NodeName) -> Follows {
+        if let Some((map, _)) = self.maps.iter().find(|(_, node)| *node == name) {
+            return Follows::Map(map.clone());
+        }
+        for (group, branches) in &self.groups {
+            for branch in branches {
+                let Some(at) = branch.iter().position(|it| it == name) else { continue };
+                let next = branch.get(at + 1);
+                return next
+                    .map_or_else(|| Follows::Group(group.clone()), |it| Follows::Next(it.clone()));
+            }
+        }
+        Follows::Then
+    }
+
+    /// The first nodes of a name.
+    pub(super) fn starts(&self, name: &NodeName) -> Vec<NodeName> {
+        match self.groups.get(name) {
+            Some(branches) => {
+                branches.iter().filter_map(|it| it.first()).flat_map(|it| self.starts(it)).collect()
+            }
+            None => vec![name.clone()],
+        }
+    }
+
+    /// The last nodes of a name.
+    pub(super) fn ends(&self, name: &NodeName) -> Vec<NodeName> {
+        match self.groups.get(name) {
+            Some(branches) => {
+                branches.iter().filter_map(|it| it.last()).flat_map(|it| self.ends(it)).collect()
+            }
+            None => vec![self.maps.get(name).unwrap_or(name).clone()],
+        }
+    }
+
+    /// Every node of each `parallel`, for drawings.
+    pub(super) fn members(&self) -> BTreeMap<NodeName, Vec<NodeName>> {
+        self.groups.keys().map(|it| (it.clone(), self.members_of(it))).collect()
+    }
+
+    fn members_of(&self, name: &NodeName) -> Vec<NodeName> {
+        match self.groups.get(name) {
+            Some(branches) => {
+                branches.iter().flatten().flat_map(|it| self.members_of(it)).collect()
+            }
+            None => [name].into_iter().chain(self.maps.get(name)).cloned().collect(),
+        }
+    }
+
+    /// Returns the targets of a name; a `parallel` means the first nodes of its branches.
+    pub(super) fn targets(&self, name: &str) -> Option<Vec<Target>> {
+        if let Some(target) = built_in(name) {
+            return Some(vec![target]);
+        }
+        let head = self.head(name)?;
+        Some(self.starts(head).into_iter().map(Target::Node).collect())
+    }
+
+    /// Every name that can be a target.
+    pub(super) fn words(&self) -> impl Iterator<Item = &str> {
+        self.names().chain(["end", "fail"])
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().chain(self.groups.keys()).map(NodeName::as_str)
+    }
+
+    /// Reports a name of no node, unless the name of some node is invalid.
+    fn unknown<'n>(
+        &'n self,
+        report: &mut Report,
+        word: &SpannedText,
+        known: impl Iterator<Item = &'n str>,
+    ) {
+        if !self.is_misnamed || did_you_mean(&word.text, self.words()).is_some() {
+            report.unknown("GR010", "node", word, known);
+        }
+    }
+
+    /// Returns the nodes of a name; reported if there are none.
+    pub(super) fn named(&self, report: &mut Report, word: &SpannedText) -> Vec<Target> {
+        self.targets(&word.text).unwrap_or_else(|| {
+            self.unknown(report, word, self.words());
+            Vec::new()
+        })
+    }
+
+    /// Returns the targets of a name; reported if there are none or they cannot be targets.
+    pub(super) fn resolve(&self, report: &mut Report, word: &SpannedText) -> Vec<Target> {
+        let targets = self.named(report, word);
+        for node in targets.iter().filter_map(Target::node) {
+            if let Some((map, _)) = self.maps.iter().find(|(_, it)| *it == node) {
+                let message =
+                    format!("`{node}` is done for each item of `{map}`, and not otherwise");
+                let place = report.place(&word.range);
+                let finding = Diagnostic::error("GR039", message).at(place, "without an item");
+                report.push(finding.help(format!("lead to `{map}`")));
+            }
+        }
+        targets
+    }
+
+    /// Returns the single target of a name, for places that do not accept a whole `parallel`.
+    pub(super) fn resolve_one(&self, report: &mut Report, word: &SpannedText) -> Option<Target> {
+        if self.groups.contains_key(word.text.as_str()) {
+            let message =
+                format!("`{}` is a parallel, and only one node can follow here", word.text);
+            let place = report.place(&word.range);
+            let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
+            report.push(finding.help("lead to a node whose `then` is the parallel"));
+            return None;
+        }
+        self.resolve(report, word).pop()
+    }
+}

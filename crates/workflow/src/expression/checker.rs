@@ -1,0 +1,375 @@
+//! Checks the types of an expression: names, fields, operators, enum values, and absent values.
+//!
+//! After a mistake the type is [`Type::Any`], which is compatible with everything, so that one
+//! mistake is reported once.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use graphrun_core::{
+    id::{ChannelName, NodeName},
+    state::{Field, Record, Type},
+};
+use serde_json::Value;
+
+use super::{
+    ExpressionScope,
+    operators::joined,
+    syntax::{Each, Kind, Node, Operator},
+    worlds::Types,
+};
+use crate::{
+    report::{Problem, suggestion},
+    typing::{describe, natural_start},
+    written::Presence,
+};
+
+pub(super) struct Checked {
+    pub(super) ty: Type,
+    /// The type of each part.
+    pub(super) types: Types,
+    pub(super) reads: BTreeSet<ChannelName>,
+    /// The paths that are present if the expression is true.
+    pub(super) presumed: Vec<String>,
+    /// The paths that are present if the expression is false.
+    pub(super) presumed_otherwise: Vec<String>,
+    pub(super) problems: Vec<Problem>,
+}
+
+pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
+    let mut checker = Checker {
+        scope,
+        variables: scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect(),
+        present: scope.given.to_vec(),
+        misasked: Vec::new(),
+        asking: false,
+        types: Types::new(),
+        reads: BTreeSet::new(),
+        problems: Vec::new(),
+    };
+    let ty = checker.value(root);
+    checker.learn(root, false);
+    let mut presumed_otherwise = std::mem::replace(&mut checker.present, scope.given.to_vec());
+    let mut seen = BTreeSet::new();
+    // A list of cases passes them from one case to the next.
+    presumed_otherwise.retain(|it| seen.insert(it.clone()));
+    checker.learn(root, true);
+    let Checker { types, reads, present: presumed, problems, .. } = checker;
+    Checked { ty, types, reads, presumed, presumed_otherwise, problems }
+}
+
+pub(super) struct Checker<'a> {
+    scope: ExpressionScope<'a>,
+    /// The item of the task, and the variables of the quantifiers around.
+    variables: Vec<(String, Type)>,
+    /// The paths that an enclosing guard has proved present.
+    pub(super) present: Vec<String>,
+    /// The paths of unknown fields in a `has`, where another field may have been meant.
+    misasked: Vec<String>,
+    /// Whether the checker is inside `has`, where values may be absent.
+    asking: bool,
+    types: Types,
+    reads: BTreeSet<ChannelName>,
+    problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    /// The type of a value that must be present.
+    pub(super) fn value(&mut self, node: &Node) -> Type {
+        let ty = self.ty(node);
+        let Type::Optional(inner) = ty else { return ty };
+        let path = node.path();
+        let guarded = path.as_ref().is_some_and(|it| self.is_guarded(it));
+        if !guarded && !self.asking {
+            let shown = path.unwrap_or_else(|| "this".to_owned());
+            self.problem("GR026", &node.range, format!("`{shown}` may be absent"), "not guarded")
+                .help = Some(format!("guard it: `has({shown}) && …`"));
+        }
+        inner.required().clone()
+    }
+
+    fn is_guarded(&self, path: &str) -> bool {
+        let asked = |(of, _)| self.misasked.iter().any(|it| it == of);
+        self.present.iter().any(|it| it == path) || path.rsplit_once('.').is_some_and(asked)
+    }
+
+    pub(super) fn ty(&mut self, node: &Node) -> Type {
+        let ty = self.found(node);
+        self.types.insert((node.range.start, node.range.end), ty.clone());
+        ty
+    }
+
+    fn found(&mut self, node: &Node) -> Type {
+        match &node.kind {
+            Kind::Literal(value) => literal(value),
+            Kind::List(items) => self.list(items),
+            Kind::Name(name) => self.name(name, &node.range),
+            Kind::Field(of, name) => self.field(of, name, &node.range),
+            Kind::Not(of) => {
+                self.condition(of);
+                Type::Bool
+            }
+            Kind::Negate(of) => self.number(of),
+            Kind::Binary(operator, left, right) => self.binary(*operator, left, right, &node.range),
+            Kind::If(parts) => self.conditional(parts, &node.range),
+            Kind::Has(of) => {
+                let before = std::mem::replace(&mut self.asking, true);
+                self.ty(of);
+                self.asking = before;
+                Type::Bool
+            }
+            Kind::Visits(name) => self.visits(name, &node.range),
+            Kind::Size(of) => self.size(of),
+            Kind::Text(_, of, part) => {
+                self.text(of);
+                self.text(part);
+                Type::Bool
+            }
+            Kind::Matches(of, _) => {
+                self.text(of);
+                Type::Bool
+            }
+            Kind::Each { what, list, variable, body } => self.each(*what, list, variable, body),
+        }
+    }
+
+    fn list(&mut self, items: &[Node]) -> Type {
+        let mut item_type: Option<Type> = None;
+        for item in items {
+            let ty = self.value(item);
+            let Some(before) = item_type else {
+                item_type = Some(ty);
+                continue;
+            };
+            let both = joined(&before, &ty);
+            if both.is_none() {
+                let message = format!("a list of {} holds {}", describe(&before), describe(&ty));
+                self.problem("GR022", &item.range, message, "another type");
+            }
+            item_type = Some(both.unwrap_or(Type::Any));
+        }
+        Type::List(Box::new(item_type.unwrap_or(Type::Any)))
+    }
+
+    fn name(&mut self, name: &str, range: &Range<usize>) -> Type {
+        if let Some((_, ty)) = self.variables.iter().rev().find(|(it, _)| it == name) {
+            return ty.clone();
+        }
+        if name == "output" && self.scope.output {
+            let dir = Field { name: "dir".into(), ty: Type::String };
+            return Type::Record(Record { name: Some("output".into()), fields: vec![dir] }.into());
+        }
+        let schema = self.scope.schema;
+        let Some(channel) = schema.channel(name) else {
+            if self.scope.any_item {
+                return Type::Any;
+            }
+            let known = schema.channels().iter().map(|it| it.name().as_str());
+            let known = known.chain(self.variables.iter().map(|(it, _)| it.as_str()));
+            let help = suggestion(name, known);
+            self.problem(
+                "GR021",
+                range,
+                format!("the state has no field `{name}`"),
+                "no such field",
+            )
+            .help = help;
+            return Type::Any;
+        };
+        self.reads.insert(channel.name().clone());
+        if !self.asking && !self.present.iter().any(|it| it == name) {
+            self.expect_written(name, matches!(channel.ty(), Type::Optional(_)), range);
+        }
+        channel.ty().clone()
+    }
+
+    fn expect_written(&mut self, name: &str, is_optional: bool, range: &Range<usize>) {
+        match self.scope.written.presence(name) {
+            Presence::Always => (),
+            Presence::Never => {
+                let message = format!("`{name}` is read here, and nothing writes it before");
+                self.problem("GR035", range, message, "never written by then").help =
+                    Some(format!(
+                        "make `{name}` an input, give it a default, or let an earlier node write it"
+                    ));
+            }
+            // The type already shows that an optional field needs a guard.
+            Presence::Sometimes(_) if is_optional => (),
+            Presence::Sometimes(without) => {
+                let message = format!("`{name}` is read here, and not every way here writes it");
+                let start = self.scope.schema.channel(name).and_then(natural_start);
+                let problem = self.problem("GR130", range, message, "may be unwritten here");
+                problem.without = without.map(Box::new);
+                problem.help = Some(match start {
+                    Some(start) => {
+                        format!("guard it with `has({name})`, or let it start: `default: {start}`")
+                    }
+                    None => format!("guard it with `has({name})`, or write it on every way"),
+                });
+            }
+        }
+    }
+
+    fn field(&mut self, of: &Node, name: &str, range: &Range<usize>) -> Type {
+        let ty = self.value(of);
+        let place = range.end - name.len()..range.end;
+        match &ty {
+            Type::Any => Type::Any,
+            Type::Map(value) => Type::clone(value).optional(),
+            Type::Record(record) => ty.field(name).cloned().unwrap_or_else(|| {
+                let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
+                let message = format!("{} has no field `{name}`", describe(&ty));
+                self.problem("GR021", &place, message, "no such field").help = help;
+                if self.asking {
+                    self.misasked.extend(of.path());
+                }
+                Type::Any
+            }),
+            _ => {
+                let message = format!("{} has no fields", describe(&ty));
+                self.problem("GR021", &place, message, "no field");
+                Type::Any
+            }
+        }
+    }
+
+    pub(super) fn condition(&mut self, node: &Node) {
+        let ty = self.value(node);
+        let help = match &ty {
+            Type::Bool | Type::Any => return,
+            Type::Enum(values) if !matches!(node.kind, Kind::Literal(_)) => {
+                let value = values.first().map_or("", String::as_str);
+                format!("compare it: `… == \"{value}\"`")
+            }
+            Type::List(_) | Type::Map(_) => "ask a question: `… .size() > 0`".to_owned(),
+            _ => "nothing else is true or false; compare it with something".to_owned(),
+        };
+        let message = format!("expected a condition, found {}", describe(&ty));
+        self.problem("GR022", &node.range, message, "not a bool").help = Some(help);
+    }
+
+    fn conditional(
+        &mut self,
+        [condition, then, otherwise]: &[Node; 3],
+        range: &Range<usize>,
+    ) -> Type {
+        self.condition(condition);
+        let before = self.present.len();
+        self.learn(condition, true);
+        let then = self.value(then);
+        self.present.truncate(before);
+        self.learn(condition, false);
+        let otherwise = self.value(otherwise);
+        self.present.truncate(before);
+        joined(&then, &otherwise).unwrap_or_else(|| {
+            let message = format!("either {} or {}", describe(&then), describe(&otherwise));
+            self.problem("GR022", range, message, "both must be of one type");
+            Type::Any
+        })
+    }
+
+    fn visits(&mut self, name: &str, range: &Range<usize>) -> Type {
+        if !self.scope.nodes.contains(name) {
+            let help = suggestion(name, self.scope.nodes.iter().map(NodeName::as_str));
+            let message = format!("there is no node `{name}`");
+            self.problem("GR010", range, message, "no such node").help = help;
+        }
+        Type::Int
+    }
+
+    fn size(&mut self, of: &Node) -> Type {
+        let ty = self.value(of);
+        if !matches!(ty, Type::Any | Type::List(_) | Type::Map(_) | Type::String | Type::Enum(_)) {
+            let message = format!("{} has no size", describe(&ty));
+            self.problem("GR022", &of.range, message, "no list");
+        }
+        Type::Int
+    }
+
+    fn text(&mut self, node: &Node) {
+        let ty = self.value(node);
+        if !matches!(ty, Type::Any | Type::String | Type::Enum(_) | Type::Date) {
+            let message = format!("expected a text, found {}", describe(&ty));
+            self.problem("GR022", &node.range, message, "not a text");
+        }
+    }
+
+    fn each(&mut self, what: Each, list: &Node, variable: &str, body: &Node) -> Type {
+        let item = match self.value(list) {
+            Type::List(item) => *item,
+            Type::Any => Type::Any,
+            other => {
+                let message = format!("expected a list, found {}", describe(&other));
+                self.problem("GR022", &list.range, message, "no list");
+                Type::Any
+            }
+        };
+        let taken = self.variables.iter().any(|(it, _)| it == variable);
+        if taken || self.scope.schema.channel(variable).is_some() {
+            let message = format!("`{variable}` names something else already");
+            self.problem("GR021", &body.range, message, "which of the two?").help =
+                Some("choose another name".to_owned());
+        }
+        self.variables.push((variable.to_owned(), item.clone()));
+        let made = match what {
+            Each::Map => self.value(body),
+            Each::Exists | Each::All | Each::ExistsOne | Each::Filter => {
+                self.condition(body);
+                Type::Bool
+            }
+        };
+        self.variables.pop();
+        match what {
+            Each::Exists | Each::All | Each::ExistsOne => made,
+            Each::Filter => Type::List(Box::new(item)),
+            Each::Map => Type::List(Box::new(made)),
+        }
+    }
+
+    /// Records the paths that are present once the condition has this outcome.
+    pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
+        match &condition.kind {
+            Kind::Has(of) if outcome => {
+                let mut part = Some(of.as_ref());
+                while let Some(node) = part {
+                    self.present.extend(node.path());
+                    part = match &node.kind {
+                        Kind::Field(of, _) => Some(of),
+                        _ => None,
+                    };
+                }
+            }
+            Kind::Not(of) => self.learn(of, !outcome),
+            Kind::Binary(Operator::And, left, right) if outcome => {
+                self.learn(left, outcome);
+                self.learn(right, outcome);
+            }
+            Kind::Binary(Operator::Or, left, right) if !outcome => {
+                self.learn(left, outcome);
+                self.learn(right, outcome);
+            }
+            _ => (),
+        }
+    }
+
+    pub(super) fn problem(
+        &mut self,
+        code: &'static str,
+        range: &Range<usize>,
+        message: String,
+        label: impl Into<String>,
+    ) -> &mut Problem {
+        let at = self.problems.len();
+        self.problems.push(Problem::new(code, range.clone(), message, label));
+        &mut self.problems[at]
+    }
+}
+
+fn literal(value: &Value) -> Type {
+    match value {
+        Value::Bool(_) => Type::Bool,
+        Value::Number(number) if number.is_i64() => Type::Int,
+        Value::Number(_) => Type::Float,
+        Value::String(text) => Type::Enum(vec![text.clone()]),
+        Value::Null | Value::Array(_) | Value::Object(_) => Type::Any,
+    }
+}

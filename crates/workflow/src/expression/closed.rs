@@ -1,0 +1,63 @@
+//! Constant parts of an expression: they read nothing, so their value is known before any run.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::state::Schema;
+use serde_json::Value;
+
+use super::{
+    EvaluateError, ExpressionView,
+    evaluate::evaluate_owned,
+    syntax::{Kind, Node, Operator},
+};
+use crate::report::Problem;
+
+/// Evaluates an expression that reads nothing; its value is the same in every state. Returns `None`
+/// if it reads something.
+pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError>> {
+    if !is_closed(root, &mut Vec::new()) {
+        return None;
+    }
+    let (state, visits) = (Schema::default().empty(), BTreeMap::new());
+    let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
+    Some(evaluate_owned(root, &view, None))
+}
+
+/// Reports the innermost parts that have no value in any state. Returns whether there are any.
+pub(super) fn note_valueless(node: &Node, problems: &mut Vec<Problem>) -> bool {
+    let mut inside = false;
+    for part in node.parts() {
+        inside |= note_valueless(part, problems);
+    }
+    if inside {
+        return true;
+    }
+    let error = match &node.kind {
+        Kind::Binary(Operator::Divide | Operator::Remainder, _, by) => {
+            let zero =
+                evaluate_closed(by).is_some_and(|it| it.is_ok_and(|it| it.as_f64() == Some(0.0)));
+            zero.then_some(EvaluateError::DivisionByZero)
+        }
+        _ => None,
+    };
+    let Some(error) = error.or_else(|| evaluate_closed(node)?.err()) else { return false };
+    let message = format!("this never has a value: {error}");
+    let problem = Problem::new("GR028", node.range.clone(), message, "no value in any run");
+    problems.push(problem.help("a run that comes here would fail"));
+    true
+}
+
+fn is_closed<'a>(node: &'a Node, variables: &mut Vec<&'a str>) -> bool {
+    match &node.kind {
+        Kind::Name(name) => variables.contains(&name.as_str()),
+        Kind::Visits(_) | Kind::Has(_) => false,
+        Kind::Each { list, variable, body, .. } => {
+            let list = is_closed(list, variables);
+            variables.push(variable);
+            let body = is_closed(body, variables);
+            variables.pop();
+            list && body
+        }
+        _ => node.parts().into_iter().all(|it| is_closed(it, variables)),
+    }
+}

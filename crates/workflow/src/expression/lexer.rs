@@ -1,0 +1,127 @@
+//! Splits an expression into tokens.
+
+use std::ops::Range;
+
+use crate::report::Problem;
+
+/// The longest expression, in bytes.
+const LENGTH_MAX: usize = 4096;
+
+/// The symbols, longer ones first.
+const SYMBOLS: &[&str] = &[
+    "||", "&&", "==", "!=", "<=", ">=", "<", ">", "!", "+", "-", "*", "/", "%", "?", ":", "(", ")",
+    "[", "]", ",", ".",
+];
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Token {
+    Int(i64),
+    Float(f64),
+    Text(String),
+    Name(String),
+    Symbol(&'static str),
+    End,
+}
+
+/// The tokens with their bytes; the last one is [`Token::End`].
+pub(super) fn tokens(source: &str) -> Result<Vec<(Token, Range<usize>)>, Problem> {
+    if source.len() > LENGTH_MAX {
+        let message = format!("an expression has at most {LENGTH_MAX} bytes");
+        return Err(Problem::new("GR020", 0..source.len(), message, "too long"));
+    }
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(next) = source[at..].chars().next() {
+        if next.is_whitespace() {
+            at += next.len_utf8();
+            continue;
+        }
+        let (token, length) = match next {
+            '0'..='9' => number(source, at)?,
+            '"' | '\'' => text(source, at, next)?,
+            _ if next.is_alphabetic() || next == '_' => {
+                let length = length_while(&source[at..], |it| it.is_alphanumeric() || it == '_');
+                (Token::Name(source[at..at + length].to_owned()), length)
+            }
+            _ => symbol(source, at, next)?,
+        };
+        tokens.push((token, at..at + length));
+        at += length;
+    }
+    tokens.push((Token::End, at..at));
+    Ok(tokens)
+}
+
+fn number(source: &str, at: usize) -> Result<(Token, usize), Problem> {
+    let digits = |from: usize| length_while(&source[from..], |it| it.is_ascii_digit());
+    let mut length = digits(at);
+    let mut whole = true;
+    if source[at + length..].starts_with('.') && digits(at + length + 1) > 0 {
+        whole = false;
+        length += 1 + digits(at + length + 1);
+    }
+    let exponent = &source[at + length..];
+    if let Some(exponent) = exponent.strip_prefix(['e', 'E']) {
+        let sign = usize::from(exponent.starts_with(['+', '-']));
+        let power = digits(at + length + 1 + sign);
+        if power > 0 {
+            whole = false;
+            length += 1 + sign + power;
+        }
+    }
+    let written = &source[at..at + length];
+    let token = if whole {
+        written.parse().ok().map(Token::Int)
+    } else {
+        written.parse().ok().filter(|it: &f64| it.is_finite()).map(Token::Float)
+    };
+    match token {
+        Some(token) => Ok((token, length)),
+        None => Err(problem(at..at + length, "the number is too large", "too large")),
+    }
+}
+
+fn text(source: &str, at: usize, quote: char) -> Result<(Token, usize), Problem> {
+    let mut text = String::new();
+    let mut rest = source[at + 1..].char_indices();
+    while let Some((offset, next)) = rest.next() {
+        match next {
+            _ if next == quote => return Ok((Token::Text(text), offset + 2)),
+            '\\' => match rest.next() {
+                Some((_, 'n')) => text.push('\n'),
+                Some((_, 't')) => text.push('\t'),
+                Some((_, plain @ ('\\' | '"' | '\''))) => text.push(plain),
+                _ => {
+                    let range = at + 1 + offset..at + 2 + offset;
+                    let message = r#"after `\` comes one of `n`, `t`, `\`, `"`, `'`"#;
+                    return Err(problem(range, message, "not an escape"));
+                }
+            },
+            other => text.push(other),
+        }
+    }
+    Err(problem(at..source.len(), "the text has no end", "starts here"))
+}
+
+fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem> {
+    if let Some(symbol) = SYMBOLS.iter().find(|it| source[at..].starts_with(**it)) {
+        return Ok((Token::Symbol(symbol), symbol.len()));
+    }
+    let message = format!("`{next}` means nothing in an expression");
+    let found = Problem::new("GR020", at..at + next.len_utf8(), message, "not understood");
+    Err(match next {
+        '=' => found.help("equality is `==`"),
+        '&' => found.help("and is `&&`"),
+        '|' => found.help("or is `||`"),
+        '{' => found.help("an expression is no template; leave out the braces"),
+        _ => found,
+    })
+}
+
+fn length_while(text: &str, fits: impl Fn(char) -> bool) -> usize {
+    text.find(|it| !fits(it)).unwrap_or(text.len())
+}
+
+fn problem(range: Range<usize>, message: &str, label: &str) -> Problem {
+    Problem::new("GR020", range, message, label)
+}

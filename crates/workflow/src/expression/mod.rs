@@ -1,0 +1,194 @@
+//! The expressions of a workflow: a small, pure, typed language in the style of CEL.
+//!
+//! Lexer, parser and checker run when the workflow is loaded. A run only calls
+//! [`Expression::evaluate`], which always terminates. CEL's null, map literals, indexing by number,
+//! unsigned numbers and conversions are left out; `visits("node")` is an addition.
+
+mod calls;
+mod checker;
+mod closed;
+mod evaluate;
+mod evaluate_error;
+mod known;
+mod lexer;
+mod meter;
+mod numbers;
+mod operators;
+mod output_path;
+mod parser;
+mod print;
+mod sights;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod worlds;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use graphrun_core::{
+    graph::AccessSet,
+    id::{ChannelName, NodeName},
+    state::{Schema, State, Type},
+};
+use serde_json::Value;
+
+pub use self::evaluate_error::EvaluateError;
+pub(crate) use self::{
+    known::known_after,
+    output_path::OutputPathError,
+    worlds::{CaseList, Uncovered},
+};
+use super::{report::Problem, written::AssignedFields};
+/// A checked expression over the state.
+#[derive(Clone)]
+pub struct Expression {
+    source: String,
+    root: syntax::Node,
+    ty: Type,
+    reads: Vec<ChannelName>,
+    /// The paths that are present if the expression is true.
+    presumed: Vec<String>,
+    /// The paths that are present if the expression is false.
+    presumed_otherwise: Vec<String>,
+    /// The name of the dispatched item.
+    item: Option<String>,
+    conditions: Arc<worlds::Conditions>,
+}
+
+/// The values that an expression can read.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpressionView<'a> {
+    /// The state.
+    pub state: &'a State,
+    /// How often each node has run since its count was last reset.
+    pub visits: &'a BTreeMap<NodeName, u32>,
+    /// The item that was dispatched to the node, if one was.
+    pub item: Option<&'a Value>,
+    /// The output folder of the run, where `output.dir` may be used.
+    pub output_dir: Option<&'a str>,
+}
+
+/// The names that an expression may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpressionScope<'a> {
+    pub(crate) schema: &'a Schema,
+    /// The channels that are assigned at this point.
+    pub(crate) written: &'a AssignedFields,
+    /// The nodes whose visits can be counted.
+    pub(crate) nodes: &'a BTreeSet<NodeName>,
+    /// The name and the type of the item that is dispatched to the node.
+    pub(crate) item: Option<(&'a str, &'a Type)>,
+    /// Whether an unknown name may be the name of an item.
+    pub(crate) any_item: bool,
+    /// The paths that the node's `when` has proved present.
+    pub(crate) given: &'a [String],
+    /// Whether `output.dir` is allowed.
+    pub(crate) output: bool,
+}
+
+impl Expression {
+    /// Parses and checks a text.
+    pub(crate) fn compile(source: &str, scope: ExpressionScope<'_>) -> Result<Self, Vec<Problem>> {
+        let root = parser::parse(source).map_err(|problem| vec![problem])?;
+        let checked = checker::check(&root, scope);
+        if !checked.problems.is_empty() {
+            return Err(checked.problems);
+        }
+        let conditions = Arc::new(worlds::translate(&root, &checked.types));
+        let reads = checked.reads.into_iter().collect();
+        let item = scope.item.map(|(name, _)| name.to_owned());
+        Ok(Self {
+            source: source.trim().to_owned(),
+            root,
+            ty: checked.ty,
+            reads,
+            presumed: checked.presumed,
+            presumed_otherwise: checked.presumed_otherwise,
+            item,
+            conditions,
+        })
+    }
+
+    /// Returns the value in a state. A field of the state is shared, not copied.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a value is absent or differs from the type that the check assumed, and when a
+    /// number leaves its range.
+    pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
+        let item = self.item.as_deref().zip(view.item);
+        evaluate::evaluate(&self.root, view, item)
+    }
+
+    /// Returns a copy of the value in a state.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`evaluate`](Self::evaluate) does, and when the copy of a field takes too much
+    /// memory.
+    pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
+        let item = self.item.as_deref().zip(view.item);
+        evaluate::evaluate_owned(&self.root, view, item)
+    }
+
+    /// The source text.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The type of its value. The type of a literal text is the enum of this one text.
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    /// The channels it reads, sorted.
+    pub fn reads(&self) -> &[ChannelName] {
+        &self.reads
+    }
+
+    /// Its access set.
+    pub(crate) fn sights(&self) -> AccessSet {
+        sights::sights(&self.root, &self.reads, self.item.as_deref())
+    }
+
+    /// Whether it is a plain path into the state and not computed.
+    pub(crate) fn is_path(&self) -> bool {
+        self.root.path().is_some_and(|path| {
+            let first = path.split('.').next().unwrap_or_default();
+            self.reads.iter().any(|it| it.as_str() == first)
+        })
+    }
+
+    /// The parts with the same outcome in every state although they are no literals: always true,
+    /// never true, or without a value.
+    pub(crate) fn constant_parts(&self) -> Vec<Problem> {
+        let mut problems = worlds::constant_parts(&self.conditions);
+        closed::note_valueless(&self.root, &mut problems);
+        problems
+    }
+
+    /// The paths that are present if it is true, such as `note` for `has(note)`.
+    pub(crate) fn presumed(&self) -> &[String] {
+        &self.presumed
+    }
+
+    /// The paths that are present if it is false, such as `note` for `!has(note)`.
+    pub(crate) fn presumed_otherwise(&self) -> &[String] {
+        &self.presumed_otherwise
+    }
+
+    /// Whether it is the literal `true` or `false`.
+    pub(crate) fn is_constant(&self) -> bool {
+        matches!(self.root.kind, syntax::Kind::Literal(Value::Bool(_)))
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Expression({}: {})", self.source, self.ty)
+    }
+}

@@ -1,0 +1,205 @@
+//! The types of operators.
+
+use std::ops::Range;
+
+use graphrun_core::state::Type;
+use serde_json::Value;
+
+use super::{
+    checker::Checker,
+    syntax::{Kind, Node, Operator},
+};
+use crate::{
+    report::suggestion,
+    typing::{comparable, describe, is_number, values_of},
+};
+
+impl Checker<'_> {
+    pub(super) fn binary(
+        &mut self,
+        operator: Operator,
+        left: &Node,
+        right: &Node,
+        range: &Range<usize>,
+    ) -> Type {
+        match operator {
+            Operator::And | Operator::Or => {
+                self.condition(left);
+                let before = self.present.len();
+                self.learn(left, operator == Operator::And);
+                self.condition(right);
+                self.present.truncate(before);
+                Type::Bool
+            }
+            Operator::Equal | Operator::Unequal => {
+                self.compared(operator, left, right, range);
+                Type::Bool
+            }
+            Operator::Less
+            | Operator::LessOrEqual
+            | Operator::Greater
+            | Operator::GreaterOrEqual => {
+                let ty = self.compared(operator, left, right, range);
+                let ordered = is_number(&ty) || matches!(ty, Type::Any | Type::String | Type::Date);
+                if !ordered {
+                    let message = format!("{} has no order", describe(&ty));
+                    self.problem("GR022", range, message, "cannot be compared with `<` or `>`");
+                }
+                Type::Bool
+            }
+            Operator::In => {
+                self.contained(left, right);
+                Type::Bool
+            }
+            Operator::Add => self.sum(left, right, range),
+            Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
+                let (left, right) = (self.number(left), self.number(right));
+                arithmetic(&left, &right)
+            }
+        }
+    }
+
+    /// Checks both sides of a comparison and returns the compared type.
+    fn compared(
+        &mut self,
+        operator: Operator,
+        left: &Node,
+        right: &Node,
+        range: &Range<usize>,
+    ) -> Type {
+        let (left_type, right_type) = (self.value(left), self.value(right));
+        for (ty, node, other) in [(&left_type, right, &right_type), (&right_type, left, &left_type)]
+        {
+            if matches!(node.kind, Kind::Literal(_)) && !self.is_value_of(ty, node, other) {
+                return Type::Any;
+            }
+        }
+        if !comparable(&left_type, &right_type) {
+            let (left_shown, right_shown) = (describe(&left_type), describe(&right_type));
+            let message = format!("{left_shown} and {right_shown} are never compared");
+            let help = unquoted(&left_type, right).or_else(|| unquoted(&right_type, left));
+            let help = help.or_else(|| spelled(&left_type, &right_type).map(str::to_owned));
+            self.problem(
+                "GR022",
+                range,
+                message,
+                format!("`{}` of two types", operator.symbol()),
+            )
+            .help = help;
+            return Type::Any;
+        }
+        // The type of a literal text has only this one value; the other side is more general.
+        if matches!(left.kind, Kind::Literal(_)) { right_type } else { left_type }
+    }
+
+    /// Whether a literal can be a value of a type; reported if not.
+    fn is_value_of(&mut self, ty: &Type, literal: &Node, literal_type: &Type) -> bool {
+        let (Some(values), Some(texts)) = (values_of(ty), values_of(literal_type)) else {
+            return true;
+        };
+        let Some(text) = texts.iter().find(|it| !values.contains(it)) else { return true };
+        let help = suggestion(text, values.iter().map(String::as_str));
+        let message = format!("\"{text}\" is never a value of `{ty}`");
+        self.problem("GR023", &literal.range, message, "never true").help = help;
+        false
+    }
+
+    fn contained(&mut self, left: &Node, right: &Node) {
+        let (item, list) = (self.value(left), self.value(right));
+        let of = match list.required() {
+            Type::List(of) => Type::clone(of),
+            Type::Map(_) => Type::String,
+            Type::Any => Type::Any,
+            other => {
+                let message = format!("`in` needs a list, not {}", describe(other));
+                self.problem("GR022", &right.range, message, "no list");
+                return;
+            }
+        };
+        if let (Kind::List(items), Some(_)) = (&right.kind, values_of(&item)) {
+            for literal in items.iter().filter(|it| matches!(it.kind, Kind::Literal(_))) {
+                let ty = self.ty(literal);
+                self.is_value_of(&item, literal, &ty);
+            }
+        } else if matches!(left.kind, Kind::Literal(_)) && !self.is_value_of(&of, left, &item) {
+            return;
+        }
+        if !comparable(item.required(), of.required()) {
+            let message = format!("{} is never in a list of {}", describe(&item), describe(&of));
+            self.problem("GR022", &left.range, message, "another type");
+        }
+    }
+
+    fn sum(&mut self, left: &Node, right: &Node, range: &Range<usize>) -> Type {
+        let (left, right) = (self.value(left), self.value(right));
+        let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
+        match (&left, &right) {
+            (Type::Any, _) | (_, Type::Any) => Type::Any,
+            (a, b) if is_number(a) && is_number(b) => arithmetic(a, b),
+            (a, b) if text(a) && text(b) => Type::String,
+            (Type::List(a), Type::List(b)) if joined(a, b).is_some() => {
+                Type::List(Box::new(joined(a, b).unwrap_or(Type::Any)))
+            }
+            (a, b) => {
+                let message = format!("{} and {} are not added", describe(a), describe(b));
+                self.problem("GR022", range, message, "`+` of two types");
+                Type::Any
+            }
+        }
+    }
+
+    pub(super) fn number(&mut self, node: &Node) -> Type {
+        let ty = self.value(node);
+        if is_number(&ty) || ty == Type::Any {
+            return ty;
+        }
+        let message = format!("expected a number, found {}", describe(&ty));
+        self.problem("GR022", &node.range, message, "not a number");
+        Type::Any
+    }
+}
+
+/// The common type of both types, if there is one.
+pub(super) fn joined(a: &Type, b: &Type) -> Option<Type> {
+    match (a, b) {
+        (a, b) if a == b => Some(a.clone()),
+        (Type::Any, _) | (_, Type::Any) => Some(Type::Any),
+        (Type::Enum(a), Type::Enum(b)) => {
+            let more = b.iter().filter(|it| !a.contains(it));
+            Some(Type::Enum(a.iter().chain(more).cloned().collect()))
+        }
+        (Type::String, Type::Enum(_)) | (Type::Enum(_), Type::String) => Some(Type::String),
+        (Type::Int, Type::Float) | (Type::Float, Type::Int) => Some(Type::Float),
+        (Type::List(a), Type::List(b)) => joined(a, b).map(|it| Type::List(Box::new(it))),
+        _ => None,
+    }
+}
+
+fn arithmetic(a: &Type, b: &Type) -> Type {
+    match (a, b) {
+        (Type::Int, Type::Int) => Type::Int,
+        (Type::Any, _) | (_, Type::Any) => Type::Any,
+        _ => Type::Float,
+    }
+}
+
+/// The advice for types that cannot be compared because of their notation.
+fn spelled(a: &Type, b: &Type) -> Option<&'static str> {
+    match (a, b) {
+        (Type::Duration, _) | (_, Type::Duration) => {
+            Some("`1h` and `PT60M` are one duration: keep a number of minutes to compare them")
+        }
+        (Type::Date, _) | (_, Type::Date) => Some("a date is written as \"2026-01-31\""),
+        _ => None,
+    }
+}
+
+/// The advice for a number in quotes.
+fn unquoted(ty: &Type, literal: &Node) -> Option<String> {
+    match &literal.kind {
+        Kind::Literal(Value::String(text)) if is_number(ty) && text.parse::<f64>().is_ok() => {
+            Some(format!("leave out the quotes: {text}"))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,119 @@
+//! Checks a path below `output.dir` before a run, as far as it is constant.
+
+use graphrun_sandbox::{PathError, check_path};
+use serde_json::Value;
+
+use super::{
+    Expression,
+    syntax::{Kind, Node, Operator},
+};
+/// Stands for a part of a path that is only known in a run. It is an ordinary name, and remains one
+/// with any text beside it.
+const UNKNOWN: &str = "value";
+
+/// Why an expression cannot be a path below the output folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OutputPathError {
+    /// It does not begin with `output.dir`.
+    Elsewhere,
+    /// A text follows `output.dir` without a `/` between them: it names a folder beside the output folder.
+    Beside(String),
+    /// The part below is not acceptable.
+    Below {
+        /// The part, as far as it is known.
+        path: String,
+        /// The rule that it breaks.
+        error: PathError,
+    },
+}
+
+/// A part of a path.
+enum Part<'a> {
+    Output,
+    Text(&'a str),
+    Unknown,
+}
+
+impl Expression {
+    /// Checks that the value can be `output.dir` or a path below it, as far as it is constant.
+    ///
+    /// # Errors
+    ///
+    /// Fails when no run could accept the value.
+    pub(crate) fn check_output_path(&self) -> Result<(), OutputPathError> {
+        check(&self.root)
+    }
+}
+
+fn check(node: &Node) -> Result<(), OutputPathError> {
+    if let Kind::If(parts) = &node.kind {
+        let [_, then, otherwise] = parts.as_ref();
+        return check(then).and_then(|()| check(otherwise));
+    }
+    let mut parts = Vec::new();
+    flatten(node, &mut parts);
+    let mut rest = parts.into_iter();
+    match rest.next() {
+        Some(Part::Output) => {}
+        // A whole path that another expression chooses, as in `(a ? output.dir : output.dir + "/x") + "/y"`.
+        Some(Part::Unknown) if matches!(first(node).kind, Kind::If(_)) => {
+            return check(first(node));
+        }
+        _ => return Err(OutputPathError::Elsewhere),
+    }
+    let mut path = String::new();
+    for part in rest {
+        match part {
+            Part::Text(text) => path.push_str(text),
+            Part::Output | Part::Unknown => path.push_str(UNKNOWN),
+        }
+    }
+    check_below(node, &path)
+}
+
+fn check_below(node: &Node, path: &str) -> Result<(), OutputPathError> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let Some(below) = path.strip_prefix('/') else {
+        // A part that is only known in a run may begin with a `/`.
+        let is_known = matches!(second(node), Some(Kind::Literal(_)));
+        return if is_known { Err(OutputPathError::Beside(path.to_owned())) } else { Ok(()) };
+    };
+    let below = below.trim_end_matches('/');
+    if below.is_empty() {
+        return Ok(());
+    }
+    check_path(below).map_err(|error| OutputPathError::Below { path: below.to_owned(), error })
+}
+
+/// Takes a sum of texts apart.
+fn flatten<'a>(node: &'a Node, parts: &mut Vec<Part<'a>>) {
+    match &node.kind {
+        Kind::Binary(Operator::Add, left, right) => {
+            flatten(left, parts);
+            flatten(right, parts);
+        }
+        Kind::Literal(Value::String(text)) if text.is_empty() => {}
+        Kind::Literal(Value::String(text)) => parts.push(Part::Text(text)),
+        _ if node.path().as_deref() == Some("output.dir") => parts.push(Part::Output),
+        _ => parts.push(Part::Unknown),
+    }
+}
+
+/// The first operand of a sum.
+fn first(node: &Node) -> &Node {
+    match &node.kind {
+        Kind::Binary(Operator::Add, left, _) => first(left),
+        _ => node,
+    }
+}
+
+/// The second operand of a sum.
+fn second(node: &Node) -> Option<&Kind> {
+    let Kind::Binary(Operator::Add, left, right) = &node.kind else { return None };
+    match &left.kind {
+        Kind::Binary(Operator::Add, ..) => second(left),
+        _ => Some(&first(right).kind),
+    }
+}

@@ -1,0 +1,147 @@
+//! The access set of an expression: the fields it reads and the constants it compares them with.
+
+use std::collections::BTreeSet;
+
+use graphrun_core::{
+    graph::{Access, AccessSet},
+    id::{ChannelName, NodeName},
+};
+use serde_json::Value;
+
+use super::syntax::{Kind, Node, Operator};
+/// Returns the access set of a checked expression. Its names are channels or the item.
+pub(super) fn sights(root: &Node, reads: &[ChannelName], item: Option<&str>) -> AccessSet {
+    let mut looker =
+        Looker { reads, item, sights: AccessSet::default(), numbers: vec![], texts: vec![] };
+    looker.look(root, false);
+    let Looker { mut sights, numbers, texts, .. } = looker;
+    for sight in &mut sights.fields {
+        sight.numbers.clone_from(&numbers);
+        sight.texts.clone_from(&texts);
+    }
+    if sights.has_item {
+        (sights.item_numbers, sights.item_texts) = (numbers, texts);
+    }
+    let mut seen = BTreeSet::new();
+    sights.fields.retain(|it| seen.insert(it.clone()));
+    sights
+}
+
+struct Looker<'a> {
+    reads: &'a [ChannelName],
+    item: Option<&'a str>,
+    sights: AccessSet,
+    numbers: Vec<i64>,
+    texts: Vec<String>,
+}
+
+impl Looker<'_> {
+    /// Records the accesses of a part. `is_whole` says whether the part around it depends on the
+    /// whole value or on the named field alone.
+    fn look(&mut self, node: &Node, is_whole: bool) {
+        match &node.kind {
+            Kind::Name(_) | Kind::Field(..) => self.path(node, is_whole, false),
+            Kind::Has(of) => self.path(of, false, true),
+            Kind::Literal(value) => self.literal(value),
+            Kind::Negate(of) => match &of.kind {
+                Kind::Literal(Value::Number(number)) => {
+                    self.numbers.extend(number.as_i64().map(|it| -it));
+                }
+                _ => self.look(of, false),
+            },
+            Kind::Visits(name) => self.sights.visits.extend(NodeName::parse_path(name)),
+            Kind::Matches(of, pattern) => {
+                self.texts.push(pattern.regex.as_str().to_owned());
+                self.look(of, true);
+            }
+            Kind::Size(_) | Kind::Text(..) | Kind::Each { .. } | Kind::List(_) => {
+                node.parts().into_iter().for_each(|it| self.look(it, true));
+            }
+            Kind::Binary(Operator::In, item, list) => {
+                self.look(item, false);
+                self.look(list, true);
+            }
+            Kind::Not(_) | Kind::Binary(..) | Kind::If(_) => {
+                node.parts().into_iter().for_each(|it| self.look(it, is_whole));
+            }
+        }
+    }
+
+    fn path(&mut self, node: &Node, is_whole: bool, is_presence: bool) {
+        let Some(path) = node.path() else {
+            // A field of a computed value.
+            return node.parts().into_iter().for_each(|it| self.look(it, true));
+        };
+        let mut names = path.split('.').map(str::to_owned);
+        let first = names.next().unwrap_or_default();
+        // The checker forbids variables with the name of a field.
+        let Some(channel) = self.reads.iter().find(|it| it.as_str() == first).cloned() else {
+            self.sights.has_item |= self.item == Some(first.as_str());
+            return;
+        };
+        let (numbers, texts) = (Vec::new(), Vec::new());
+        let sight =
+            Access { channel, path: names.collect(), is_whole, is_presence, numbers, texts };
+        self.sights.fields.push(sight);
+    }
+
+    fn literal(&mut self, value: &Value) {
+        match value {
+            Value::Number(number) => self.numbers.extend(number.as_i64()),
+            Value::String(text) => self.texts.push(text.clone()),
+            _ => (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parser;
+    use super::*;
+
+    fn looked_at(condition: &str) -> AccessSet {
+        let reads = ["review", "sse_status", "test_result", "user_stories", "candidate"];
+        let reads = reads.map(|it| ChannelName::parse(it).unwrap());
+        sights(&parser::parse(condition).unwrap(), &reads, Some("story"))
+    }
+
+    #[test]
+    fn a_condition_says_what_it_looks_at() {
+        let shown = |it: &Access| {
+            let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
+            let star = if it.is_whole { ".*" } else { "" };
+            let star = if it.is_presence { "?" } else { star };
+            let name = [&[it.channel.as_str()], &path[..]].concat().join(".");
+            format!("{name}{star} {:?} {:?}", it.numbers, it.texts)
+        };
+        for (condition, expected) in [
+            ("review.verdict == \"candidate\"", "review.verdict [] [\"candidate\"]"),
+            (
+                "has(sse_status) && test_result.passed",
+                "sse_status? [] [], test_result.passed [] []",
+            ),
+            ("test_result.score >= 8 && test_result.score > -3", "test_result.score [8, -3] []"),
+            ("user_stories.size() > 2", "user_stories.* [2] []"),
+            ("candidate.files.exists(f, f.content == 'brief')", "candidate.files.* [] [\"brief\"]"),
+            ("'x' in user_stories", "user_stories.* [] [\"x\"]"),
+            ("review.verdict in ['a', 'b']", "review.verdict [] [\"a\", \"b\"]"),
+            ("visits(\"sse\") > 3", ""),
+            ("user_stories.filter(it, it.hard).map(it, it.title) == []", "user_stories.* [] []"),
+        ] {
+            let fields: Vec<String> = looked_at(condition).fields.iter().map(shown).collect();
+            assert_eq!(fields.join(", "), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn the_visits_it_counts_and_the_item_are_no_fields() {
+        let sights = looked_at("visits(\"sse\") > 3 && story.title != \"review\"");
+        assert_eq!(
+            (&sights.item_numbers[..], &sights.item_texts[..]),
+            (&[3][..], &["review".into()][..])
+        );
+        assert_eq!(sights.visits, [NodeName::parse("sse").unwrap()]);
+        assert!(sights.has_item && sights.fields.is_empty(), "{sights:?}");
+        assert!(!looked_at("has(review) && review.story in ['story']").has_item);
+    }
+}

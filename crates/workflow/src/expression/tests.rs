@@ -1,0 +1,426 @@
+//! Tables of expressions: their types, their values, and why they have none.
+
+mod oracle;
+
+use graphrun_core::state::{Channel, Reducer, Update};
+use graphrun_guard::data_limit::DataLimit;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+/// A state of all kinds of types; `later` is not written.
+fn state() -> State {
+    let fields = [
+        ("n", json!({"type": "integer"}), json!(7)),
+        ("big", json!({"type": "integer"}), json!(i64::MAX)),
+        ("x", json!({"type": "number"}), json!(2.5)),
+        ("yes", json!({"type": "boolean"}), json!(true)),
+        ("text", json!({"type": "string"}), json!("größer")),
+        ("level", json!({"type": "string", "enum": ["low", "high"]}), json!("high")),
+        ("list", json!({"type": "array", "items": {"type": "integer"}}), json!([1, 2, 3])),
+        ("any", json!({}), json!({"a": {"b": [1, "two"]}, "null": null})),
+        ("later", json!({"type": "integer"}), json!(null)),
+        (
+            "review",
+            json!({
+                "type": "object",
+                "properties": {
+                    "score": {"type": "number"},
+                    "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                    "by": {"type": "object", "properties": {"name": {"type": "string"}}},
+                },
+                "required": ["score", "by"],
+            }),
+            json!({"score": 1, "note": null, "by": {}}),
+        ),
+        (
+            "counts",
+            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+            json!({"a": 1}),
+        ),
+    ];
+    let name = |name: &str| ChannelName::parse(name).unwrap();
+    let channels = fields
+        .iter()
+        .map(|(it, schema, _)| Channel::new(name(it), schema.clone(), Reducer::Replace).unwrap());
+    let schema = Schema::new(channels).unwrap();
+    let written = fields.iter().filter(|(_, _, value)| !value.is_null());
+    let update =
+        written.fold(Update::default(), |it, (at, _, value)| it.write(name(at), value.clone()));
+    schema.apply(schema.empty(), [&update]).unwrap().0
+}
+
+fn node(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+fn compiled(state: &State, source: &str) -> Result<Expression, Vec<Problem>> {
+    let written = state.schema().channels().iter().map(|it| it.name().clone()).collect();
+    let nodes = BTreeSet::from([node("sse"), node("qa")]);
+    let schema = state.schema();
+    let scope = ExpressionScope {
+        schema,
+        written: &written,
+        nodes: &nodes,
+        any_item: false,
+        item: None,
+        given: &[],
+        output: true,
+    };
+    Expression::compile(source, scope)
+}
+
+fn evaluated(state: &State, expression: &Expression) -> Result<Value, EvaluateError> {
+    let visits = BTreeMap::from([(node("sse"), 2)]);
+    let view = ExpressionView { state, visits: &visits, item: None, output_dir: Some("/out") };
+    expression.evaluate(&view).map(Arc::unwrap_or_clone)
+}
+
+#[test]
+fn a_field_is_shared_unless_its_name_stands_for_something_else() {
+    let channel = |name: &str, value: Value| {
+        let name = ChannelName::parse(name).unwrap();
+        (Channel::new(name.clone(), json!({}), Reducer::Replace).unwrap(), name, value)
+    };
+    let fields = [channel("list", json!([1])), channel("output", json!(1)), channel("x", json!(2))];
+    let schema = Schema::new(fields.iter().map(|it| it.0.clone())).unwrap();
+    let write = |it: Update, (_, name, value): &(_, ChannelName, Value)| {
+        it.write(name.clone(), value.clone())
+    };
+    let update = fields.iter().fold(Update::default(), write);
+    let state = schema.apply(schema.empty(), [&update]).unwrap().0;
+    let visits = BTreeMap::new();
+    let root = |name: &str| syntax::Node { kind: syntax::Kind::Name(name.to_owned()), range: 0..0 };
+    let (item, dir) = (json!("item"), Some("/out"));
+    let evaluated = |name: &str, item, output_dir| {
+        let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir };
+        evaluate::evaluate(&root(name), &view, item).unwrap()
+    };
+    let list = evaluated("list", None, dir);
+    assert!(Arc::ptr_eq(&list, &state.get_shared("list").unwrap()));
+    assert_eq!(*evaluated("x", Some(("x", &item)), dir), item);
+    assert_eq!(*evaluated("x", Some(("y", &item)), dir), json!(2));
+    assert_eq!(*evaluated("output", None, dir), json!({"dir": "/out"}));
+    assert_eq!(*evaluated("output", None, None), json!(1));
+}
+
+/// A state with a list of many numbers and a long text.
+fn large_state() -> State {
+    let name = |name: &str| ChannelName::parse(name).unwrap();
+    let fields = [
+        ("l", json!({"type": "array", "items": {"type": "integer"}}), json!(vec![7; 3_000])),
+        ("t", json!({"type": "string"}), json!("a".repeat(200_000))),
+        (
+            "big",
+            json!({"type": "array", "items": {"type": "string"}}),
+            json!(["x".repeat(500_000)]),
+        ),
+    ];
+    let channel = |(it, schema, _): &(&str, Value, Value)| {
+        Channel::new(name(it), schema.clone(), Reducer::Replace).unwrap()
+    };
+    let schema = Schema::new(fields.iter().map(channel)).unwrap();
+    let update = Update::default();
+    let update = fields.into_iter().fold(update, |it, (at, _, value)| it.write(name(at), value));
+    schema.apply(schema.empty(), [&update]).unwrap().0
+}
+
+#[test]
+fn an_evaluation_that_takes_too_much_is_an_error() {
+    let state = large_state();
+    let cases = [
+        ("l.exists(a, l.exists(b, a + b < 0))", DataLimit::ExpressionSteps),
+        ("l.map(a, l.filter(b, a != b)).size() > 0", DataLimit::ExpressionSteps),
+        ("l.all(a, l == l)", DataLimit::ExpressionSteps),
+        ("l.all(a, !(8 in l))", DataLimit::ExpressionSteps),
+        ("l.all(a, t == t)", DataLimit::ExpressionSteps),
+        ("l.all(a, t.size() > 0)", DataLimit::ExpressionSteps),
+        ("l.all(a, !t.contains(\"b\"))", DataLimit::ExpressionSteps),
+        ("l.all(a, !t.matches(\"(x+x+)+y\"))", DataLimit::ExpressionSteps),
+        ("t.matches(\"(a{50}){80}b\")", DataLimit::ExpressionSteps),
+        ("l.map(a, t + t).size() > 0", DataLimit::ExpressionMemory),
+        ("l.map(a, big).size() > 0", DataLimit::ExpressionMemory),
+        ("l.map(a, [t]).size() > 0", DataLimit::ExpressionMemory),
+        ("l.map(a, l + l).size() > 0", DataLimit::ExpressionMemory),
+    ];
+    for (source, limit) in cases {
+        let expression = compiled(&state, source).unwrap();
+        match evaluated(&state, &expression) {
+            Err(EvaluateError::Limit(reached)) => assert_eq!(reached.limit, limit, "{source}"),
+            other => panic!("{source}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_people_ask_of_large_values_has_an_answer() {
+    let state = large_state();
+    for source in [
+        "l.all(a, a == 7) && l.size() == 3000",
+        "l.filter(a, a > 6).map(b, b * 2).all(c, c == 14)",
+        "t.matches(\"^a+$\") && !t.contains(\"b\")",
+        "(big + big).map(x, x + x).size() == 2",
+    ] {
+        let expression = compiled(&state, source).unwrap();
+        assert_eq!(evaluated(&state, &expression), Ok(json!(true)), "{source}");
+    }
+}
+
+#[test]
+fn expressions_have_types_and_values() {
+    let cases = [
+        ("1 + 2 * 3", "int", json!(7)),
+        ("(1 + 2) * 3", "int", json!(9)),
+        ("10 - 4 - 3", "int", json!(3)),
+        ("7 / 2", "int", json!(3)),
+        ("-7 / 2", "int", json!(-3)),
+        ("7 % 3 + -n", "int", json!(-6)),
+        ("n / 2.0", "float", json!(3.5)),
+        ("x * 2 == 5", "bool", json!(true)),
+        ("1 == 1.0", "bool", json!(true)),
+        ("1e3", "float", json!(1000.0)),
+        ("25E-1 == x && 1.5e+2 == 150 && 2e0 + n == 9", "bool", json!(true)),
+        ("[1, 2] == [1.0, 2.0]", "bool", json!(true)),
+        ("n > 3 && x <= 2.5", "bool", json!(true)),
+        ("yes || 1 / 0 == 1", "bool", json!(true)),
+        ("!yes && 1 / 0 == 1", "bool", json!(false)),
+        ("!yes || n == 7 && false", "bool", json!(false)),
+        ("level == \"high\" ? 1 : 2.5", "float", json!(1)),
+        ("yes ? false ? 1 : 2 : 3", "int", json!(2)),
+        ("level in [\"low\", 'high']", "bool", json!(true)),
+        ("2 in list && !(4 in list)", "bool", json!(true)),
+        ("\"a\" in counts", "bool", json!(true)),
+        ("text + \" \" + level", "string", json!("größer high")),
+        ("\"a\\n\\\"b\" + ''", "string", json!("a\n\"b")),
+        ("text.size()", "int", json!(6)),
+        ("list.size() + counts.size()", "int", json!(4)),
+        ("list + [4]", "[int]", json!([1, 2, 3, 4])),
+        ("[]", "[json]", json!([])),
+        ("list.exists(it, it > 2)", "bool", json!(true)),
+        ("list.all(it, it > 2)", "bool", json!(false)),
+        ("[].all(it, it > 2)", "bool", json!(true)),
+        ("list.exists(a, list.all(b, a <= b))", "bool", json!(true)),
+        ("has(later)", "bool", json!(false)),
+        ("has(review.note)", "bool", json!(false)),
+        ("has(review.note) && review.note == \"x\"", "bool", json!(false)),
+        ("!has(review.note) || review.note.size() > 3", "bool", json!(true)),
+        ("!has(review.note) ? \"none\" : review.note", "string", json!("none")),
+        ("has(counts.a) && counts.a == 1", "bool", json!(true)),
+        ("has(any.a.b) && any.a.b.size() == 2", "bool", json!(true)),
+        ("has(any.nothing.below)", "bool", json!(false)),
+        ("has(any.null)", "bool", json!(false)),
+        ("any.a", "json", json!({"b": [1, "two"]})),
+        ("visits(\"sse\") + visits(\"qa\")", "int", json!(2)),
+        ("output.dir", "string", json!("/out")),
+        ("size(list)", "int", json!(3)),
+        ("list.exists_one(it, it > 2)", "bool", json!(true)),
+        ("list.exists_one(it, it > 1)", "bool", json!(false)),
+        ("list.filter(it, it != 2)", "[int]", json!([1, 3])),
+        ("list.map(it, it / 2.0)", "[float]", json!([0.5, 1.0, 1.5])),
+        ("list.map(it, it > 1 ? 'a' : 'b')", "[a | b]", json!(["b", "a", "a"])),
+        ("list.filter(it, it > 1).map(it, it * n).size()", "int", json!(2)),
+        ("text.startsWith('grö') && !text.endsWith('o')", "bool", json!(true)),
+        ("text.contains(level) || level.contains('ig')", "bool", json!(true)),
+        ("text.matches('^gr.*r$') && text.matches('(?i)GRÖSS|ße')", "bool", json!(true)),
+        ("text.matches('^r')", "bool", json!(false)),
+    ];
+    let state = state();
+    for (source, ty, value) in cases {
+        let expression = compiled(&state, source).unwrap_or_else(|it| panic!("{source}: {it:?}"));
+        assert_eq!(expression.ty().to_string(), ty, "{source}");
+        assert_eq!(evaluated(&state, &expression), Ok(value), "{source}");
+    }
+}
+
+#[test]
+fn what_has_no_value_says_why() {
+    let cases = [
+        ("big + 1", "`+` leaves the range of numbers"),
+        ("-big - 2", "`-` leaves the range of numbers"),
+        ("big * 2", "`*` leaves the range of numbers"),
+        ("-(-big - 1)", "`-` leaves the range of numbers"),
+        ("(-big - 1) / -1", "`/` leaves the range of numbers"),
+        ("(-big - 1) % -1", "`%` leaves the range of numbers"),
+        ("n / 0", "division by zero"),
+        ("n % 0", "division by zero"),
+        ("x / 0.0", "division by zero"),
+        ("later + 1", "`later` is not there"),
+        ("any.nothing.below == 1", "`any.nothing` is not there"),
+        ("any.a.b", "no error"),
+        ("any.a > 1", "`>` needs two numbers or two texts, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a && true", "`&&` needs a bool, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.startsWith('x')", "`startsWith` needs texts, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.matches('x')", "`matches` needs a text, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.filter(it, true)", "`filter` needs a list, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.exists(it, it == 1)", "`exists` needs a list, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.b.all(it, it > 0)", "`>` needs two numbers or two texts, got `\"two\"`"),
+    ];
+    let state = state();
+    for (source, expected) in cases {
+        let expression = compiled(&state, source).unwrap_or_else(|it| panic!("{source}: {it:?}"));
+        let found = evaluated(&state, &expression);
+        let found = found.err().map_or("no error".to_owned(), |it| it.to_string());
+        assert_eq!(found, expected, "{source}");
+    }
+}
+
+#[test]
+fn what_is_written_in_another_language_is_answered_in_this_one() {
+    let cases = [
+        ("n == 1 and yes", "and is `&&`"),
+        ("n == 1 or yes", "or is `||`"),
+        ("not yes", "not is `!`"),
+        ("n = 1", "equality is `==`"),
+        ("n === 1", "equality is `==`"),
+        ("n is 1", "equality is `==`"),
+        ("n <> 1", "unequal is `!=`"),
+        ("yes & yes", "and is `&&`"),
+        ("{{ yes }}", "an expression is no template; leave out the braces"),
+        ("text == null", "`has(x)` asks whether a value is there"),
+        ("1 < n < 3", "write `a < b && b < c`"),
+        ("list[0] == 1", "items have no numbers; ask about all: `items.exists(it, …)`"),
+        ("len(list) > 1", "write `items.size()`"),
+        ("list.length() > 1", "write `items.size()`"),
+        ("list.any(it, it > 1)", "write `items.exists(item, item.done)`"),
+        ("list.includes(1)", "write `item in items`, or `text.contains(\"part\")`"),
+        ("text.startswith('a')", "did you mean `startsWith`?"),
+        ("exists(text)", "write `has(review.guidance)`"),
+        ("list.exists(it > 1)", "write `items.exists(item, item.done)`"),
+        ("list.map(it + 1)", "write `items.map(item, item.title)`"),
+        ("text.contains()", "write `title.contains(\"draft\")`"),
+        ("text.matches(level)", "write `title.matches(\"^[A-Z]+-[0-9]+$\")`"),
+        ("text.matches('a(?=b)')", "patterns are those of RE2; there is no looking around"),
+        (
+            "text.matches('(a{1000}){1000}')",
+            "patterns are those of RE2; there is no looking around",
+        ),
+    ];
+    let state = state();
+    for (source, help) in cases {
+        let problems = compiled(&state, source).expect_err(source);
+        assert_eq!(problems[0].help.as_deref(), Some(help), "{source}: {problems:?}");
+    }
+}
+
+#[test]
+fn what_is_deep_or_long_is_refused_not_followed() {
+    let state = state();
+    let parts = ["(", "[", "!", "-", "n.", "n + ", "yes ? ", "list.map(it, ", "has(", "size("];
+    for part in parts {
+        for times in [10_000, 1_000_000 / part.len()] {
+            let problems = compiled(&state, &part.repeat(times)).expect_err(part);
+            assert_eq!(problems[0].code, "GR020", "{part}");
+        }
+        // As many parts as the length allows.
+        let problems = compiled(&state, &part.repeat(4096 / part.len())).expect_err(part);
+        assert_eq!(problems[0].code, "GR020", "{part}");
+    }
+}
+
+#[test]
+fn it_is_known_what_an_expression_reads() {
+    let state = state();
+    let expression = compiled(&state, "n > 1 || has(later) || list.exists(it, it == n)").unwrap();
+    let reads: Vec<&str> = expression.reads().iter().map(ChannelName::as_str).collect();
+    assert_eq!(reads, ["later", "list", "n"]);
+}
+
+#[test]
+fn a_guard_holds_only_where_it_is_certain() {
+    let state = state();
+    let refused = [
+        "has(review.note) || review.note == \"x\"",
+        "!has(review.note) && review.note == \"x\"",
+        "(has(review.note) || yes) && review.note == \"x\"",
+        "has(review.note) ? yes : review.note == \"x\"",
+        "(has(review.note) && yes) == (review.note == \"x\")",
+        "review.by.name == \"x\"",
+        "counts.a == 1",
+    ];
+    for source in refused {
+        let problems = compiled(&state, source).expect_err(source);
+        assert_eq!(problems.iter().map(|it| it.code).collect::<Vec<_>>(), ["GR026"], "{source}");
+    }
+}
+
+/// Source texts of valid and invalid expressions; without `any`, which is not type-checked.
+fn sources() -> impl Strategy<Value = String> {
+    let names = vec![
+        "n",
+        "big",
+        "x",
+        "yes",
+        "text",
+        "level",
+        "list",
+        "later",
+        "counts.a",
+        "review.score",
+        "review.note",
+        "review.by.name",
+        "visits('sse')",
+        "it",
+        "1",
+        "0",
+        "2.5",
+        "'high'",
+        "true",
+        "[]",
+        "has(later)",
+        "has(review.note)",
+        "has(counts.a)",
+        "9223372036854775807",
+    ];
+    let operators =
+        vec!["+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||", "in"];
+    let leaf = prop::sample::select(names).prop_map(str::to_owned);
+    leaf.prop_recursive(5, 24, 3, move |inner| {
+        let of = inner.clone();
+        prop_oneof![
+            4 => (inner.clone(), prop::sample::select(operators.clone()), inner.clone())
+                .prop_map(|(a, operator, b)| format!("({a} {operator} {b})")),
+            1 => inner.clone().prop_map(|a| format!("!{a}")),
+            1 => inner.clone().prop_map(|a| format!("-{a}")),
+            1 => inner.clone().prop_map(|a| format!("{a}.size()")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("[{a}, {b}]")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.all(it, {b})")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.filter(it, {b})")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.map(it, {b})")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.contains({b})")),
+            1 => (inner.clone(), inner.clone(), of).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
+        ]
+    })
+}
+
+fn is_of(value: &Value, ty: &Type) -> bool {
+    match ty {
+        Type::Any => true,
+        Type::Bool => value.is_boolean(),
+        Type::Int => value.is_i64(),
+        Type::Float => value.is_number(),
+        Type::String | Type::Date | Type::Duration => value.is_string(),
+        Type::Enum(values) => value.as_str().is_some_and(|it| values.iter().any(|of| of == it)),
+        Type::List(item) => {
+            value.as_array().is_some_and(|items| items.iter().all(|it| is_of(it, item)))
+        }
+        Type::Map(_) | Type::Record(_) => value.is_object(),
+        Type::Optional(inner) => value.is_null() || is_of(value, inner),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_the_checker_accepts_has_the_type_it_says(source in sources()) {
+        let state = state();
+        if let Ok(expression) = compiled(&state, &source) {
+            match evaluated(&state, &expression) {
+                Ok(value) => prop_assert!(is_of(&value, expression.ty()), "{source} is {value}"),
+                Err(EvaluateError::Absent(path)) => prop_assert_eq!(path, "later"),
+                Err(EvaluateError::Range(_) | EvaluateError::DivisionByZero) => (),
+                Err(error @ (EvaluateError::Kind { .. } | EvaluateError::Limit(_))) => prop_assert!(false, "{source}: {error}"),
+            }
+        }
+    }
+}

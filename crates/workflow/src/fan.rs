@@ -1,0 +1,311 @@
+//! Fan-out and fan-in: the edges behind the branches of a `parallel` and the tasks of a `map`, and
+//! the joins.
+
+use std::sync::Arc;
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Place},
+    graph::{Edge, Target},
+    id::NodeName,
+    state::Type,
+};
+
+use super::{
+    Expression, MapNode, Workflow,
+    declarations::Follows,
+    lower::Lowering,
+    nodes::Reading,
+    reader::{Entry, Yaml},
+    route::Each,
+    shape::Section,
+    then::is_conditional,
+};
+/// The keys of a `map`.
+pub(super) const MAP_KEYS: &[&str] = &["over", "as", "do", "width"];
+
+/// The default name of the item of a dispatched task.
+pub(super) const ITEM: &str = "item";
+
+/// The item of a node that runs for each item of a list.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) name: String,
+    pub(super) ty: Type,
+    pub(super) width_max: Option<usize>,
+    /// Whether it may have another name because of a reported mistake.
+    pub(super) is_vague: bool,
+}
+
+/// The continuation behind a name.
+enum Following<'y> {
+    /// The targets that its `then` gives.
+    Written(&'y Yaml),
+    /// The next name of its branch.
+    Next(NodeName, Option<Place>),
+    /// The `parallel` or `map` around it makes the edges.
+    Owned,
+}
+
+impl Lowering<'_> {
+    /// Makes the edges that leave a node, a `map` or a `parallel`.
+    pub(super) fn read_following(
+        &mut self,
+        name: &NodeName,
+        section: &Section<'_>,
+        workflow: &mut Workflow,
+    ) {
+        let Some(following) = self.following(name, section) else { return };
+        let is_group = self.declarations.groups.contains_key(name);
+        let is_map = section.get("map").is_some();
+        match following {
+            Following::Owned if is_map => {
+                let message = format!("the map `{name}` is the last node of its branch");
+                let place = section.key("map").and_then(|it| self.report.place(&it.range));
+                let finding = Diagnostic::error("GR039", message).at(place, "nothing gathers it");
+                self.report.push(finding.help("let another node of the branch follow it"));
+            }
+            Following::Owned => (),
+            Following::Written(then) if is_group || is_map => {
+                if let Some(targets) = self.plain_targets(then, is_map) {
+                    let place = self.report.place(&then.range);
+                    self.gather(name, &targets, place.as_ref(), workflow);
+                }
+            }
+            Following::Written(then) => self.read_then(name, then, workflow),
+            Following::Next(next, place) => {
+                let starts = self.declarations.starts(&next);
+                let targets: Vec<Target> = starts.into_iter().map(Target::Node).collect();
+                if is_group || is_map {
+                    self.gather(name, &targets, place.as_ref(), workflow);
+                } else {
+                    self.lead(name, targets, place.as_ref(), workflow);
+                }
+            }
+        }
+    }
+
+    fn following<'y>(&mut self, name: &NodeName, section: &Section<'y>) -> Option<Following<'y>> {
+        let then = section.get("then");
+        let owner = match self.declarations.follows(name) {
+            Follows::Then if then.is_none() && self.declarations.may_be_a_part(name) => {
+                return None;
+            }
+            Follows::Then => {
+                let help = "say what follows, be it `then: end`";
+                return section.require(&mut self.report, "then", help).map(Following::Written);
+            }
+            Follows::Next(next) => {
+                let place = section.keys().next().and_then(|it| self.report.place(&it.range));
+                return Some(then.map_or(Following::Next(next, place), Following::Written));
+            }
+            Follows::Group(owner) | Follows::Map(owner) => owner,
+        };
+        if let Some(then) = section.key("then") {
+            let message = format!("`{owner}` says what follows `{name}`");
+            let place = self.report.place(&then.range);
+            let finding = Diagnostic::error("GR039", message).at(place, "not here");
+            self.report.push(finding.help(format!("move it to `{owner}`")));
+        }
+        Some(Following::Owned)
+    }
+
+    /// Reads plain targets behind several tasks. No single task can decide for all, so routes are
+    /// refused.
+    fn plain_targets(&mut self, then: &Yaml, is_map: bool) -> Option<Vec<Target>> {
+        if !is_conditional(then) {
+            return Some(self.read_targets(then, "`then`"));
+        }
+        let what = if is_map { "a map" } else { "a parallel" };
+        let message = format!("what follows {what} cannot depend on the state");
+        let place = self.report.place(&then.range);
+        let finding = Diagnostic::error("GR039", message).at(place, "conditions");
+        self.report.push(finding.help("lead to one node, and route from there"));
+        None
+    }
+
+    /// Makes plain edges. If the target is a join that awaits the node, the join is the edge.
+    pub(super) fn lead(
+        &mut self,
+        from: &NodeName,
+        targets: Vec<Target>,
+        place: Option<&Place>,
+        workflow: &mut Workflow,
+    ) {
+        for to in targets {
+            if self.is_awaited(from, &to) {
+                self.arrivals.extend(to.node().map(|it| (from.clone(), it.clone())));
+            } else {
+                let place = place.cloned();
+                workflow.edges.push(Edge::Then { from: from.clone(), to, place });
+            }
+        }
+    }
+
+    fn is_awaited(&self, from: &NodeName, to: &Target) -> bool {
+        let awaited = to.node().and_then(|it| self.declarations.joins.get(it));
+        awaited.is_some_and(|it| it.contains(from))
+    }
+
+    /// Makes the edges behind a `parallel`, which waits for all branches, or a `map`, whose tasks
+    /// are one step.
+    fn gather(
+        &mut self,
+        name: &NodeName,
+        targets: &[Target],
+        place: Option<&Place>,
+        workflow: &mut Workflow,
+    ) {
+        let ends = self.declarations.ends(name);
+        let awaited = |it: &Self, to: &Target| {
+            !ends.is_empty() && ends.iter().all(|end| it.is_awaited(end, to))
+        };
+        if let Some(node) = self.declarations.maps.get(name).cloned() {
+            if let Some(over) = self.overs.get(name).cloned() {
+                let route = Arc::new(Each::new(over, node, targets.to_vec()));
+                let (from, place) = (name.clone(), place.cloned());
+                workflow.edges.push(Edge::Route { from, route, place });
+            }
+            for end in &ends {
+                self.lead(end, targets.to_vec(), place, workflow);
+            }
+            return;
+        }
+        for target in targets {
+            match target {
+                Target::Node(to) if !awaited(self, target) => {
+                    let (from, to, place) = (ends.clone(), to.clone(), place.cloned());
+                    workflow.edges.push(Edge::Join { from, to, place });
+                }
+                Target::Node(to) => {
+                    let arrive = |it: &NodeName| (it.clone(), to.clone());
+                    self.arrivals.extend(ends.iter().map(arrive));
+                }
+                // The run ends when no task is left, independent of the order of the branches.
+                Target::End | Target::Fail => {
+                    for end in &ends {
+                        self.lead(end, vec![target.clone()], place, workflow);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the lists of all maps; their nodes read the items.
+    pub(super) fn read_items(&mut self, nodes: &Yaml) {
+        for Entry { key, value } in nodes.entries() {
+            let (Some(map), Some(name)) =
+                (value.get("map"), self.declarations.nodes.get(key.text.as_str()).cloned())
+            else {
+                continue;
+            };
+            let written = self.flow.before(&name);
+            let over = map.get("over").and_then(|it| Some((it, self.expression(it, &written)?)));
+            let ty = over.as_ref().map_or(Type::Any, |(yaml, over)| self.item_type(yaml, over));
+            let width = map.get("width").and_then(|it| self.report.count(it, "`width`", 1));
+            let (item, is_vague) = self.item_name(map);
+            if let Some(node) = self.declarations.maps.get(&name) {
+                let item = Item { name: item, ty, width_max: width, is_vague };
+                self.items.insert(node.clone(), item);
+            }
+            self.overs.extend(over.map(|(_, over)| (name, over)));
+        }
+    }
+
+    fn item_type(&mut self, yaml: &Yaml, over: &Expression) -> Type {
+        match over.ty() {
+            Type::List(item) => Type::clone(item),
+            Type::Any => Type::Any,
+            other => {
+                let message = format!("a map goes over a list, and this is `{other}`");
+                let place = self.report.place(&yaml.range);
+                self.report.push(Diagnostic::error("GR022", message).at(place, "no list"));
+                Type::Any
+            }
+        }
+    }
+
+    /// Returns the name of the item, and whether another name may have been meant.
+    fn item_name(&mut self, map: &Yaml) -> (String, bool) {
+        let Some(yaml) = map.get("as") else {
+            let is_unknown = |it: &Entry| !MAP_KEYS.contains(&it.key.text.as_str());
+            return (ITEM.to_owned(), map.entries().iter().any(is_unknown));
+        };
+        let Some(word) = self.report.word(yaml, "`as`") else { return (ITEM.to_owned(), true) };
+        let taken = self.schema.channel(&word.text).is_some();
+        if taken || self.report.node_name(&word).is_none() || word.text.contains('-') {
+            if taken {
+                let message = format!("`{}` is a field of the state already", word.text);
+                self.report.bad_value(&word, message, "choose another name for the item");
+            }
+            return (ITEM.to_owned(), true);
+        }
+        (word.text, false)
+    }
+
+    pub(super) fn read_map(&mut self, reading: Reading<'_, '_>, map: &Yaml) -> Option<MapNode> {
+        if let Some(when) = reading.section.key("when") {
+            let message = "a node that is `map` takes no key `when`";
+            let place = self.report.place(&when.range);
+            let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
+            self.report.push(finding.help("put the condition on the node that it does"));
+        }
+        let parts = Section::read(&mut self.report, map, "`map`", MAP_KEYS)?;
+        parts.require(&mut self.report, "over", "name the list: `over: plan.tasks`");
+        parts.require(&mut self.report, "do", "name the node that is done for each item");
+        let node = self.declarations.maps.get(reading.name)?.clone();
+        let item = self.items.get(&node)?;
+        let (name, width_max) = (item.name.clone(), item.width_max);
+        let over = self.overs.get(reading.name)?.clone();
+        Some(MapNode { over, node, item: name, width_max })
+    }
+
+    /// A node with a `join` waits for others, each of which must lead to it.
+    pub(super) fn read_join(
+        &mut self,
+        name: &NodeName,
+        section: &Section<'_>,
+        workflow: &mut Workflow,
+    ) {
+        let (Some(yaml), Some(from)) =
+            (section.get("join"), self.declarations.joins.get(name).cloned())
+        else {
+            return;
+        };
+        let place = self.report.place(&yaml.range);
+        if from.len() < 2 && yaml.items().len() < 2 {
+            let finding = Diagnostic::error("GR037", "a join waits for several nodes");
+            self.report.push(finding.at(place, "only one").help("leave `join` out"));
+            return;
+        }
+        workflow.edges.push(Edge::Join { from, to: name.clone(), place });
+    }
+
+    /// Each awaited node must lead to its join; otherwise the join would wait for ever.
+    pub(super) fn check_arrivals(&mut self, workflow: &Workflow) {
+        if self.report.has_errors() {
+            // The missing edge may be a misspelt one.
+            return;
+        }
+        for (name, awaited) in &self.declarations.joins {
+            let leads = |from: &&NodeName| {
+                self.arrivals.contains(&((*from).clone(), name.clone()))
+                    || workflow.edges.iter().any(|edge| match edge {
+                        Edge::Route { from: it, route, .. } if it == *from => {
+                            route.ways().iter().any(|it| it.to.node() == Some(name))
+                        }
+                        _ => false,
+                    })
+            };
+            for from in awaited.iter().filter(|it| !leads(it)) {
+                let place = workflow.edges.iter().find_map(|edge| match edge {
+                    Edge::Join { to, place, .. } if to == name => place.clone(),
+                    _ => None,
+                });
+                let message = format!("`{name}` waits for `{from}`, which does not lead to it");
+                let finding = Diagnostic::error("GR037", message).at(place, "waits in vain");
+                let help = format!("let `{from}` say `then: {name}`");
+                self.report.push(finding.help(help));
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use graphrun_core::graph::ErrorKind;
+use serde_json::Value;
+
+use super::json_schema;
+use crate::{
+    cache::CACHE_KEYS,
+    fan::MAP_KEYS,
+    lower,
+    nodes::{KINDS, PROMPT_KEYS, RUN_TESTS_KEYS, USE_KEYS, WRITE_FILES_KEYS},
+    policies::{COMMON, NODE_LIMITS_KEYS, RETRY_KEYS, TIMEOUT_KEYS},
+    sections::{
+        AGENT_KEYS, DEFAULTS_KEYS, FILES_KEYS, LIMITS_KEYS, PYTHON_KEYS, SANDBOX_KEYS, SYSTEM_KEYS,
+        TOOLS_KEYS,
+    },
+    then::{CASE_KEYS, MATCH_KEYS},
+    types::{BEST_KEYS, SPEC_KEYS},
+};
+
+/// The schema's pointer to each section, and the keys that the reader takes there.
+const SECTIONS: &[(&str, &[&str])] = &[
+    ("", lower::KEYS),
+    ("/properties/agents/additionalProperties", AGENT_KEYS),
+    ("/properties/agents/additionalProperties/properties/system", SYSTEM_KEYS),
+    ("/properties/sandboxes/additionalProperties", SANDBOX_KEYS),
+    ("/properties/sandboxes/additionalProperties/properties/python", PYTHON_KEYS),
+    ("/properties/tools", TOOLS_KEYS),
+    ("/properties/tools/properties/fs", FILES_KEYS),
+    ("/properties/limits", LIMITS_KEYS),
+    ("/properties/defaults", DEFAULTS_KEYS),
+    ("/properties/defaults/properties/retry", RETRY_KEYS),
+    ("/properties/defaults/properties/timeout", TIMEOUT_KEYS),
+    ("/properties/state/additionalProperties", SPEC_KEYS),
+    ("/properties/state/additionalProperties/then", SPEC_KEYS),
+    ("/properties/state/additionalProperties/then/properties/merge", BEST_KEYS),
+    ("/properties/nodes/additionalProperties/properties/retry", RETRY_KEYS),
+    ("/properties/nodes/additionalProperties/properties/timeout", TIMEOUT_KEYS),
+    ("/properties/nodes/additionalProperties/properties/limits", NODE_LIMITS_KEYS),
+    ("/properties/nodes/additionalProperties/properties/cache", CACHE_KEYS),
+    ("/properties/nodes/additionalProperties/properties/then", MATCH_KEYS),
+    ("/properties/nodes/additionalProperties/properties/then/items", CASE_KEYS),
+    ("/properties/nodes/additionalProperties/properties/prompt", PROMPT_KEYS),
+    ("/properties/nodes/additionalProperties/properties/run_tests", RUN_TESTS_KEYS),
+    ("/properties/nodes/additionalProperties/properties/write_files", WRITE_FILES_KEYS),
+    ("/properties/nodes/additionalProperties/properties/map", MAP_KEYS),
+    ("/properties/nodes/additionalProperties/properties/use", USE_KEYS),
+];
+
+/// The schema's pointer to a node; the keys are spread over the kinds.
+const NODE: &str = "/properties/nodes/additionalProperties";
+
+/// Pointers to mappings whose keys are kinds of errors.
+const CATCHES: &[&str] = &[
+    "/properties/defaults/properties/catch",
+    "/properties/nodes/additionalProperties/properties/catch",
+];
+
+fn keys_at(schema: &Value, pointer: &str) -> BTreeSet<String> {
+    let section = schema.pointer(pointer).unwrap_or_else(|| panic!("no schema at {pointer}"));
+    let properties = section["properties"].as_object();
+    properties.into_iter().flatten().map(|(key, _)| key.clone()).collect()
+}
+
+fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    words.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_schema_has_the_keys_that_the_reader_takes() {
+    let schema = json_schema();
+    for (pointer, keys) in SECTIONS {
+        let taken = words(keys.iter().copied());
+        assert_eq!(keys_at(&schema, pointer), taken, "schema and reader differ at {pointer}");
+    }
+    let own = KINDS.iter().flat_map(|(kind, keys)| keys.iter().chain([kind]));
+    let taken = words(own.chain(COMMON).copied());
+    assert_eq!(keys_at(&schema, NODE), taken, "schema and reader differ about nodes");
+    let kinds = words(ErrorKind::ALL.map(ErrorKind::as_str).into_iter().chain(["any"]));
+    for pointer in CATCHES {
+        assert_eq!(keys_at(&schema, pointer), kinds, "{pointer}");
+    }
+}
+
+#[test]
+fn every_section_of_the_schema_is_compared_with_the_reader() {
+    let mut found = BTreeSet::new();
+    collect_sections(&json_schema(), "", &mut found);
+    let compared = SECTIONS.iter().map(|(pointer, _)| *pointer);
+    let compared = words(compared.chain([NODE]).chain(CATCHES.iter().copied()));
+    assert_eq!(found, compared);
+}
+
+/// Every constant of the reader with the keys of a section is in the table above.
+#[test]
+fn every_section_of_the_reader_is_compared_with_the_schema() {
+    let here = include_str!("tests.rs");
+    let mut calls = 0;
+    // Case files have a different format.
+    let of_workflows = |it: &PathBuf| !it.components().any(|it| it.as_os_str() == "case_file");
+    for (path, source) in sources().into_iter().filter(|(it, _)| of_workflows(it)) {
+        for (at, _) in source.match_indices("Section::read(") {
+            let arguments = &source[at + "Section::read".len()..];
+            let keys = last_argument(arguments);
+            calls += 1;
+            let compared = keys == "KEYS" || keys.ends_with("_KEYS") && here.contains(keys);
+            // The keys of a node are put together from `KINDS` and `COMMON`; those of a
+            // `parallel` are some of them.
+            let of_a_node = ["&known", "PARALLEL_KEYS"].contains(&keys);
+            assert!(
+                compared || of_a_node,
+                "{}: give the keys `{keys}` a constant `…_KEYS`, and the table of \
+                 `workflow/format/tests.rs` a row with it",
+                path.display()
+            );
+        }
+    }
+    assert!(calls > 10, "only {calls} calls were found");
+}
+
+#[test]
+fn every_key_has_a_hover_text() {
+    let schema = json_schema();
+    let mut sections = BTreeSet::new();
+    collect_sections(&schema, "", &mut sections);
+    for pointer in sections {
+        let section = schema.pointer(&pointer).unwrap();
+        for (key, value) in section["properties"].as_object().unwrap() {
+            let about = value["description"].as_str().unwrap_or_default();
+            assert!(about.ends_with('.'), "`{key}` at {pointer}: {about:?}");
+        }
+    }
+}
+
+/// With `oneOf` by kind of node, a language server marks the wrong key.
+#[test]
+fn the_schema_is_flat() {
+    let text = json_schema().to_string();
+    for word in ["oneOf", "anyOf", "allOf", "$ref", "null"] {
+        assert!(!text.contains(&format!("\"{word}\"")), "{word}");
+    }
+}
+
+fn collect_sections(schema: &Value, pointer: &str, found: &mut BTreeSet<String>) {
+    let Value::Object(keywords) = schema else { return };
+    if keywords.contains_key("properties") {
+        found.insert(pointer.to_owned());
+    }
+    for (keyword, value) in keywords {
+        let pointer = format!("{pointer}/{keyword}");
+        match (keyword.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                for (key, value) in properties {
+                    collect_sections(value, &format!("{pointer}/{key}"), found);
+                }
+            }
+            ("items" | "additionalProperties" | "then", value) => {
+                collect_sections(value, &pointer, found);
+            }
+            _ => (),
+        }
+    }
+}
+
+/// The sources of `workflow` but these.
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::from("src/workflow")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("format") {
+                open.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                found.push((path.clone(), fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// The last argument of a call, from its opening parenthesis on.
+fn last_argument(call: &str) -> &str {
+    let (mut depth, mut start) = (0, 0);
+    for (at, char) in call.char_indices() {
+        match char {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            ',' if depth == 1 => start = at + 1,
+            _ => (),
+        }
+        if depth == 0 {
+            return call[start..at].trim();
+        }
+    }
+    ""
+}

@@ -1,0 +1,151 @@
+//! The YAML format of workflows: read with spans, lowered by hand, and checked against the types
+//! before anything runs.
+//!
+//! Start with [`load`]. A file passes through `reader` → `lower` (with `declarations` for the names
+//! and `flow` for the data flow) → [`Workflow`] → a [`Graph`](graphrun_core::graph::Graph).
+
+// Tests may; the library may not.
+#![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
+
+mod cache;
+pub mod case_file;
+mod cases;
+mod declarations;
+mod definition;
+mod expression;
+mod fan;
+mod fixed_files;
+mod flow;
+mod format;
+mod lower;
+mod nodes;
+mod outline;
+mod policies;
+mod prompt;
+mod reader;
+mod registry;
+mod report;
+mod route;
+mod secrets;
+mod sections;
+mod shape;
+mod source;
+mod test_runner;
+mod then;
+pub mod tool;
+mod types;
+mod typing;
+mod used;
+mod written;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use graphrun_core::diagnostic::{Diagnostics, SourceFile};
+use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
+use thiserror::Error;
+
+pub use self::{
+    definition::{
+        AgentNode, AskNode, Caching, Defaults, EnterNode, LeaveNode, MapNode, NodeDefinition,
+        NodeFactory, NodeKind, RunNode, RunOutput, RunTestsNode, SandboxSettings, SetNode,
+        TestOutput, ToolNode, Workflow, WriteFilesNode,
+    },
+    expression::{EvaluateError, Expression, ExpressionView},
+    format::json_schema,
+    prompt::{Prompt, PromptError, PromptView},
+    registry::Registry,
+    source::Buffers,
+    test_runner::{Runner, TestRunner},
+};
+pub use self::{
+    nodes::KINDS,
+    outline::{Outline, Part, Slot, Step},
+    source::source_paths,
+};
+use self::{
+    prompt::PromptFiles,
+    report::Report,
+    source::SourceFolder,
+    used::{Chain, WholeSize},
+};
+/// A workflow cannot be loaded.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("cannot read the workflow `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The file has errors.
+    #[error("the workflow is not valid")]
+    Invalid(Diagnostics),
+}
+
+/// Reads and checks a workflow and its prompts; the findings of a success are warnings.
+///
+/// Paths in it start at its folder, or at the one above, and lead to regular files beneath its
+/// project: the nearest folder from there upwards with a `graphrun.toml` or a `.git`, or else its
+/// own ([`Project`](graphrun_guard::beneath::Project)).
+///
+/// # Errors
+///
+/// Fails when the file cannot be read, and with every finding when one of them is an error.
+pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics), LoadError> {
+    let text = read_named(path, DataLimit::FileBytes)
+        .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
+    let file = Arc::new(SourceFile { name: path.display().to_string(), text });
+    let folder = path.parent().unwrap_or(Path::new(""));
+    parse(file, folder, registry).map_err(LoadError::Invalid)
+}
+
+/// Checks the text of a workflow; the findings of a success are warnings.
+///
+/// # Errors
+///
+/// Fails with every finding when one of them is an error.
+pub fn parse(
+    file: Arc<SourceFile>,
+    folder: &Path,
+    registry: &Registry,
+) -> Result<(Workflow, Diagnostics), Diagnostics> {
+    match survey(file, folder, registry, &Buffers::default()) {
+        (Some(workflow), findings) => findings.or_ok(workflow),
+        (None, findings) => Err(findings),
+    }
+}
+
+/// Like [`parse`], but returns the workflow as far as it is valid, with errors or not: for an
+/// editor.
+///
+/// The texts of open buffers replace the files on the disk.
+pub fn survey(
+    file: Arc<SourceFile>,
+    folder: &Path,
+    registry: &Registry,
+    buffers: &Buffers,
+) -> (Option<Workflow>, Diagnostics) {
+    let (name, size) = (file.name.clone(), WholeSize::default());
+    let folder = SourceFolder::of(folder, buffers.clone());
+    survey_within(file, folder, registry, &Chain::new(Path::new(&name), &size))
+}
+
+/// Like [`survey`], for a workflow that may be used by another one.
+fn survey_within(
+    file: Arc<SourceFile>,
+    folder: SourceFolder,
+    registry: &Registry,
+    chain: &Chain<'_>,
+) -> (Option<Workflow>, Diagnostics) {
+    let mut report = Report::new(file);
+    let Some(root) = reader::read(&mut report) else { return (None, report.into_findings()) };
+    let prompts = PromptFiles::new(folder);
+    let (workflow, report) = lower::lower(report, &root, prompts, (registry, chain));
+    (workflow, report.into_findings())
+}

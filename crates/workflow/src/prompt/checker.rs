@@ -1,0 +1,244 @@
+//! Walks the tree of a template and checks names, fields, enum values and unassigned fields.
+//!
+//! It reports only certain mistakes: a value of an unknown type is compatible with everything.
+
+use std::ops::Range;
+
+use graphrun_core::{
+    id::NodeName,
+    state::{Schema, Type},
+};
+use minijinja::machinery::{
+    Span,
+    ast::{BinOpKind, Expr, ForLoop, Stmt, UnaryOpKind},
+    parse,
+};
+
+use super::TEMPLATE;
+use crate::{report::Problem, typing::describe, written::AssignedFields};
+
+/// The scope of a prompt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PromptScope<'a> {
+    pub(crate) schema: &'a Schema,
+    /// The channels that are assigned at this point.
+    pub(crate) written: &'a AssignedFields,
+    pub(crate) node: &'a NodeName,
+    /// Whether the node has a bound.
+    pub(crate) bounded: bool,
+    /// The name and the type of the item that is dispatched to the node.
+    pub(crate) item: Option<(&'a str, &'a Type)>,
+    /// Whether an unknown name may be the name of an item.
+    pub(crate) any_item: bool,
+    /// The paths that the node's `when` has proved present.
+    pub(crate) given: &'a [String],
+}
+
+pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
+    // A text that does not parse was refused when the prompt was compiled.
+    let Ok(template) = parse(text, TEMPLATE, minijinja::syntax::SyntaxConfig::default()) else {
+        return Vec::new();
+    };
+    let variables = scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect();
+    let defined = scope.given.to_vec();
+    let mut checker =
+        Checker { scope, variables, defined, problems: Vec::new(), missed: Vec::new() };
+    checker.statement(&template);
+    checker.problems
+}
+
+pub(super) struct Checker<'a> {
+    pub(super) scope: PromptScope<'a>,
+    /// The item of the task, and the names that the template has defined.
+    pub(super) variables: Vec<(String, Type)>,
+    /// The names that an enclosing condition has proved defined.
+    pub(super) defined: Vec<String>,
+    problems: Vec<Problem>,
+    /// The fields that were reported as unassigned; one guard may cover all places.
+    pub(super) missed: Vec<String>,
+}
+
+impl Checker<'_> {
+    fn body(&mut self, statements: &[Stmt<'_>]) {
+        for statement in statements {
+            self.statement(statement);
+        }
+    }
+
+    /// The names of a block are not visible outside of it.
+    fn block(&mut self, statements: &[Stmt<'_>]) {
+        let outside = self.variables.len();
+        self.body(statements);
+        self.variables.truncate(outside);
+    }
+
+    fn statement(&mut self, statement: &Stmt<'_>) {
+        match statement {
+            Stmt::Template(it) => self.body(&it.children),
+            Stmt::EmitRaw(_) => (),
+            Stmt::EmitExpr(it) => drop(self.ty(&it.expr)),
+            Stmt::IfCond(it) => {
+                self.ty(&it.expr);
+                // A `set` inside an `if` is visible after it.
+                self.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
+                self.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
+            }
+            Stmt::ForLoop(it) => self.for_loop(it),
+            Stmt::WithBlock(it) => {
+                let outside = self.variables.len();
+                for (target, value) in &it.assignments {
+                    let ty = self.ty(value);
+                    self.name_target(target, ty);
+                }
+                self.body(&it.body);
+                self.variables.truncate(outside);
+            }
+            Stmt::Set(it) => {
+                let ty = self.ty(&it.expr);
+                self.name_target(&it.target, ty);
+            }
+            Stmt::SetBlock(it) => {
+                self.block(&it.body);
+                self.name_target(&it.target, Type::String);
+            }
+            Stmt::AutoEscape(it) => self.block(&it.body),
+            Stmt::FilterBlock(it) => {
+                self.block(&it.body);
+                self.ty(&it.filter);
+            }
+            Stmt::Macro(it) => {
+                self.variables.push((it.name.to_owned(), Type::Any));
+                let outside = self.variables.len();
+                for argument in &it.args {
+                    self.name_target(argument, Type::Any);
+                }
+                self.variables.push(("caller".to_owned(), Type::Any));
+                self.body(&it.body);
+                self.variables.truncate(outside);
+            }
+            Stmt::CallBlock(it) => {
+                self.call(&it.call);
+                let outside = self.variables.len();
+                for argument in &it.macro_decl.args {
+                    self.name_target(argument, Type::Any);
+                }
+                self.body(&it.macro_decl.body);
+                self.variables.truncate(outside);
+            }
+            Stmt::Do(it) => drop(self.call(&it.call)),
+            Stmt::Block(it) => self.stands_alone(it.span(), "block"),
+            Stmt::Import(it) => self.stands_alone(it.span(), "import"),
+            Stmt::FromImport(it) => self.stands_alone(it.span(), "from … import"),
+            Stmt::Extends(it) => self.stands_alone(it.span(), "extends"),
+            Stmt::Include(it) => self.stands_alone(it.span(), "include"),
+        }
+    }
+
+    fn for_loop(&mut self, it: &ForLoop<'_>) {
+        let iterated = self.ty(&it.iter);
+        let item = match iterated.required() {
+            // A recursive loop iterates over the items of its items.
+            _ if it.recursive => Type::Any,
+            Type::List(item) => Type::clone(item),
+            Type::Map(_) | Type::Record(_) => Type::String,
+            Type::Bool | Type::Int | Type::Float => {
+                let message = format!("{} cannot be looped over", describe(&iterated));
+                self.problem("GR022", it.iter.span(), message, "no list");
+                Type::Any
+            }
+            Type::Any
+            | Type::String
+            | Type::Date
+            | Type::Duration
+            | Type::Enum(_)
+            | Type::Optional(_) => Type::Any,
+        };
+        let outside = self.variables.len();
+        self.name_target(&it.target, item);
+        self.variables.push(("loop".to_owned(), Type::Any));
+        match &it.filter_expr {
+            Some(filter) => {
+                self.ty(filter);
+                self.knowing(filter, true, |checker| checker.body(&it.body));
+            }
+            None => self.body(&it.body),
+        }
+        self.variables.truncate(outside);
+        self.block(&it.else_body);
+    }
+
+    fn name_target(&mut self, target: &Expr<'_>, ty: Type) {
+        match target {
+            Expr::Var(it) => self.variables.push((it.id.to_owned(), ty)),
+            Expr::List(it) => it.items.iter().for_each(|it| self.name_target(it, Type::Any)),
+            Expr::Tuple(it) => it.items.iter().for_each(|it| self.name_target(it, Type::Any)),
+            // `set namespace.field`.
+            _ => (),
+        }
+    }
+
+    /// Runs a check with the knowledge that a condition has this outcome.
+    pub(super) fn knowing(
+        &mut self,
+        condition: &Expr<'_>,
+        outcome: bool,
+        then: impl FnOnce(&mut Self),
+    ) {
+        let before = self.defined.len();
+        learn(condition, outcome, &mut self.defined);
+        then(self);
+        self.defined.truncate(before);
+    }
+
+    fn stands_alone(&mut self, span: Span, what: &str) {
+        let message = format!("a prompt stands alone; there is no `{what}`");
+        self.problem("GR040", span, message, "not in a prompt");
+    }
+
+    pub(super) fn problem(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: String,
+        label: impl Into<String>,
+    ) -> &mut Problem {
+        let at = self.problems.len();
+        self.problems.push(Problem::new(code, bytes(span), message, label));
+        &mut self.problems[at]
+    }
+}
+
+/// Records the names that are defined once a condition has this outcome.
+fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
+    match condition {
+        Expr::Test(it) if (it.name == "defined") == outcome => {
+            let asks = matches!(it.name, "defined" | "undefined");
+            let mut of = &it.expr;
+            while let Expr::GetAttr(inner) = of {
+                of = &inner.expr;
+            }
+            if let (true, Expr::Var(var)) = (asks, of) {
+                defined.push(var.id.to_owned());
+            }
+        }
+        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
+            learn(&it.expr, !outcome, defined);
+        }
+        Expr::BinOp(it) => match it.op {
+            BinOpKind::ScAnd if outcome => {
+                learn(&it.left, outcome, defined);
+                learn(&it.right, outcome, defined);
+            }
+            BinOpKind::ScOr if !outcome => {
+                learn(&it.left, outcome, defined);
+                learn(&it.right, outcome, defined);
+            }
+            _ => (),
+        },
+        _ => (),
+    }
+}
+
+fn bytes(span: Span) -> Range<usize> {
+    span.start_offset as usize..span.end_offset as usize
+}

@@ -1,0 +1,323 @@
+//! The types of the expressions of a template.
+
+use graphrun_core::state::{Field, Record, Type};
+use minijinja::machinery::{
+    Span,
+    ast::{BinOpKind, Call, CallArg, CompareOpKind, Expr, Filter},
+};
+
+use super::{
+    checker::Checker,
+    names::{FILTERS, FUNCTIONS, TESTS},
+};
+use crate::{
+    fan::ITEM,
+    report::suggestion,
+    typing::{describe, natural_start, values_of},
+    written::Presence,
+};
+
+impl Checker<'_> {
+    /// The type of an expression; [`Type::Any`] where it is not known.
+    pub(super) fn ty(&mut self, expression: &Expr<'_>) -> Type {
+        match expression {
+            Expr::Var(it) => self.name(it.id, it.span()),
+            Expr::Const(it) => match it.value.as_str() {
+                Some(text) => Type::Enum(vec![text.to_owned()]),
+                None => Type::Any,
+            },
+            Expr::GetAttr(it) => {
+                let ty = self.ty(&it.expr);
+                self.field(&ty, it.name, it.span())
+            }
+            Expr::GetItem(it) => {
+                let ty = self.ty(&it.expr);
+                let index = self.ty(&it.subscript_expr);
+                match (ty.required(), values_of(&index)) {
+                    (Type::Record(_), Some([name])) => self.field(&ty, name, it.span()),
+                    (Type::List(item), _) => Type::clone(item),
+                    (Type::Map(value), _) => Type::clone(value),
+                    _ => Type::Any,
+                }
+            }
+            Expr::Slice(it) => {
+                let parts = [&it.start, &it.stop, &it.step];
+                parts.into_iter().flatten().for_each(|it| drop(self.ty(it)));
+                self.ty(&it.expr)
+            }
+            Expr::UnaryOp(it) => {
+                self.ty(&it.expr);
+                Type::Any
+            }
+            Expr::BinOp(it) => {
+                let left = self.ty(&it.left);
+                match it.op {
+                    BinOpKind::ScAnd => self.knowing(&it.left, true, |it2| drop(it2.ty(&it.right))),
+                    BinOpKind::ScOr => self.knowing(&it.left, false, |it2| drop(it2.ty(&it.right))),
+                    BinOpKind::Eq | BinOpKind::Ne => {
+                        let right = self.ty(&it.right);
+                        self.compare(&left, &it.left, &right, &it.right);
+                    }
+                    _ => drop(self.ty(&it.right)),
+                }
+                Type::Any
+            }
+            Expr::Compare(it) => {
+                let mut left = (self.ty(&it.expr), &it.expr);
+                for step in &it.ops {
+                    let right = (self.ty(&step.expr), &step.expr);
+                    if matches!(step.op, CompareOpKind::Eq | CompareOpKind::Ne) {
+                        self.compare(&left.0, left.1, &right.0, right.1);
+                    }
+                    left = right;
+                }
+                Type::Any
+            }
+            Expr::IfExpr(it) => {
+                self.ty(&it.test_expr);
+                self.knowing(&it.test_expr, true, |checker| drop(checker.ty(&it.true_expr)));
+                if let Some(otherwise) = &it.false_expr {
+                    self.knowing(&it.test_expr, false, |checker| drop(checker.ty(otherwise)));
+                }
+                Type::Any
+            }
+            Expr::Filter(it) => self.filter(it, it.span()),
+            Expr::Test(it) => {
+                self.arguments(&it.args);
+                self.known("test", it.name, TESTS, it.span());
+                // These tests may use an undefined name.
+                let asks = matches!(it.name, "defined" | "undefined");
+                self.maybe_undefined(&it.expr, asks);
+                Type::Any
+            }
+            Expr::Call(it) => self.call(it),
+            Expr::List(it) => self.items(&it.items),
+            Expr::Tuple(it) => self.items(&it.items),
+            Expr::Map(it) => {
+                it.keys.iter().chain(&it.values).for_each(|it| drop(self.ty(it)));
+                Type::Any
+            }
+        }
+    }
+
+    /// The advice for a name that may be undefined.
+    fn guarded(&self, name: &str) -> String {
+        let guard = format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`");
+        match self.scope.schema.channel(name).and_then(natural_start) {
+            Some(start) => format!("{guard}, or let it start: `default: {start}`"),
+            None => guard,
+        }
+    }
+
+    fn items(&mut self, items: &[Expr<'_>]) -> Type {
+        for item in items {
+            self.ty(item);
+        }
+        Type::Any
+    }
+
+    fn name(&mut self, name: &str, span: Span) -> Type {
+        match self.look_up(name) {
+            Some((ty, Presence::Always)) => ty,
+            Some((_, Presence::Never)) if self.scope.any_item && name == ITEM => Type::Any,
+            None if self.scope.any_item => Type::Any,
+            Some((ty, _)) if self.missed.iter().any(|it| it == name) => ty,
+            Some((ty, Presence::Never)) => {
+                self.missed.push(name.to_owned());
+                let node = self.scope.node;
+                let problem = if self.scope.schema.channel(name).is_some() {
+                    format!("`{name}` is used here, and nothing writes it before `{node}` runs")
+                } else if name == ITEM {
+                    format!("`{name}` is used here, and no `map` does `{node}`")
+                } else {
+                    format!("`{name}` is used here, and `{node}` has no bound")
+                };
+                let help = self.guarded(name);
+                self.problem("GR035", span, problem, "never there").help = Some(help);
+                ty
+            }
+            Some((ty, Presence::Sometimes(without))) => {
+                self.missed.push(name.to_owned());
+                let node = self.scope.node;
+                let message =
+                    format!("`{name}` is used here, and not every way to `{node}` writes it");
+                let help = self.guarded(name);
+                let problem = self.problem("GR130", span, message, "may be unwritten here");
+                problem.without = without.map(Box::new);
+                problem.help = Some(help);
+                ty
+            }
+            None => {
+                let fields = self.scope.schema.channels().iter().map(|it| it.name().as_str());
+                let variables = self.variables.iter().map(|(it, _)| it.as_str());
+                let known = fields.chain(variables).chain(["visit", "max_visits", "via"]);
+                let help = suggestion(name, known);
+                let message = format!("a prompt sees nothing called `{name}`");
+                self.problem("GR041", span, message, "not known").help = help;
+                Type::Any
+            }
+        }
+    }
+
+    /// The type of a name, and its presence.
+    fn look_up(&self, name: &str) -> Option<(Type, Presence)> {
+        if let Some((_, ty)) = self.variables.iter().rev().find(|(it, _)| it == name) {
+            return Some((ty.clone(), Presence::Always));
+        }
+        let defined = self.defined.iter().any(|it| it == name);
+        let ty = match name {
+            "visit" => Type::Int,
+            "max_visits" if self.scope.bounded || defined => Type::Int,
+            "max_visits" => return Some((Type::Int, Presence::Never)),
+            // A registered node may dispatch an item, but a `map` names it.
+            ITEM if defined => Type::Any,
+            ITEM if self.scope.item.is_none() => return Some((Type::Any, Presence::Never)),
+            ITEM => return None,
+            "via" => via_type(),
+            _ if FUNCTIONS.contains(&name) => Type::Any,
+            _ => {
+                let ty = self.scope.schema.channel(name)?.ty().clone();
+                let presence =
+                    if defined { Presence::Always } else { self.scope.written.presence(name) };
+                return Some((ty, presence));
+            }
+        };
+        Some((ty, Presence::Always))
+    }
+
+    fn field(&mut self, of: &Type, name: &str, span: Span) -> Type {
+        match of.required() {
+            Type::Any => Type::Any,
+            Type::Map(value) => Type::clone(value),
+            Type::Record(record) => of.field(name).cloned().unwrap_or_else(|| {
+                let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
+                let message = format!("{} has no field `{name}`", describe(of.required()));
+                self.problem("GR041", span, message, "no such field").help = help;
+                Type::Any
+            }),
+            _ => {
+                let message = format!("{} has no fields, so no `{name}`", describe(of));
+                self.problem("GR041", span, message, "no field");
+                Type::Any
+            }
+        }
+    }
+
+    fn filter(&mut self, it: &Filter<'_>, span: Span) -> Type {
+        self.known("filter", it.name, FILTERS, span);
+        self.arguments(&it.args);
+        let fallback = matches!(it.name, "default" | "d");
+        let input = match &it.expr {
+            Some(of) => self.maybe_undefined(of, fallback),
+            // The block of a `{% filter %}`.
+            None => Type::String,
+        };
+        let list = matches!(input.required(), Type::List(_));
+        let first = it.args.iter().find_map(|argument| match argument {
+            CallArg::Pos(Expr::Const(name)) | CallArg::Kwarg("attribute", Expr::Const(name)) => {
+                name.value.as_str()
+            }
+            _ => None,
+        });
+        let by_attribute = match it.name {
+            "selectattr" | "rejectattr" | "groupby" => true,
+            "map" | "sort" | "unique" | "sum" => {
+                it.args.iter().any(|it| matches!(it, CallArg::Kwarg("attribute", _)))
+            }
+            _ => false,
+        };
+        if let (true, Some(path), Type::List(item)) = (by_attribute, first, input.required()) {
+            path.split('.').fold(Type::clone(item), |ty, name| self.field(&ty, name, span));
+        }
+        match (it.name, input.required()) {
+            ("first" | "last" | "min" | "max", Type::List(item)) => Type::clone(item),
+            ("list" | "sort" | "reverse" | "unique" | "select" | "reject", _) if list => input,
+            ("selectattr" | "rejectattr", _) if list => input,
+            ("length" | "count" | "int", _) => Type::Int,
+            ("tojson" | "join" | "trim" | "upper" | "lower" | "title" | "string", _) => {
+                Type::String
+            }
+            _ => Type::Any,
+        }
+    }
+
+    /// The type of an operand that may be undefined, if it is a plain name.
+    fn maybe_undefined(&mut self, expression: &Expr<'_>, allowed: bool) -> Type {
+        match expression {
+            Expr::Var(it) if allowed && self.look_up(it.id).is_some() => {
+                self.look_up(it.id).map_or(Type::Any, |(ty, _)| ty)
+            }
+            other => self.ty(other),
+        }
+    }
+
+    pub(super) fn call(&mut self, call: &Call<'_>) -> Type {
+        self.arguments(&call.args);
+        match &call.expr {
+            Expr::Var(it) => {
+                let ours = self.variables.iter().any(|(name, _)| name == it.id);
+                if !ours {
+                    self.known("function", it.id, FUNCTIONS, it.span());
+                }
+            }
+            Expr::GetAttr(it) => {
+                let of = self.ty(&it.expr);
+                if of != Type::Any {
+                    let message = format!("{} has no method `{}`", describe(&of), it.name);
+                    self.problem("GR041", it.span(), message, "no method").help =
+                        Some("use a filter: `… | trim`".to_owned());
+                }
+            }
+            other => drop(self.ty(other)),
+        }
+        Type::Any
+    }
+
+    fn arguments(&mut self, arguments: &[CallArg<'_>]) {
+        for argument in arguments {
+            match argument {
+                CallArg::Pos(it)
+                | CallArg::Kwarg(_, it)
+                | CallArg::PosSplat(it)
+                | CallArg::KwargSplat(it) => drop(self.ty(it)),
+            }
+        }
+    }
+
+    /// Checks that a literal text that is compared with an enum is one of its values.
+    fn compare(&mut self, left: &Type, left_is: &Expr<'_>, right: &Type, right_is: &Expr<'_>) {
+        for (ty, literal, is) in [(left, right, right_is), (right, left, left_is)] {
+            let (Expr::Const(_), Some(values), Some([text])) =
+                (is, values_of(ty), values_of(literal))
+            else {
+                continue;
+            };
+            if !values.contains(text) {
+                let help = suggestion(text, values.iter().map(String::as_str));
+                let message = format!("\"{text}\" is never a value of `{}`", ty.required());
+                self.problem("GR023", is.span(), message, "never equal").help = help;
+            }
+        }
+    }
+
+    fn known(&mut self, kind: &str, name: &str, known: &[&str], span: Span) {
+        let is_symbol = !name.starts_with(|it: char| it.is_alphabetic());
+        if !is_symbol && !known.contains(&name) {
+            let help = suggestion(name, known.iter().copied());
+            let message = format!("there is no {kind} `{name}`");
+            self.problem("GR041", span, message, format!("no such {kind}")).help = help;
+        }
+    }
+}
+
+fn via_type() -> Type {
+    let reasons = ["start", "then", "exhausted", "caught", "limit"];
+    let field = |name: &str, ty: Type| Field { name: name.to_owned(), ty };
+    let reason = Type::Enum(reasons.map(str::to_owned).to_vec());
+    let fields = vec![
+        field("node", Type::String.optional()),
+        field("reason", reason),
+        field("error", Type::String.optional()),
+    ];
+    Type::Record(Record { name: Some("via".to_owned()), fields }.into())
+}

@@ -1,0 +1,419 @@
+//! Prompts: minijinja templates in strict mode, compiled and checked when a workflow is loaded.
+//!
+//! A prompt stands alone (no includes), never escapes for HTML, and reads every assigned field of
+//! the state by name, `visit`, `max_visits`, `via` and, in a dispatched task, `item`.
+
+mod builtins;
+mod checker;
+mod expressions;
+mod files;
+mod json;
+mod meter;
+mod metered;
+mod names;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error as _,
+    fmt,
+    sync::Arc,
+};
+
+use graphrun_core::{
+    graph::{Input, Trigger},
+    state::State,
+};
+use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
+use minijinja::{
+    AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value,
+    machinery::{CodeGenerator, ast::Stmt, eval, make_string_output, parse},
+    syntax::SyntaxConfig,
+    value::Serde,
+};
+use thiserror::Error;
+
+use self::metered::metered;
+pub(super) use self::{
+    checker::PromptScope,
+    files::{LoadedPrompt, PromptFiles},
+};
+use super::report::Problem;
+/// The name of the one template of an environment.
+const TEMPLATE: &str = "prompt";
+
+/// The longest `{{ … }}` or `{% … %}`, in bytes. The template engine and the checks recurse over
+/// its syntax tree, whose depth is at most its length.
+const TAG_BYTES_MAX: usize = 2_000;
+/// The most `{{ … }}` and `{% … %}` of a prompt: more than any real prompt has, and few enough for
+/// a fast check.
+const TAGS_MAX: usize = 20_000;
+/// The most `elif` of a prompt; the tree is as deep as their number.
+const ELIFS_MAX: usize = 100;
+
+/// A compiled template.
+#[derive(Clone)]
+pub struct Prompt {
+    name: Arc<str>,
+    text: Arc<str>,
+    /// The variables it may read; only these parts of the state are converted.
+    variables: Arc<BTreeSet<String>>,
+    /// The name of the item of a dispatched task, besides `item`.
+    item: Option<Arc<str>>,
+}
+
+/// The values that a prompt can read.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptView<'a> {
+    /// The state.
+    pub state: &'a State,
+    /// How often the node has run since its count was last reset, including this visit.
+    pub visit: u32,
+    /// The bound of `visit`.
+    pub max_visits: Option<u32>,
+    /// The trigger of the task.
+    pub via: &'a Trigger,
+    /// The input of the task.
+    pub input: &'a Input,
+}
+
+/// A prompt cannot be rendered in a state.
+#[derive(Debug, Error)]
+#[error("the prompt `{prompt}` cannot be rendered")]
+pub struct PromptError {
+    prompt: String,
+    source: minijinja::Error,
+}
+
+impl Prompt {
+    /// Compiles a text; messages use the name.
+    pub(crate) fn compile(name: &str, text: &str) -> Result<Self, Problem> {
+        if let Some(problem) = too_deep(text) {
+            return Err(problem);
+        }
+        let template = parsed(text).map_err(|error| syntax_problem(&error, text))?;
+        let (_, variables) = metered(&template);
+        Ok(Self {
+            name: name.into(),
+            text: text.into(),
+            variables: Arc::new(variables),
+            item: None,
+        })
+    }
+
+    /// The same prompt with another name for the item of a dispatched task.
+    #[must_use]
+    pub(crate) fn calling_item(self, name: Option<&str>) -> Self {
+        Self { item: name.map(Arc::from), ..self }
+    }
+
+    /// Checks every name in the prompt against the scope.
+    pub(crate) fn check(&self, scope: PromptScope<'_>) -> Vec<Problem> {
+        checker::check(&self.text, scope)
+    }
+
+    /// Renders the prompt in a state.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it reads an unassigned value, or when a filter refuses a value.
+    pub fn render(&self, view: &PromptView<'_>) -> Result<String, PromptError> {
+        let rendered = self.render_metered(view);
+        rendered.map_err(|source| PromptError { prompt: self.name.to_string(), source })
+    }
+
+    fn render_metered(&self, view: &PromptView<'_>) -> Result<String, minijinja::Error> {
+        // A compiled template would borrow the text next to it, and compiling takes less time than
+        // rendering.
+        let template = parsed(&self.text)?;
+        let mut generator = CodeGenerator::new(TEMPLATE, &self.text);
+        generator.compile_stmt(&metered(&template).0);
+        let (instructions, blocks) = generator.finish();
+        let environment = environment();
+        let root = self.context(view);
+        let mut text = String::new();
+        let mut out = make_string_output(&mut text);
+        let plain = AutoEscape::None;
+        let result = eval(&environment, &instructions, root, &blocks, &mut out, plain).map(drop);
+        drop(out);
+        match result {
+            Ok(()) => Ok(text),
+            // The engine does not report which limit was reached.
+            Err(error) if error.kind() == ErrorKind::OutOfFuel && error.source().is_none() => {
+                let max = DataLimit::TemplateSteps.value();
+                let reached = DataLimitReached { limit: DataLimit::TemplateSteps, max };
+                Err(error.with_source(reached))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Its source: a path, or the place of a text in the workflow.
+    pub fn source_name(&self) -> &str {
+        &self.name
+    }
+
+    /// The source text of the template.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn context(&self, view: &PromptView<'_>) -> Value {
+        let mut context: BTreeMap<&str, Value> = view
+            .state
+            .iter()
+            .filter(|(name, _)| self.variables.contains(*name))
+            .map(|(name, value)| (name, Value::from(Serde(value))))
+            .collect();
+        context.insert("visit", Value::from(view.visit));
+        if let Some(max_visits) = view.max_visits {
+            context.insert("max_visits", Value::from(max_visits));
+        }
+        if let Some(item) = view.input.item() {
+            let name = self.item.as_deref().unwrap_or("item");
+            context.insert(name, Value::from(Serde(item)));
+        }
+        let mut via = BTreeMap::from([("reason", view.via.reason().to_owned())]);
+        via.extend(view.via.node().map(|it| ("node", it.to_string())));
+        via.extend(view.via.error().map(|it| ("error", it)));
+        context.insert("via", Value::from(Serde(via)));
+        Value::from(Serde(context))
+    }
+}
+
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prompt({})", self.name)
+    }
+}
+
+/// Reports a template whose tree would be too deep for recursion, or too large.
+fn too_deep(text: &str) -> Option<Problem> {
+    let (mut tags, mut elifs) = (0, 0);
+    for (start, _) in text.match_indices('{') {
+        let end = match text.as_bytes().get(start + 1) {
+            Some(b'{') => b"}}",
+            Some(b'%') => b"%}",
+            _ => continue,
+        };
+        let rest = &text.as_bytes()[start + 2..];
+        let rest = &rest[..rest.len().min(TAG_BYTES_MAX + 2)];
+        let length = rest.windows(2).position(|it| it == end);
+        let word = rest.iter().skip_while(|it| **it == b'-' || it.is_ascii_whitespace());
+        let range = start..start + 2;
+        if length.is_none() && rest.len() > TAG_BYTES_MAX {
+            let message = format!("one part of a prompt has no more than {TAG_BYTES_MAX} bytes");
+            return Some(Problem::new("GR040", range, message, "too long"));
+        }
+        tags += 1;
+        if tags > TAGS_MAX {
+            let message = format!("a prompt has no more than {TAGS_MAX} parts in braces");
+            return Some(Problem::new("GR040", range, message, "one too many"));
+        }
+        elifs += usize::from(word.take(4).eq(b"elif"));
+        if elifs > ELIFS_MAX {
+            let message = format!("a prompt has no more than {ELIFS_MAX} `elif`");
+            return Some(Problem::new("GR040", range, message, "one too many"));
+        }
+    }
+    None
+}
+
+fn parsed(text: &str) -> Result<Stmt<'_>, minijinja::Error> {
+    parse(text, TEMPLATE, SyntaxConfig::default())
+}
+
+fn environment<'a>() -> Environment<'a> {
+    let mut environment = Environment::new();
+    // The debug mode would copy the template and its variables into each error.
+    environment.set_debug(false);
+    environment.set_fuel(Some(DataLimit::TemplateSteps.value()));
+    builtins::register(&mut environment);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment
+}
+
+fn syntax_problem(error: &minijinja::Error, text: &str) -> Problem {
+    let range = error.range().unwrap_or_else(|| {
+        let line = error.line().unwrap_or(1).saturating_sub(1);
+        let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+        let length = text[start..].lines().next().map_or(0, str::len);
+        start..start + length
+    });
+    let message = error.detail().unwrap_or("the template cannot be parsed");
+    Problem::new("GR040", range, message, "here")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use graphrun_core::{
+        graph::{ErrorKind, Failure},
+        id::{ChannelName, NodeName},
+        state::{Channel, Reducer, Schema, Update},
+    };
+
+    use super::*;
+    use crate::written::AssignedFields;
+
+    fn state(fields: &[(&str, serde_json::Value)]) -> State {
+        let name = |name: &str| ChannelName::parse(name).unwrap();
+        let channel =
+            |(it, _): &(&str, _)| Channel::new(name(it), json!({}), Reducer::Replace).unwrap();
+        let schema = Schema::new(fields.iter().map(channel)).unwrap();
+        let write = |update: Update, (it, value): &(&str, serde_json::Value)| {
+            if value.is_null() { update } else { update.write(name(it), value.clone()) }
+        };
+        let update = fields.iter().fold(Update::default(), write);
+        schema.apply(schema.empty(), [&update]).unwrap().0
+    }
+
+    fn rendered(text: &str, via: &Trigger) -> Result<String, PromptError> {
+        let state = state(&[
+            ("code", json!({"path": "a.py", "text": "if a < b & c: 'x'"})),
+            ("later", json!(null)),
+        ]);
+        let input = Input::State;
+        let view = PromptView { state: &state, visit: 2, max_visits: Some(3), via, input: &input };
+        Prompt::compile("p.md", text).unwrap().render(&view)
+    }
+
+    #[test]
+    fn a_prompt_sees_the_state_the_visit_and_the_way() {
+        let node = NodeName::parse("sse").unwrap();
+        let failure = Failure::new(ErrorKind::InvalidOutput, "no JSON at all");
+        let via = Trigger::Caught { node, failure };
+        let text = "{{ code.path }} {{ visit }}/{{ max_visits }} \
+                    {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
+        assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all False");
+        assert_eq!(rendered("{{ via.node is defined }}", &Trigger::Start).unwrap(), "False");
+    }
+
+    #[test]
+    fn the_check_knows_every_reason_that_a_run_gives() {
+        let node = NodeName::parse("sse").unwrap();
+        let ways = [
+            Trigger::Start,
+            Trigger::Then { node: node.clone() },
+            Trigger::Exhausted { node: node.clone(), max_visits: 3 },
+            Trigger::Caught { node: node.clone(), failure: Failure::new(ErrorKind::Other, "x") },
+            Trigger::Limit { error: "x".into() },
+        ];
+        let state = state(&[]);
+        let scope = PromptScope {
+            schema: state.schema(),
+            written: &AssignedFields::from_iter([]),
+            node: &node,
+            bounded: false,
+            any_item: false,
+            item: None,
+            given: &[],
+        };
+        let problems = |reason: &str| {
+            let text = format!("{{{{ via.reason == \"{reason}\" }}}}");
+            Prompt::compile("p.md", &text).unwrap().check(scope).len()
+        };
+        assert_eq!(problems("retried"), 1);
+        assert_eq!(ways.map(|it| problems(it.reason())), [0; 5]);
+    }
+
+    #[test]
+    fn code_is_shown_as_it_is() {
+        assert_eq!(rendered("{{ code.text }}", &Trigger::Start).unwrap(), "if a < b & c: 'x'");
+        assert_eq!(
+            rendered("{{ code | tojson }}", &Trigger::Start).unwrap(),
+            r#"{"path": "a.py", "text": "if a < b & c: 'x'"}"#
+        );
+        assert_eq!(rendered("{{ [1] | tojson(indent=2) }}", &Trigger::Start).unwrap(), "[\n  1\n]");
+    }
+
+    #[test]
+    fn what_a_template_makes_is_bounded() {
+        let doubled = format!("{{% set a = 'xxxxxxxx' %}}{}", "{% set a = a ~ a %}".repeat(40));
+        let captured = "{% set a %}{{ a }}{{ a }}{% endset %}".repeat(40);
+        let nested = "{% set a = [a] %}".repeat(5_000);
+        let shared = "{% set a = [a, a] %}".repeat(60);
+        let thousand = "{% for i in range(1000) %}";
+        let loops = format!("{}x{}", thousand.repeat(3), "{% endfor %}".repeat(3));
+        let raw = format!("{thousand}{thousand}{}{}", "text ".repeat(50), "{% endfor %}".repeat(2));
+        let steps = DataLimit::TemplateSteps;
+        for (text, limit) in [
+            (doubled.as_str(), steps),
+            (&format!("{{% set a = 'x' %}}{captured}"), DataLimit::TemplateBytes),
+            (&format!("{{% set a = [1] %}}{shared}"), steps),
+            (&loops, steps),
+            (&raw, DataLimit::TemplateBytes),
+            ("{{ 'x' * 90000000 }}", steps),
+            ("{{ ('x' * 9000) * 9000 }}", steps),
+            ("{{ ([1] * 90000000) | length }}", steps),
+            ("{% set a = 'x' * 90000 %}{{ a | replace('', a) }}", steps),
+            ("{% set a = 'x' * 90000 %}{{ a | replace('x', a) }}", steps),
+            ("{{ ([1] * 9000) | join('x' * 90000) }}", steps),
+            ("{{ 'x' | indent(900000000, first=true) }}", steps),
+            ("{{ 'x' | indent(width=900000000, first=true) }}", steps),
+            ("{{ [1] | batch(900000000, 1) }}", steps),
+            ("{{ [1] | slice(900000000) }}", steps),
+            ("{{ '%900000000d' | format(1) }}", steps),
+            ("{{ '%*d' | format(900000000, 1) }}", steps),
+            ("{{ ('%s' * 90000) | format('x' * 90000) }}", steps),
+            (
+                "{% for i in range(90000) %}{% if ('x' * 90000) == i %}{% endif %}{% endfor %}",
+                steps,
+            ),
+            (
+                "{% set a = 'x' * 900000 %}{% for i in range(900) %}{{ a | length }}{% endfor %}",
+                steps,
+            ),
+            ("{% set a = 'x' * 900000 %}{% for i in range(900) %}{{ a[0] }}{% endfor %}", steps),
+            ("{% set a = range(9000) | list %}{{ a | map('in', a) | length }}", steps),
+            ("{% set a = range(9000) | list %}{{ a | select('in', a) | length }}", steps),
+            (
+                "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(40) }}",
+                steps,
+            ),
+        ] {
+            let error = rendered(text, &Trigger::Start).unwrap_err();
+            let mut cause: Option<&dyn std::error::Error> = Some(&error);
+            let mut reached = None;
+            while let Some(error) = cause {
+                reached = reached.or(error.downcast_ref::<DataLimitReached>().cloned());
+                cause = error.source();
+            }
+            let start: String = text.chars().take(60).collect();
+            assert_eq!(reached.map(|it| it.limit), Some(limit), "{start}: {error:?}");
+        }
+        let error = rendered(&format!("{{% set a = 1 %}}{nested}"), &Trigger::Start).unwrap_err();
+        assert!(format!("{error:?}").contains("nested deeper than 100 levels"), "{error:?}");
+    }
+
+    #[test]
+    fn operators_and_filters_mean_what_they_mean_in_the_engine() {
+        let plain = Environment::new();
+        for text in [
+            "{{ 1 + 2 }} {{ 1.5 + 2 }} {{ 'a' + 'b' }} {{ [1] + [2, 'x'] }} {{ 2 * 3 }} {{ 2 * 1.5 }}",
+            "{{ 'ab' * 3 }} {{ 3 * 'ab' }} {{ [1, 2] * 2 }} {{ 7 // 2 }} {{ 7 / 2 }} {{ 2 ** 10 }} {{ 'a' ~ 1 }}",
+            "{{ [1, 2, 3][1:] }} {{ 'abc'[::-1] }} {{ [1, 2, 3][::-1] }} {{ 'abc'[1] }} {{ [3, 1] | sort }}",
+            "{{ 1 < 2 < 3 }} {{ 1 in [1] }} {{ 'a' not in 'abc' }} {{ 1 == 1.0 }} {{ not true }} {{ -3 }}",
+            "{% for a, b in {'x': 1, 'y': [2]} | items %}{{ loop.index }}{{ a }}{{ b }};{% else %}-{% endfor %}",
+            "{% set a, b = [1, 2] %}{{ a }}{{ b }}{% set c %}x{{ a }}y{% endset %}{{ c }}{{ c | length }}",
+            "{% macro m(x, y=2) %}<{{ x }}{{ y }}>{{ caller() }}{% endmacro %}{% call m(1) %}in{% endcall %}",
+            "{% with x = 3 %}{{ x if x > 2 else 'no' }}{% endwith %}{{ none }}{{ true }}{{ 1.0 }}{{ '<&>' }}",
+            "{% filter upper %}abc{% endfilter %}{{ 'a,b' | split(',') | join('-') }}{{ '%05d' | format(3) }}",
+            "{{ range(3) | list }}{{ dict(a=1) }}{{ [1, 2, 3] | batch(2, 0) }}{{ 'a' | indent(2, first=true) }}",
+            "{{ [{'n': 1}, {'n': 2}] | selectattr('n', 'gt', 1) | map(attribute='n') | first }}{{ (1, 2) }}",
+            "{% for i in range(4) recursive %}{{ i }}{% if i == 9 %}{{ loop([1]) }}{% endif %}{% endfor %}",
+            "{{ 'a-b' | replace('-', '+') }}{{ [1, 1, 2] | unique | list }}{{ [1, 2] | sum }}{{ x | default('d') }}",
+        ] {
+            let expected = plain.render_str(text, ()).unwrap();
+            assert_eq!(rendered(text, &Trigger::Start).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_written_is_an_error() {
+        let error = rendered("{{ later }}", &Trigger::Start).unwrap_err();
+        assert_eq!(error.to_string(), "the prompt `p.md` cannot be rendered");
+        assert!(rendered("{% if later %}{% endif %}", &Trigger::Start).is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! Collects the findings of one load.
+
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
+
+use graphrun_core::diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean};
+use graphrun_guard::data_limit::DataLimitReached;
+
+use super::written::Without;
+/// The most findings that are reported; a file with more mistakes is probably not a workflow.
+pub(super) const FINDINGS_MAX: usize = 500;
+
+/// The findings about one workflow file and its prompts.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(super) file: Arc<SourceFile>,
+    findings: Diagnostics,
+    /// The reported findings with their places, so that a prompt shared by nodes is reported once.
+    said: BTreeSet<(&'static str, String, usize, String)>,
+    /// The positions of repeated keys.
+    pub(super) repeated: BTreeSet<usize>,
+}
+
+/// A mistake inside an expression or a prompt, placed relative to that text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) code: &'static str,
+    /// The bytes within the text.
+    pub(crate) range: Range<usize>,
+    pub(crate) message: String,
+    pub(crate) label: String,
+    pub(crate) help: Option<String>,
+    /// The way that causes the problem, if there is one.
+    pub(crate) without: Option<Box<Without>>,
+}
+
+impl Report {
+    pub(super) fn new(file: Arc<SourceFile>) -> Self {
+        Self {
+            file,
+            findings: Diagnostics::default(),
+            said: BTreeSet::new(),
+            repeated: BTreeSet::new(),
+        }
+    }
+
+    /// The place of some bytes of the workflow file.
+    #[expect(clippy::unnecessary_wraps, reason = "it is what `Diagnostic::at` takes")]
+    pub(super) fn place(&self, range: &Range<usize>) -> Option<Place> {
+        Some(Place { file: Arc::clone(&self.file), range: range.clone() })
+    }
+
+    pub(super) fn push(&mut self, finding: Diagnostic) {
+        let (name, start) = match finding.labels.first() {
+            Some(label) => (label.place.file.name.clone(), label.place.range.start),
+            None => (String::new(), 0),
+        };
+        let new = !self.is_full()
+            && self.said.insert((finding.code, name, start, finding.message.clone()));
+        if new {
+            self.findings.push(finding);
+        }
+    }
+
+    pub(super) fn extend(&mut self, findings: impl IntoIterator<Item = Diagnostic>) {
+        findings.into_iter().for_each(|it| self.push(it));
+    }
+
+    pub(super) fn push_problem(&mut self, problem: Problem, place: Option<Place>) {
+        let Problem { code, range: _, message, label, help, without } = problem;
+        let mut finding = Diagnostic::error(code, message).at(place, label);
+        if let Some(without) = without {
+            finding = finding.at(self.place(&without.place), without.text);
+        }
+        self.push(Diagnostic { help, ..finding });
+    }
+
+    /// Reports an unknown name, with the nearest known one.
+    pub(super) fn unknown<'n>(
+        &mut self,
+        code: &'static str,
+        kind: &str,
+        word: &super::reader::SpannedText,
+        known: impl IntoIterator<Item = &'n str>,
+    ) {
+        if self.is_full() {
+            // A suggestion for each dropped finding would take time for nothing.
+            return;
+        }
+        let help = suggestion(&word.text, known).unwrap_or_else(|| match kind {
+            "model" => {
+                let name = &word.text;
+                format!("declare it: `models: {{ {name}: PROVIDER/MODEL }}`")
+            }
+            _ => format!("this workflow declares no {kind}"),
+        });
+        let message = format!("there is no {kind} `{}`", word.text);
+        self.push(
+            Diagnostic::error(code, message)
+                .at(self.place(&word.range), format!("no such {kind}"))
+                .help(help),
+        );
+    }
+
+    /// Reports a value above a limit; `what` is the subject of the message.
+    pub(super) fn push_limit(&mut self, what: &str, reached: &DataLimitReached, at: &Range<usize>) {
+        let finding = Diagnostic::error("GR055", format!("{what} is {reached}"));
+        self.push(finding.at(self.place(at), "the limit is reached here"));
+    }
+
+    /// Whether further findings are dropped.
+    fn is_full(&self) -> bool {
+        self.said.len() >= FINDINGS_MAX
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        self.findings.has_errors()
+    }
+
+    pub(super) fn into_findings(self) -> Diagnostics {
+        self.findings
+    }
+}
+
+impl Problem {
+    pub(crate) fn new(
+        code: &'static str,
+        range: Range<usize>,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            range,
+            message: message.into(),
+            label: label.into(),
+            help: None,
+            without: None,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// "did you mean …?", or the list of known names; `None` if there are none.
+pub(crate) fn suggestion<'n>(
+    word: &str,
+    known: impl IntoIterator<Item = &'n str>,
+) -> Option<String> {
+    const SHOWN_MAX: usize = 20;
+    let known: Vec<&str> = known.into_iter().collect();
+    if let Some(near) = did_you_mean(word, known.iter().copied()) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    let shown = known.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+    match known.len() {
+        0 => None,
+        1..=SHOWN_MAX => Some(format!("there is: {shown}")),
+        _ => Some(format!("there is: {shown}, …")),
+    }
+}

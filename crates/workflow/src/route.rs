@@ -1,0 +1,292 @@
+//! The routes of a workflow as values that the engine evaluates.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use graphrun_core::{
+    graph::{
+        AccessSet, Condition, Dispatch, Route, RouteChoice, RouteError, RouteView, Spread, Target,
+        Transition, Way,
+    },
+    id::{ChannelName, NodeName},
+};
+use graphrun_guard::data_limit::DataLimit;
+use serde_json::Value;
+
+use super::{EvaluateError, Expression, ExpressionView, expression::known_after};
+/// Cases that are tried in order.
+#[derive(Debug)]
+pub(super) struct Cases {
+    tried: Vec<Case>,
+    ways: Vec<Way>,
+    reads: Vec<ChannelName>,
+}
+
+#[derive(Debug)]
+pub(super) struct Case {
+    /// The condition; `None` always holds.
+    pub(super) when: Option<Expression>,
+    pub(super) to: Vec<Target>,
+}
+
+/// A target for each value.
+#[derive(Debug)]
+pub(super) struct Match {
+    on: Expression,
+    arms: BTreeMap<String, Vec<Target>>,
+    ways: Vec<Way>,
+}
+
+/// A task for each item of a list.
+#[derive(Debug)]
+pub(super) struct Each {
+    over: Expression,
+    node: NodeName,
+    after: Vec<Target>,
+    ways: Vec<Way>,
+}
+
+impl Each {
+    /// Sends each item of `over` to `node`; without items the run continues at `after`.
+    pub(super) fn new(over: Expression, node: NodeName, after: Vec<Target>) -> Self {
+        let to = Target::Node(node.clone());
+        let mut ways = vec![Way { to, label: Some(format!("each of {}", over.source())) }];
+        ways.extend(self::ways(&after, "none"));
+        Self { over, node, after, ways }
+    }
+}
+
+impl Cases {
+    pub(super) fn new(cases: Vec<Case>) -> Self {
+        let label = |it: &Case| match &it.when {
+            Some(when) => when.source().to_owned(),
+            None => "else".to_owned(),
+        };
+        let ways = cases.iter().flat_map(|it| ways(&it.to, &label(it))).collect();
+        let read = cases.iter().filter_map(|it| it.when.as_ref()).flat_map(Expression::reads);
+        let reads: BTreeSet<ChannelName> = read.cloned().collect();
+        Self { ways, reads: reads.into_iter().collect(), tried: cases }
+    }
+
+    /// The first case that holds.
+    fn first(&self, view: &RouteView<'_>) -> Result<usize, RouteError> {
+        for (at, case) in self.tried.iter().enumerate() {
+            let holds = match &case.when {
+                Some(when) => {
+                    let value = evaluated(when, view)?;
+                    value.as_bool().ok_or_else(|| failed(when, format!("`{value}` is no bool")))?
+                }
+                None => true,
+            };
+            if holds {
+                return Ok(at);
+            }
+        }
+        // Loading ensures a case for every state. Ending silently here would hide a failure of that
+        // check.
+        let conditions = self.tried.iter().filter_map(|it| it.when.as_ref());
+        let conditions: Vec<&str> = conditions.map(Expression::source).collect();
+        let expression = conditions.join(", ");
+        Err(RouteError::Expression { expression, reason: "no case holds".to_owned() })
+    }
+}
+
+impl Match {
+    /// A match whose targets are in the order of the given values.
+    pub(super) fn new(
+        on: Expression,
+        arms: BTreeMap<String, Vec<Target>>,
+        order: &[String],
+    ) -> Self {
+        let arm = |value: &String| arms.get(value).map(|to| ways(to, value));
+        let ways = order.iter().filter_map(arm).flatten().collect();
+        Self { on, arms, ways }
+    }
+
+    /// The arm of the value, with its targets.
+    fn arm(&self, view: &RouteView<'_>) -> Result<(&str, &[Target]), RouteError> {
+        let value = evaluated(&self.on, view)?;
+        let word = match value.as_ref() {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let arm = self.arms.get_key_value(&word).map(|(word, to)| (word.as_str(), to.as_slice()));
+        arm.ok_or_else(|| failed(&self.on, format!("no target for `{word}`")))
+    }
+}
+
+impl Route for Cases {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(&self.reads)
+    }
+
+    fn spread(&self) -> Spread {
+        spread(self.tried.iter().map(|it| &it.to))
+    }
+
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        // A case is taken if its condition is true and all earlier ones are false.
+        let mut known = Vec::new();
+        let choice = |case: &Case| {
+            let (holds, fails) =
+                case.when.as_ref().map(|it| known_after(it.source())).unwrap_or_default();
+            let holding = channels(&known, &holds);
+            known.extend(channels(&[], &fails));
+            RouteChoice { to: case.to.clone(), is_dispatched: false, known: holding }
+        };
+        Some(self.tried.iter().map(choice).collect())
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
+        Ok(hops(&self.tried[self.first(view)?].to))
+    }
+
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        let at = self.first(view)?;
+        let start = self.tried[..at].iter().map(|it| it.to.len()).sum();
+        Ok((start..start + self.tried[at].to.len()).collect())
+    }
+
+    fn sights(&self) -> Option<AccessSet> {
+        let mut sights = AccessSet::default();
+        self.tried
+            .iter()
+            .filter_map(|it| it.when.as_ref())
+            .for_each(|it| sights.extend(it.sights()));
+        Some(sights)
+    }
+}
+
+impl Route for Match {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(self.on.reads())
+    }
+
+    fn spread(&self) -> Spread {
+        spread(self.arms.values())
+    }
+
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        let choice = |to: &Vec<Target>| RouteChoice { to: to.clone(), ..RouteChoice::default() };
+        Some(self.arms.values().map(choice).collect())
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
+        let (_, to) = self.arm(view)?;
+        Ok(hops(to))
+    }
+
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        let (word, _) = self.arm(view)?;
+        let ways = self.ways.iter().enumerate();
+        Ok(ways.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
+    }
+
+    fn sights(&self) -> Option<AccessSet> {
+        Some(self.on.sights())
+    }
+}
+
+fn channels(known: &[ChannelName], names: &[String]) -> Vec<ChannelName> {
+    let named = names.iter().filter_map(|it| ChannelName::parse(it).ok());
+    known.iter().cloned().chain(named).collect()
+}
+
+fn ways(to: &[Target], label: &str) -> Vec<Way> {
+    to.iter().map(|to| Way { to: to.clone(), label: Some(label.to_owned()) }).collect()
+}
+
+/// The route takes one case or arm, with all of its targets.
+fn spread<'a>(mut choices: impl Iterator<Item = &'a Vec<Target>>) -> Spread {
+    if choices.all(|it| it.len() < 2) { Spread::One } else { Spread::Several }
+}
+
+fn hops(to: &[Target]) -> Vec<Transition> {
+    to.iter().cloned().map(Transition::To).collect()
+}
+
+impl Condition for Expression {
+    fn text(&self) -> &str {
+        self.source()
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(self.reads())
+    }
+
+    fn sights(&self) -> Option<AccessSet> {
+        Some(self.sights())
+    }
+
+    fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
+        let value = evaluated(self, view)?;
+        value.as_bool().ok_or_else(|| failed(self, format!("`{value}` is no bool")))
+    }
+}
+
+impl Route for Each {
+    fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    fn reads(&self) -> Option<&[ChannelName]> {
+        Some(self.over.reads())
+    }
+
+    fn choices(&self) -> Option<Vec<RouteChoice>> {
+        let each = RouteChoice {
+            to: vec![Target::Node(self.node.clone())],
+            is_dispatched: true,
+            known: Vec::new(),
+        };
+        let none = RouteChoice { to: self.after.clone(), ..RouteChoice::default() };
+        Some(vec![each, none])
+    }
+
+    fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
+        let over = evaluated(&self.over, view)?;
+        match over.as_ref() {
+            Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
+            Value::Array(items) => {
+                // The check comes before a task is made for each item.
+                DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
+                    failed(&self.over, format!("its {} items are {reached}", items.len()))
+                })?;
+                let dispatch =
+                    |input: &Value| Dispatch { node: self.node.clone(), input: input.clone() };
+                Ok(items.iter().map(|it| Transition::Dispatch(dispatch(it))).collect())
+            }
+            other => Err(failed(&self.over, format!("`{other}` is no list"))),
+        }
+    }
+
+    fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
+        let is_empty = evaluated(&self.over, view)?.as_array().is_some_and(Vec::is_empty);
+        Ok(if is_empty { (1..self.ways.len()).collect() } else { vec![0] })
+    }
+
+    fn sights(&self) -> Option<AccessSet> {
+        Some(self.over.sights())
+    }
+}
+
+fn evaluated(expression: &Expression, view: &RouteView<'_>) -> Result<Arc<Value>, RouteError> {
+    let item = view.input.item();
+    let view = ExpressionView { state: view.state, visits: view.visits, item, output_dir: None };
+    let failed = |error: EvaluateError| failed(expression, error.to_string());
+    expression.evaluate(&view).map_err(failed)
+}
+
+fn failed(expression: &Expression, reason: String) -> RouteError {
+    RouteError::Expression { expression: expression.source().to_owned(), reason }
+}

@@ -1,0 +1,54 @@
+//! Refuses secrets in a workflow or a prompt.
+//!
+//! A message never repeats a secret; `redact` has the forms of keys.
+
+use std::ops::Range;
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Place},
+    state::Type,
+};
+use graphrun_guard::redact::{find_form, names_a_secret};
+
+use super::{Expression, report::Report};
+const HELP: &str = "take it out and revoke it; keys are read from the environment";
+
+impl Report {
+    /// Reports the first secret that a text of the workflow contains.
+    pub(super) fn refuse_secret(&mut self, text: &str, range: &Range<usize>) {
+        if let Some((_, kind)) = find_form(text) {
+            let message = format!("this looks like {kind}, written into the file");
+            let finding = Diagnostic::error("GR047", message);
+            self.push(finding.at(self.place(range), "a secret").help(HELP));
+        }
+    }
+
+    /// Reports the first secret in another file; `place` makes places in it.
+    pub(super) fn refuse_secret_in(
+        &mut self,
+        text: &str,
+        place: impl FnOnce(Range<usize>) -> Place,
+    ) {
+        if let Some((range, kind)) = find_form(text) {
+            let message = format!("this looks like {kind}, written into a prompt");
+            let finding = Diagnostic::error("GR047", message);
+            self.push(finding.at(Some(place(range)), "a secret").help(HELP));
+        }
+    }
+
+    /// Reports a literal text under the name of a secret.
+    pub(super) fn refuse_named_secret(
+        &mut self,
+        name: &str,
+        range: &Range<usize>,
+        expression: &Expression,
+    ) {
+        let is_literal = expression.reads().is_empty()
+            && matches!(expression.ty(), Type::Enum(texts) if texts.iter().any(|it| !it.is_empty()));
+        if is_literal && names_a_secret(name) {
+            let message = format!("the value of `{name}` is written into the file");
+            let finding = Diagnostic::error("GR047", message);
+            self.push(finding.at(self.place(range), "a secret").help(HELP));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Reads the values of the format by the type expected at their place.
+
+use std::{fmt::Display, str::FromStr, time::Duration};
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, did_you_mean},
+    graph::Target,
+    id::{ChannelName, NodeName},
+    state::Schema,
+};
+
+use super::{
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::{Report, suggestion},
+};
+/// Keys of later versions of the format.
+const LATER: &[&str] = &["remember", "recall", "worktree"];
+
+/// The most keys that are listed for an unknown one; a node has far more.
+const KEYS_SHOWN_MAX: usize = 8;
+
+/// Keys and words of other formats, and their names in this one.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("depends_on", "join"),
+    ("description", "about"),
+    ("edges", "then"),
+    ("entry", "start"),
+    ("goto", "then"),
+    ("if", "when"),
+    ("max_iterations", "max_visits"),
+    ("max_retries", "retry"),
+    ("needs", "join"),
+    ("next", "then"),
+    ("on_error", "catch"),
+    ("outputs", "writes"),
+    ("question", "ask"),
+    ("reducer", "merge"),
+    ("retries", "retry"),
+    ("steps", "nodes"),
+    ("system_prompt", "system"),
+    ("tasks", "nodes"),
+];
+
+/// A mapping whose keys are known.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    what: String,
+    yaml: &'a Yaml,
+    entries: Vec<&'a Entry>,
+    /// The unknown keys, each with the one that may be meant.
+    misspelt: Vec<String>,
+}
+
+impl<'a> Section<'a> {
+    /// Reads a mapping, and reports every unknown key.
+    pub(super) fn read(
+        report: &mut Report,
+        yaml: &'a Yaml,
+        what: &str,
+        known: &[&str],
+    ) -> Option<Self> {
+        Self::read_with(report, yaml, what, known, |_| None)
+    }
+
+    /// Like `read`, with additional suggestions for unknown keys.
+    pub(super) fn read_with(
+        report: &mut Report,
+        yaml: &'a Yaml,
+        what: &str,
+        known: &[&str],
+        hint: impl Fn(&str) -> Option<String>,
+    ) -> Option<Self> {
+        let Data::Map(entries) = &yaml.data else {
+            let finding = report.of_wrong_kind(yaml, what, "a mapping");
+            report.push(match known.len() {
+                0..=KEYS_SHOWN_MAX => finding.help(format!("its keys are: {}", known.join(", "))),
+                _ => finding,
+            });
+            return None;
+        };
+        let is_known = |entry: &&Entry| known.contains(&entry.key.text.as_str());
+        let (entries, others): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(is_known);
+        let mut misspelt = Vec::new();
+        for Entry { key, .. } in others {
+            report.unknown_key(key, what, known, hint(&key.text));
+            misspelt.extend(meant_by(&key.text, known).map(str::to_owned));
+        }
+        Some(Self { what: what.to_owned(), yaml, entries, misspelt })
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'a Yaml> {
+        self.entries.iter().find(|it| it.key.text == key).map(|it| &it.value)
+    }
+
+    /// The place of a key.
+    pub(super) fn key(&self, key: &str) -> Option<&'a SpannedText> {
+        self.entries.iter().find(|it| it.key.text == key).map(|it| &it.key)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a SpannedText> {
+        self.entries.iter().map(|it| &it.key)
+    }
+
+    /// Whether the mapping has a key, or a reported one that may have been meant for it.
+    pub(super) fn has_or_means(&self, key: &str) -> bool {
+        self.get(key).is_some() || self.misspelt.iter().any(|it| it == key)
+    }
+
+    /// The value of a required key.
+    pub(super) fn require(&self, report: &mut Report, key: &str, help: &str) -> Option<&'a Yaml> {
+        let found = self.get(key);
+        if !self.has_or_means(key) {
+            // The place is the first key: the section may be as long as the file.
+            let place = self.entries.first().map_or(&self.yaml.range, |it| &it.key.range);
+            report.push(
+                Diagnostic::error("GR006", format!("{} has no `{key}`", self.what))
+                    .at(report.place(place), "here")
+                    .help(help),
+            );
+        }
+        found
+    }
+}
+
+impl Report {
+    fn unknown_key(&mut self, key: &SpannedText, what: &str, known: &[&str], hint: Option<String>) {
+        if is_later(&key.text) {
+            let message = format!("this version does not support `{}` yet", key.text);
+            self.push(Diagnostic::error("GR004", message).at(self.place(&key.range), "not yet"));
+            return;
+        }
+        let merge =
+            (key.text == "<<").then(|| "there are no merge keys; write the keys out".to_owned());
+        let called = || Some(format!("here it is called `{}`", elsewhere(&key.text, known)?));
+        let near = || suggestion(&key.text, known.iter().copied());
+        let help = hint.or(merge).or_else(called).or_else(near).unwrap_or_default();
+        self.push(
+            Diagnostic::error("GR003", format!("{what} takes no key `{}`", key.text))
+                .at(self.place(&key.range), "not a key here")
+                .help(help),
+        );
+    }
+
+    pub(super) fn wrong_kind(&mut self, yaml: &Yaml, what: &str, wanted: &str) {
+        let finding = self.of_wrong_kind(yaml, what, wanted);
+        self.push(finding);
+    }
+
+    /// The finding that a value does not have the expected kind.
+    pub(super) fn of_wrong_kind(&self, yaml: &Yaml, what: &str, wanted: &str) -> Diagnostic {
+        let found = match &yaml.data {
+            Data::Null => "nothing".to_owned(),
+            Data::Scalar { text, plain: true } if text.chars().count() <= 20 => format!("`{text}`"),
+            Data::Scalar { text, plain: false } if text.chars().count() <= 20 => {
+                format!("the text \"{text}\"")
+            }
+            Data::Scalar { .. } => "a text".to_owned(),
+            Data::List(_) => "a list".to_owned(),
+            Data::Map(_) => "a mapping".to_owned(),
+        };
+        let source = self.file.text.get(yaml.range.clone()).unwrap_or_default();
+        let braces = matches!(yaml.data, Data::Map(_)) && source.starts_with('{');
+        let finding = Diagnostic::error("GR005", format!("{what} is {wanted}, not {found}"))
+            .at(self.place(&yaml.range), format!("expected {wanted}"));
+        if braces && wanted.contains("text") {
+            finding.help("a text that starts with `{` must be quoted")
+        } else {
+            finding
+        }
+    }
+
+    pub(super) fn bad_value(&mut self, word: &SpannedText, message: impl Into<String>, help: &str) {
+        let finding = Diagnostic::error("GR009", message).at(self.place(&word.range), "here");
+        self.push(if help.is_empty() { finding } else { finding.help(help) });
+    }
+
+    pub(super) fn word(&mut self, yaml: &Yaml, what: &str) -> Option<SpannedText> {
+        let word = yaml.word();
+        if word.is_none() {
+            self.wrong_kind(yaml, what, "a text");
+        }
+        word
+    }
+
+    /// Reads one text, or a list of texts.
+    pub(super) fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<SpannedText> {
+        match &yaml.data {
+            Data::List(items) => {
+                let item = format!("each item of {what}");
+                items.iter().filter_map(|it| self.word(it, &item)).collect()
+            }
+            Data::Scalar { .. } => yaml.word().into_iter().collect(),
+            Data::Null | Data::Map(_) => {
+                self.wrong_kind(yaml, what, "a name or a list of names");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Reads a number within bounds.
+    pub(super) fn number<T>(
+        &mut self,
+        yaml: &Yaml,
+        what: &str,
+        wanted: &str,
+        fits: impl Fn(&T) -> bool,
+    ) -> Option<T>
+    where
+        T: FromStr,
+    {
+        let number = match &yaml.data {
+            Data::Scalar { text, plain: true } => text.replace('_', "").parse().ok(),
+            _ => None,
+        };
+        let number = number.filter(fits);
+        if number.is_none() {
+            self.wrong_kind(yaml, what, wanted);
+        }
+        number
+    }
+
+    /// Reads `true` or `false`.
+    pub(super) fn bool(&mut self, yaml: &Yaml, what: &str) -> Option<bool> {
+        let value = match &yaml.data {
+            Data::Scalar { text, plain: true } => text.parse().ok(),
+            _ => None,
+        };
+        if value.is_none() {
+            self.wrong_kind(yaml, what, "`true` or `false`");
+        }
+        value
+    }
+
+    /// Reads a whole number that is at least `min`.
+    pub(super) fn count<T>(&mut self, yaml: &Yaml, what: &str, min: T) -> Option<T>
+    where
+        T: Copy + FromStr + PartialOrd + Display,
+    {
+        let wanted = format!("a whole number from {min} on");
+        self.number(yaml, what, &wanted, |it| *it >= min)
+    }
+
+    /// Reads a duration such as `90s`, `10m` or `1h30m`.
+    pub(super) fn duration(&mut self, yaml: &Yaml, what: &str) -> Option<Duration> {
+        let duration = duration_of(yaml);
+        if duration.is_none() {
+            self.wrong_kind(yaml, what, "a span of time such as `90s`, `10m` or `24h`");
+        }
+        duration
+    }
+
+    /// Reads a number of bytes such as `512M` or `2G`.
+    pub(super) fn bytes(&mut self, yaml: &Yaml, what: &str) -> Option<u64> {
+        let parse = |text: &str| {
+            let units = [("K", 10), ("M", 20), ("G", 30)];
+            let (unit, shift) = units.into_iter().find(|(unit, _)| text.ends_with(unit))?;
+            let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            number.checked_mul(1 << shift).filter(|it| *it > 0)
+        };
+        let bytes = yaml.text().and_then(parse);
+        if bytes.is_none() {
+            self.wrong_kind(yaml, what, "an amount of memory such as `512M` or `2G`");
+        }
+        bytes
+    }
+
+    /// Resolves a field of the state.
+    pub(super) fn channel(&mut self, word: &SpannedText, schema: &Schema) -> Option<ChannelName> {
+        let found = schema.channel(&word.text).map(|it| it.name().clone());
+        if found.is_none() {
+            let known = schema.channels().iter().map(|it| it.name().as_str());
+            self.unknown("GR021", "field of the state", word, known);
+        }
+        found
+    }
+
+    pub(super) fn channels(
+        &mut self,
+        yaml: &Yaml,
+        what: &str,
+        schema: &Schema,
+    ) -> Vec<ChannelName> {
+        let words = self.words(yaml, what);
+        let mut channels = Vec::new();
+        for word in words {
+            match self.channel(&word, schema) {
+                Some(channel) if channels.contains(&channel) => {
+                    self.named_twice(&word, what);
+                }
+                channel => channels.extend(channel),
+            }
+        }
+        channels
+    }
+
+    /// Reports a repeated name of a list.
+    pub(super) fn named_twice(&mut self, word: &SpannedText, what: &str) {
+        let finding = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
+        self.push(finding.at(self.place(&word.range), "again"));
+    }
+
+    pub(super) fn node_name(&mut self, word: &SpannedText) -> Option<NodeName> {
+        match NodeName::parse(&word.text) {
+            Ok(name) => Some(name),
+            Err(error) => {
+                let help = "letters, digits, `_` and `-`, not starting with a digit";
+                self.bad_value(word, error.to_string(), help);
+                None
+            }
+        }
+    }
+}
+
+/// Whether a key belongs to a later version of the format.
+pub(super) fn is_later(key: &str) -> bool {
+    LATER.contains(&key)
+}
+
+/// The known key that may be meant by an unknown one.
+fn meant_by<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    elsewhere(key, known).or_else(|| did_you_mean(key, known.iter().copied()))
+}
+
+/// The known key for a key of another format.
+fn elsewhere<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    let (_, own) = ELSEWHERE.iter().find(|(other, _)| *other == key)?;
+    known.iter().copied().find(|it| it == own)
+}
+
+/// The duration of a value, if it is one.
+pub(super) fn duration_of(yaml: &Yaml) -> Option<Duration> {
+    let parsed = yaml.text().and_then(|it| it.parse::<jiff::SignedDuration>().ok());
+    parsed.and_then(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero())
+}
+
+/// The built-in target of a name.
+pub(super) fn built_in(name: &str) -> Option<Target> {
+    match name {
+        "end" => Some(Target::End),
+        "fail" => Some(Target::Fail),
+        _ => None,
+    }
+}

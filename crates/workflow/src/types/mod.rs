@@ -1,0 +1,280 @@
+//! The state of a workflow: a registered type, a JSON Schema, or fields in a short notation.
+//!
+//! The notation is `string int float bool json date duration`, `[T]`, `{field: T}`, `a | b`, `T?`
+//! and the names under `types`. A field may have more keys:
+//! `{type: T, merge: append, default: v, private: true, about: …}`. Start with [`read_state`].
+
+mod notation;
+mod reducers;
+mod schema_file;
+mod values;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, did_you_mean},
+    id::ChannelName,
+    state::{Channel, Reducer, Schema, Type, schema_size},
+};
+use graphrun_guard::data_limit::DataLimit;
+use serde_json::{Value, json};
+
+pub(super) use self::{notation::TYPES, reducers::REDUCERS, values::value_of};
+use super::{
+    reader::{Data, Entry, SpannedText, Yaml},
+    registry::Registry,
+    report::{Report, suggestion},
+    shape::Section,
+    source::SourceFolder,
+};
+/// The keys of a reducer with an argument.
+pub(super) const BEST_KEYS: &[&str] = &["best"];
+/// The keys of a field with more than a type.
+pub(super) const SPEC_KEYS: &[&str] =
+    &["type", "schema", "merge", "by", "default", "private", "about"];
+/// Words with another meaning in prompts and expressions.
+const RESERVED: &[&str] = &[
+    "output",
+    "via",
+    "visit",
+    "max_visits",
+    "item",
+    "loop",
+    "true",
+    "false",
+    "null",
+    "none",
+    "in",
+    "and",
+    "or",
+    "not",
+];
+
+/// The result of reading the state.
+#[derive(Debug, Default)]
+pub(super) struct ReadState {
+    /// `None` without a usable state, which is reported.
+    pub(super) schema: Option<Schema>,
+    /// The used names under `types`.
+    pub(super) used: BTreeSet<String>,
+    /// The fields with reported mistakes.
+    pub(super) vague: BTreeSet<ChannelName>,
+}
+
+/// Reads `state`, and the `types` it may name.
+pub(super) fn read_state(
+    report: &mut Report,
+    top: &Section<'_>,
+    folder: &SourceFolder,
+    registry: &Registry,
+) -> ReadState {
+    let mut reading = Reading {
+        report,
+        registry,
+        folder,
+        types: BTreeMap::new(),
+        open: Vec::new(),
+        files: BTreeMap::new(),
+        nodes: 0,
+        used: BTreeSet::new(),
+        vague: BTreeSet::new(),
+    };
+    if let Some(types) = top.get("types") {
+        reading.types(types);
+    }
+    let help = "name a registered type, or declare fields: `state: { brief: string }`";
+    let state = top.require(reading.report, "state", help);
+    let schema = state.and_then(|it| reading.state(it));
+    ReadState { schema, used: reading.used, vague: reading.vague }
+}
+
+/// The state of reading types.
+struct Reading<'a, 'y> {
+    report: &'a mut Report,
+    registry: &'a Registry,
+    folder: &'a SourceFolder,
+    types: BTreeMap<&'y str, Named<'y>>,
+    /// The named types that are currently read, the outermost first.
+    open: Vec<&'y str>,
+    /// The schema files read so far, by their paths in the workflow.
+    files: BTreeMap<&'y str, Value>,
+    /// The nodes of all schemas from files and of all uses of named types.
+    nodes: u64,
+    used: BTreeSet<String>,
+    vague: BTreeSet<ChannelName>,
+}
+
+/// A type under `types`.
+#[derive(Clone)]
+enum Named<'y> {
+    Unread(&'y Entry),
+    Read(Value),
+}
+
+impl<'y> Reading<'_, 'y> {
+    fn state(&mut self, yaml: &'y Yaml) -> Option<Schema> {
+        if let Some(file) = schema_file::named_by(yaml) {
+            return self.state_of_file(file);
+        }
+        let Data::Map(entries) = &yaml.data else {
+            let name = self.report.word(yaml, "`state`")?;
+            return self.registered(&name);
+        };
+        let channels: Vec<Channel> =
+            entries.iter().filter_map(|entry| self.channel(entry)).collect();
+        // The reader ensures that no key is repeated.
+        Schema::new(channels).ok()
+    }
+
+    fn registered(&mut self, name: &SpannedText) -> Option<Schema> {
+        let Some(schema) = self.registry.schema(&name.text) else {
+            let help = suggestion(&name.text, self.registry.states())
+                .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
+            let message = format!("no state `{}` is registered", name.text);
+            let place = self.report.place(&name.range);
+            let finding = Diagnostic::error("GR014", message).at(place, "no such type");
+            self.report.push(finding.help(help));
+            return None;
+        };
+        for channel in schema.channels() {
+            refuse_reserved(self.report, channel.name().as_str(), name);
+        }
+        Some(schema.clone())
+    }
+
+    /// Counts a schema that is copied into the state; `None` above the limit, which is reported.
+    fn grow(&mut self, schema: &Value, at: &Range<usize>) -> Option<()> {
+        let limit = DataLimit::SchemaNodes;
+        let is_told = limit.check(self.nodes).is_err();
+        self.nodes = self.nodes.saturating_add(schema_size(schema).unwrap_or(u64::MAX));
+        let Err(reached) = limit.check(self.nodes) else { return Some(()) };
+        if !is_told {
+            self.report.push_limit("the state with its types written out", &reached, at);
+        }
+        None
+    }
+
+    fn channel(&mut self, Entry { key, value }: &'y Entry) -> Option<Channel> {
+        if refuse_reserved(self.report, &key.text, key) {
+            return None;
+        }
+        let name = ChannelName::parse(&key.text);
+        if let Err(error) = &name {
+            self.report.bad_value(key, error.to_string(), "letters, digits and `_`");
+        }
+        let name = name.ok()?;
+        if name.as_str().contains('-') {
+            let help = "an expression would read it as minus; use `_`";
+            let message = format!("`-` may not stand in the field `{name}`");
+            self.report.bad_value(key, message, help);
+            return None;
+        }
+        let channel = if as_spec(value) {
+            self.channel_of_spec(&name, value)
+        } else {
+            let schema = self.schema_of(value);
+            schema.and_then(|it| Channel::new(name.clone(), it, Reducer::Replace).ok())
+        };
+        if self.report.repeated.contains(&key.range.start) {
+            self.vague.insert(name.clone());
+        }
+        // A field whose type is reported counts as `any`, so that its uses are not reported too.
+        channel.or_else(|| {
+            self.vague.insert(name.clone());
+            Channel::new(name, json!({}), Reducer::Replace).ok()
+        })
+    }
+
+    fn channel_of_spec(&mut self, name: &ChannelName, spec: &'y Yaml) -> Option<Channel> {
+        let what = format!("the field `{name}`");
+        let section = Section::read(self.report, spec, &what, SPEC_KEYS)?;
+        let mut schema = match (section.get("type"), section.get("schema")) {
+            (Some(ty), None) => self.schema_of(ty)?,
+            (None, Some(file)) => self.schema_of_file(file)?,
+            (_, Some(file)) => {
+                let word = self.report.word(file, "`schema`")?;
+                let help = "leave one of them out";
+                self.report.bad_value(&word, "`type` says already what may be in it", help);
+                return None;
+            }
+            (None, None) => return None,
+        };
+        let ty = Type::of_schema(&schema);
+        if let (Some(about), Value::Object(object)) = (section.get("about"), &mut schema) {
+            let about = self.report.word(about, "`about`")?;
+            object.insert("description".to_owned(), about.text.into());
+        }
+        let reducer = self.reducer(&section, &ty)?;
+        let channel = match Channel::new(name.clone(), schema, reducer) {
+            Ok(channel) => channel,
+            Err(reason) => {
+                self.unusable_schema(section.get("schema")?, &reason);
+                return None;
+            }
+        };
+        let is_private = section.get("private").and_then(|it| self.flag(it, "`private`"));
+        let channel = if is_private == Some(true) { channel.private() } else { channel };
+        let Some(default) = section.get("default") else { return Some(channel) };
+        let value = value_of(self.report, default, &ty)?;
+        if let Err(problems) = channel.validate(&value) {
+            let message = format!("the default of `{name}` does not fit: {}", problems.join("; "));
+            let place = self.report.place(&default.range);
+            let label = format!("not a `{ty}`");
+            self.report.push(Diagnostic::error("GR022", message).at(place, label));
+        }
+        Some(channel.with_default(value))
+    }
+
+    fn flag(&mut self, yaml: &Yaml, what: &str) -> Option<bool> {
+        match yaml.text() {
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            _ => {
+                self.report.wrong_kind(yaml, what, "`true` or `false`");
+                None
+            }
+        }
+    }
+}
+
+/// Reports private fields among the inputs or outputs.
+pub(super) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schema: &Schema) {
+    for word in yaml.items().iter().chain([yaml]).filter_map(Yaml::word) {
+        if schema.channel(&word.text).is_some_and(Channel::is_private) {
+            let message = format!("{what} names `{}`, which is private", word.text);
+            let place = report.place(&word.range);
+            let finding = Diagnostic::error("GR112", message).at(place, "for the nodes alone");
+            report.push(finding.help("take it out here, or take `private` off the field"));
+        }
+    }
+}
+
+/// Whether a field has a reserved name; reported if so.
+fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
+    let reserved = RESERVED.contains(&field);
+    if reserved {
+        let message = format!("`{field}` means something else in expressions and prompts");
+        let place = report.place(&at.range);
+        report.push(Diagnostic::error("GR016", message).at(place, "reserved"));
+    }
+    reserved
+}
+
+/// Whether a mapping is a field with more than a type, and not a record.
+fn as_spec(yaml: &Yaml) -> bool {
+    // A misspelt key still marks a specification, and so does a key whose value cannot be a type.
+    let is_flag = |it: &Yaml| {
+        it.text().is_some_and(|it| it.parse::<bool>().is_ok() || it.parse::<f64>().is_ok())
+    };
+    let is_reducer = |it: &Yaml| it.text().is_some_and(|it| REDUCERS.contains(&it));
+    let meant = |Entry { key, value }: &Entry| {
+        did_you_mean(&key.text, SPEC_KEYS.iter().copied()).is_some()
+            || is_flag(value)
+            || is_reducer(value)
+    };
+    let is_typed = yaml.get("type").is_some() || schema_file::named_by(yaml).is_some();
+    is_typed && yaml.entries().iter().all(meant)
+}

@@ -1,0 +1,245 @@
+//! Types in the short notation, and those with a name.
+//!
+//! A named type is expanded where it is used, with its name as the title of a record. So a type
+//! cannot contain itself, and the size of all uses is bounded.
+
+use graphrun_core::{diagnostic::Diagnostic, state::Type};
+use serde_json::{Map, Value, json};
+
+use super::{Named, Reading, as_spec};
+use crate::{
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::suggestion,
+};
+
+/// The types with a name.
+pub(crate) const TYPES: &[&str] = &["string", "int", "float", "bool", "json", "date", "duration"];
+
+impl<'y> Reading<'_, 'y> {
+    /// Reads `types`.
+    pub(super) fn types(&mut self, yaml: &'y Yaml) {
+        if !matches!(yaml.data, Data::Map(_)) {
+            self.report.wrong_kind(yaml, "`types`", "a mapping from names to types");
+        }
+        for entry in yaml.entries() {
+            let name = entry.key.text.as_str();
+            let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
+            if TYPES.contains(&name) {
+                let message = format!("`{name}` is built in and names no other type");
+                let place = self.report.place(&entry.key.range);
+                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
+                self.report.push(finding.help("choose another name"));
+            } else if !name.starts_with(|it: char| it.is_ascii_alphabetic())
+                || !name.chars().all(fits)
+            {
+                let message = format!("`{name}` cannot be the name of a type");
+                let help = "letters, digits and `_`, starting with a letter";
+                self.report.bad_value(&entry.key, message, help);
+            } else {
+                self.types.insert(name, Named::Unread(entry));
+            }
+        }
+        for name in self.types.keys().copied().collect::<Vec<_>>() {
+            self.read_named(name);
+        }
+    }
+
+    /// The JSON Schema of a type under `types`; a type with reported mistakes may be anything.
+    fn read_named(&mut self, name: &'y str) -> Option<Value> {
+        match self.types.get(name)?.clone() {
+            Named::Read(schema) => Some(schema),
+            Named::Unread(entry) => {
+                self.open.push(name);
+                let schema = self.schema_of(&entry.value);
+                self.open.pop();
+                let mut schema = schema.unwrap_or_else(|| json!({}));
+                if let (Type::Record(_), Some(object)) =
+                    (Type::of_schema(&schema), schema.as_object_mut())
+                    && !object.contains_key("title")
+                {
+                    object.insert("title".to_owned(), name.into());
+                }
+                self.types.insert(name, Named::Read(schema.clone()));
+                Some(schema)
+            }
+        }
+    }
+
+    /// The JSON Schema of a type in the short notation.
+    pub(super) fn schema_of(&mut self, yaml: &'y Yaml) -> Option<Value> {
+        match &yaml.data {
+            Data::List(items) => {
+                let [item] = items.as_slice() else {
+                    let wanted = "`[T]` with one type";
+                    let finding = self.report.of_wrong_kind(yaml, "the type of a list", wanted);
+                    self.report.push(Diagnostic { help: as_enum(items), ..finding });
+                    return None;
+                };
+                Some(json!({"type": "array", "items": self.schema_of(item)?}))
+            }
+            Data::Map(_) if yaml.get("type").is_some() && as_spec(yaml) => {
+                self.described(yaml.get("type")?, yaml)
+            }
+            Data::Map(entries) => self.record(entries),
+            Data::Null => {
+                self.report.wrong_kind(yaml, "a type", "a text such as `string` or `[int]`");
+                None
+            }
+            Data::Scalar { text, .. } => {
+                let word = SpannedText { text: text.clone(), range: yaml.range.clone() };
+                let (schema, rest) = self.notation(&word, text.trim())?;
+                if !rest.is_empty() {
+                    let place = self.report.place(&word.range);
+                    self.report.push(unreadable(&word, rest).at(place, "here"));
+                    return None;
+                }
+                Some(schema)
+            }
+        }
+    }
+
+    /// A type with a description, inside another type.
+    fn described(&mut self, ty: &'y Yaml, spec: &'y Yaml) -> Option<Value> {
+        let mut schema = self.schema_of(ty)?;
+        let about = spec.get("about").and_then(Yaml::text);
+        if let (Some(about), Value::Object(object)) = (about, &mut schema) {
+            object.insert("description".to_owned(), about.into());
+        }
+        let others = spec.entries().iter().map(|it| &it.key);
+        for key in { others }.filter(|it| !["type", "about"].contains(&it.text.as_str())) {
+            let message = format!("`{}` is for fields of the state, not inside one", key.text);
+            let place = self.report.place(&key.range);
+            self.report.push(Diagnostic::error("GR003", message).at(place, "not here"));
+        }
+        Some(schema)
+    }
+
+    fn record(&mut self, entries: &'y [Entry]) -> Option<Value> {
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        let mut whole = true;
+        for Entry { key, value } in entries {
+            let Some(schema) = self.schema_of(value) else {
+                whole = false;
+                continue;
+            };
+            // `json?` is not a separate type, because any JSON may be null; it only makes the key
+            // optional.
+            let may_be_absent = schema == optional(&json!({}));
+            if !may_be_absent && !matches!(Type::of_schema(&schema), Type::Optional(_)) {
+                required.push(key.text.clone());
+            }
+            properties.insert(key.text.clone(), schema);
+        }
+        whole.then(|| {
+            json!({
+                "type": "object",
+                "properties": properties,
+                "required": required,
+                "additionalProperties": false,
+            })
+        })
+    }
+
+    /// Parses a type at the front of a text and returns the rest.
+    fn notation<'t>(&mut self, word: &SpannedText, text: &'t str) -> Option<(Value, &'t str)> {
+        let (schema, rest) = if let Some(inner) = text.strip_prefix('[') {
+            let (item, rest) = self.notation(word, inner.trim_start())?;
+            let Some(rest) = rest.strip_prefix(']') else {
+                let finding = Diagnostic::error("GR014", format!("`{}` lacks a `]`", word.text));
+                self.report.push(finding.at(self.report.place(&word.range), "not closed"));
+                return None;
+            };
+            (json!({"type": "array", "items": item}), rest.trim_start())
+        } else {
+            let end = text.find(['?', ']', '[']).unwrap_or(text.len());
+            let (named, rest) = text.split_at(end);
+            (self.simple(word, named.trim())?, rest)
+        };
+        Some(match rest.strip_prefix('?') {
+            Some(rest) => (optional(&schema), rest.trim_start()),
+            None => (schema, rest),
+        })
+    }
+
+    fn simple(&mut self, word: &SpannedText, named: &str) -> Option<Value> {
+        if named.contains('|') {
+            let values: Vec<&str> = named.split('|').map(str::trim).collect();
+            if values.iter().any(|it| it.is_empty()) {
+                let message = "a value of this enum is empty";
+                self.report.bad_value(word, message, "write `a | b | c`");
+                return None;
+            }
+            return Some(json!({"type": "string", "enum": values}));
+        }
+        Some(match named {
+            "string" => json!({"type": "string"}),
+            "int" => json!({"type": "integer"}),
+            "float" => json!({"type": "number"}),
+            "bool" => json!({"type": "boolean"}),
+            "json" => json!({}),
+            "date" => json!({"type": "string", "format": "date"}),
+            "duration" => json!({"type": "string", "format": "duration"}),
+            own => return self.own(word, own),
+        })
+    }
+
+    /// A use of a type under `types`.
+    fn own(&mut self, word: &SpannedText, named: &str) -> Option<Value> {
+        let Some(name) = self.types.keys().copied().find(|it| *it == named) else {
+            let known = self.types.keys().copied().chain(TYPES.iter().copied());
+            let help = in_other_words(named)
+                .map(|it| format!("did you mean `{it}`?"))
+                .or_else(|| suggestion(named, known))
+                .unwrap_or_default();
+            let message = format!("there is no type `{named}`");
+            let place = self.report.place(&word.range);
+            let finding = Diagnostic::error("GR014", message).at(place, "no such type");
+            self.report.push(finding.help(help));
+            return None;
+        };
+        if self.open.contains(&name) {
+            let message = format!("the type `{name}` contains itself");
+            let place = self.report.place(&word.range);
+            let finding = Diagnostic::error("GR111", message).at(place, "endless from here on");
+            let help = "keep a list of all parts, each with the name of the one it belongs to";
+            self.report.push(finding.help(help));
+            return None;
+        }
+        self.used.insert(name.to_owned());
+        let schema = self.read_named(name)?;
+        self.grow(&schema, &word.range)?;
+        Some(schema)
+    }
+}
+
+/// The notation of an enum, for several texts in place of one type.
+fn as_enum(items: &[Yaml]) -> Option<String> {
+    let texts: Option<Vec<&str>> = items.iter().map(Yaml::text).collect();
+    let texts = texts.filter(|it| it.len() > 1 && !it.iter().any(|it| TYPES.contains(it)))?;
+    Some(format!("one of a few texts is written `{}`", texts.join(" | ")))
+}
+
+fn optional(schema: &Value) -> Value {
+    json!({"anyOf": [schema, {"type": "null"}]})
+}
+
+/// The type for a name of other languages.
+fn in_other_words(name: &str) -> Option<&'static str> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "str" | "text" | "char" | "varchar" => "string",
+        "integer" | "i32" | "i64" | "u32" | "u64" | "long" => "int",
+        "number" | "double" | "f32" | "f64" | "decimal" => "float",
+        "boolean" => "bool",
+        "any" | "object" | "dict" | "map" => "json",
+        "array" | "list" | "vec" => "[string]",
+        "datetime" | "timestamp" => "date",
+        _ => return None,
+    })
+}
+
+fn unreadable(word: &SpannedText, rest: &str) -> Diagnostic {
+    let message = format!("`{}` is no type from `{rest}` on", word.text);
+    Diagnostic::error("GR014", message)
+        .help("types are `string`, `[T]`, `{field: T}`, `a | b` and `T?`")
+}

@@ -1,0 +1,90 @@
+//! The reducers of fields: `merge`.
+
+use std::sync::Arc;
+
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    state::{Reducer, Type},
+};
+
+use super::{BEST_KEYS, Reading};
+use crate::{reader::Yaml, report::suggestion, shape::Section, typing::is_number};
+
+/// The built-in reducers.
+pub(crate) const REDUCERS: &[&str] =
+    &["replace", "append", "union", "sum", "min", "max", "merge", "messages", "best"];
+
+impl Reading<'_, '_> {
+    /// Reads `merge`, and `by`, which belongs to `merge: best`.
+    pub(super) fn reducer(&mut self, section: &Section<'_>, ty: &Type) -> Option<Reducer> {
+        let (merge, by) = (section.get("merge"), section.get("by"));
+        let is_best = merge.and_then(Yaml::text) == Some("best");
+        if let (Some(key), false) = (section.key("by"), is_best) {
+            let place = self.report.place(&key.range);
+            let finding = Diagnostic::error("GR003", "`by` goes with `merge: best`");
+            self.report.push(finding.at(place, "not a key here"));
+        }
+        let Some(merge) = merge else { return Some(Reducer::Replace) };
+        if merge.get("best").is_some() {
+            let parts = Section::read(self.report, merge, "`merge`", BEST_KEYS)?;
+            return self.best(parts.get("best")?, ty);
+        }
+        if is_best {
+            let help = "say what is best: `merge: best, by: test_result.passed_count`";
+            let by = by.or_else(|| section.require(self.report, "by", help))?;
+            return self.best(by, ty);
+        }
+        self.named_reducer(merge, ty)
+    }
+
+    fn best(&mut self, path: &Yaml, ty: &Type) -> Option<Reducer> {
+        let path = self.report.word(path, "what is best")?;
+        let by: Vec<String> = path.text.split('.').map(str::to_owned).collect();
+        let found = by.iter().try_fold(ty, |it, name| it.field(name));
+        if !found.is_some_and(|it| is_number(it.required()) || *it == Type::Any) {
+            let message = format!("`best` needs a number, and `{}` of `{ty}` is none", path.text);
+            let place = self.report.place(&path.range);
+            self.report.push(Diagnostic::error("GR019", message).at(place, "not a number"));
+            return None;
+        }
+        Some(Reducer::Best { by })
+    }
+
+    fn named_reducer(&mut self, yaml: &Yaml, ty: &Type) -> Option<Reducer> {
+        let name = self.report.word(yaml, "`merge`")?;
+        let own = self.registry.reducers().iter().find(|it| it.name() == name.text);
+        let list = matches!(ty, Type::List(_));
+        let (reducer, fits, needed) = match name.text.as_str() {
+            "replace" => (Reducer::Replace, true, ""),
+            "append" => (Reducer::Append, list, "a list"),
+            "union" => (Reducer::Union, list, "a list"),
+            "messages" => (Reducer::Messages, list, "a list"),
+            "sum" => (Reducer::Sum, is_number(ty), "a number"),
+            "min" => (Reducer::Min, is_number(ty), "a number"),
+            "max" => (Reducer::Max, is_number(ty), "a number"),
+            "merge" => (Reducer::Merge, matches!(ty, Type::Record(_) | Type::Map(_)), "a record"),
+            unknown => {
+                if let Some(own) = own {
+                    // Only the author of a custom reducer knows which types it folds.
+                    return Some(Reducer::Custom(Arc::clone(own)));
+                }
+                let own = self.registry.reducers().iter().map(|it| it.name());
+                let known = REDUCERS.iter().copied().chain(own);
+                let help = suggestion(unknown, known).unwrap_or_default();
+                let message = format!("there is no reducer `{unknown}`");
+                let place = self.report.place(&name.range);
+                let finding = Diagnostic::error("GR019", message).at(place, "no such reducer");
+                self.report.push(finding.help(help));
+                return None;
+            }
+        };
+        if !fits && *ty != Type::Any {
+            let message = format!("`{}` needs {needed}, and this field is `{ty}`", name.text);
+            let place = self.report.place(&name.range);
+            let label = format!("needs {needed}");
+            self.report.push(Diagnostic::error("GR019", message).at(place, label));
+            return None;
+        }
+        Some(reducer)
+    }
+}

@@ -1,0 +1,76 @@
+//! The compatibility of types, for expressions and prompts.
+
+use graphrun_core::state::{Channel, Reducer, Type, is_date, is_duration};
+
+pub(super) fn is_number(ty: &Type) -> bool {
+    matches!(ty, Type::Int | Type::Float)
+}
+
+/// The values of an enum, and of an optional one.
+pub(super) fn values_of(ty: &Type) -> Option<&[String]> {
+    match ty.required() {
+        Type::Enum(values) => Some(values),
+        _ => None,
+    }
+}
+
+/// Whether values of both types may be equal.
+pub(super) fn comparable(a: &Type, b: &Type) -> bool {
+    let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
+    match (a, b) {
+        (Type::Any, _) | (_, Type::Any) => true,
+        // One duration has many spellings, so equality of the texts would be too strict.
+        (Type::Duration, _) | (_, Type::Duration) => false,
+        (Type::Date, Type::Enum(texts)) | (Type::Enum(texts), Type::Date) => {
+            texts.iter().all(|it| is_date(it))
+        }
+        (Type::Enum(a), Type::Enum(b)) => a.iter().any(|it| b.contains(it)),
+        (Type::List(a), Type::List(b)) | (Type::Map(a), Type::Map(b)) => comparable(a, b),
+        (a, b) => a == b || (is_number(a) && is_number(b)) || (text(a) && text(b)),
+    }
+}
+
+/// Whether a value of one type can be assigned to a declared type.
+pub(super) fn fits(value: &Type, declared: &Type) -> bool {
+    match (value, declared) {
+        (Type::Any, _) | (_, Type::Any) => true,
+        (Type::Optional(value), Type::Optional(declared)) => fits(value, declared),
+        (value, Type::Optional(declared)) => fits(value, declared),
+        (Type::Int, Type::Float) | (Type::Enum(_) | Type::Date | Type::Duration, Type::String) => {
+            true
+        }
+        (Type::Enum(texts), Type::Date) => texts.iter().all(|it| is_date(it)),
+        (Type::Enum(texts), Type::Duration) => texts.iter().all(|it| is_duration(it)),
+        (Type::Enum(values), Type::Enum(declared)) => values.iter().all(|it| declared.contains(it)),
+        (Type::List(value), Type::List(declared)) | (Type::Map(value), Type::Map(declared)) => {
+            fits(value, declared)
+        }
+        (Type::Record(value), Type::Record(declared)) => declared.fields.iter().all(|field| {
+            let found = value.fields.iter().find(|it| it.name == field.name);
+            found.map_or(matches!(field.ty, Type::Optional(_)), |it| fits(&it.ty, &field.ty))
+        }),
+        (value, declared) => value == declared,
+    }
+}
+
+/// A type as shown in a message; the type of a literal text is shown as the text.
+pub(super) fn describe(ty: &Type) -> String {
+    match ty {
+        Type::Enum(values) if values.len() == 1 => format!("the text \"{}\"", values[0]),
+        other => format!("`{other}`"),
+    }
+}
+
+/// The initial value of a field whose reducer accumulates, in the notation of a default.
+pub(super) fn natural_start(channel: &Channel) -> Option<&'static str> {
+    match channel.reducer() {
+        Reducer::Append | Reducer::Union | Reducer::Messages => Some("[]"),
+        Reducer::Sum => Some("0"),
+        Reducer::Merge => Some("{}"),
+        Reducer::Replace
+        | Reducer::Min
+        | Reducer::Max
+        | Reducer::Best { .. }
+        | Reducer::Custom(_) => None,
+    }
+}

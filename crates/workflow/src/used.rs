@@ -1,0 +1,227 @@
+//! Used workflows: each is found and loaded before the workflow that uses it is lowered, and then
+//! becomes a part of it.
+//!
+//! A node `review` that uses a workflow becomes two: `review` fills the fields and starts the used
+//! workflow. `review.end` runs when no task is left in it, and takes its results. The nodes and
+//! fields between them are called `review.lint` and `review.draft`.
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    fs,
+    path::{Component, Path},
+    sync::Arc,
+};
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, SourceFile},
+    graph::{Defer, Edge, Policies, Scope, Target},
+    id::{ChannelName, NodeName, SCOPE_DEPTH_MAX},
+    state::{Channel, Schema},
+};
+use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
+
+use super::{
+    LeaveNode, NodeDefinition, NodeKind, Registry, Workflow,
+    reader::{SpannedText, Yaml},
+    report::Report,
+    source::SourceFolder,
+    survey_within,
+};
+/// The most files of one workflow.
+const FILES_MAX: usize = 100;
+
+/// The total size of a workflow and the workflows it uses.
+#[derive(Debug, Default)]
+pub(super) struct WholeSize {
+    files: Cell<usize>,
+    nodes: Cell<u64>,
+}
+
+/// The current file, and the chain of files that use it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain<'a> {
+    file: &'a Path,
+    user: Option<&'a Self>,
+    size: &'a WholeSize,
+}
+
+/// The fields of the outer workflow, each with the inner field it is filled from.
+pub(super) type Takes = Vec<(ChannelName, ChannelName)>;
+
+impl<'a> Chain<'a> {
+    pub(super) fn new(file: &'a Path, size: &'a WholeSize) -> Self {
+        Self { file, user: None, size }
+    }
+
+    /// Whether the limit on nodes was reached.
+    pub(super) fn is_too_large(&self) -> bool {
+        DataLimit::GraphNodes.check(self.size.nodes.get()).is_err()
+    }
+
+    /// Counts the nodes of a file.
+    pub(super) fn add_nodes(&self, nodes: usize) -> Result<(), DataLimitReached> {
+        let all = self.size.nodes.get() + nodes as u64;
+        self.size.nodes.set(all);
+        DataLimit::GraphNodes.check(all)
+    }
+
+    /// Whether the current file is used by another one.
+    pub(super) fn is_used(&self) -> bool {
+        self.user.is_some()
+    }
+
+    fn then(&'a self, file: &'a Path) -> Self {
+        Self { file, user: Some(self), ..*self }
+    }
+
+    fn files_read(&self) -> impl Iterator<Item = &Path> {
+        std::iter::successors(Some(self), |it| it.user).map(|it| it.file)
+    }
+
+    /// The reason why a file cannot be used here, if there is one.
+    fn refuses(&self, file: &Path) -> Option<String> {
+        let same = |a: &Path| match (fs::canonicalize(a), fs::canonicalize(file)) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => a == file,
+        };
+        if self.files_read().any(same) {
+            return Some("the workflow uses itself".to_owned());
+        }
+        if self.files_read().count() > SCOPE_DEPTH_MAX {
+            return Some(format!(
+                "workflows are used in each other {SCOPE_DEPTH_MAX} deep at most"
+            ));
+        }
+        if self.size.files.get() == FILES_MAX {
+            return Some(format!("a workflow is made of {FILES_MAX} files at most"));
+        }
+        self.size.files.set(self.size.files.get() + 1);
+        None
+    }
+}
+
+/// Loads every used workflow and adds its findings.
+pub(super) fn load_used(
+    report: &mut Report,
+    nodes: &Yaml,
+    folder: &SourceFolder,
+    registry: &Registry,
+    chain: &Chain<'_>,
+) -> BTreeMap<NodeName, Workflow> {
+    let mut used = BTreeMap::new();
+    for entry in nodes.entries() {
+        let path = entry.value.get("use").and_then(|it| it.get("workflow"));
+        let (Some(path), Ok(name)) = (path, NodeName::parse(&entry.key.text)) else { continue };
+        let Some(path) = report.word(path, "`workflow`") else { continue };
+        if let Some(workflow) = load_one(report, &path, folder, registry, chain) {
+            used.insert(name, workflow);
+        }
+    }
+    used
+}
+
+fn load_one(
+    report: &mut Report,
+    word: &SpannedText,
+    folder: &SourceFolder,
+    registry: &Registry,
+    chain: &Chain<'_>,
+) -> Option<Workflow> {
+    let place = report.place(&word.range);
+    let refuse = |code, message: String, help: &str| {
+        Some(Diagnostic::error(code, message).at(place.clone(), "this workflow").help(help))
+    };
+    let relative = Path::new(&word.text);
+    let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
+    let Some(path) = stays.then(|| folder.find(relative)).flatten() else {
+        let help = format!("{}, and has no `..`", folder.help());
+        report.extend(refuse("GR070", format!("there is no workflow `{}`", word.text), &help));
+        return None;
+    };
+    if let Some(reason) = chain.refuses(&path.shown) {
+        let help = "let the nodes that they have in common be a workflow of their own";
+        report.extend(refuse("GR073", format!("`{}`: {reason}", word.text), help));
+        return None;
+    }
+    let text = match folder.read(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            let message = format!("the workflow `{}` cannot be read: {error}", word.text);
+            let help = folder.help_for(&error);
+            let help = help.as_deref().unwrap_or("name a regular file with a workflow");
+            report.extend(refuse("GR070", message, help));
+            return None;
+        }
+    };
+    let file = Arc::new(SourceFile { name: path.shown.display().to_string(), text });
+    let own = folder.of_file(&path);
+    let (workflow, findings) = survey_within(file, own, registry, &chain.then(&path.shown));
+    report.extend(findings);
+    workflow
+}
+
+impl Workflow {
+    /// Moves the nodes of a used workflow into this one, between the node that uses it and an end
+    /// node that runs when no task of it is left.
+    pub(super) fn absorb(&mut self, name: &NodeName, used: Self, takes: Takes) {
+        let Some(user) = self.nodes.get_mut(name) else { return };
+        let outside = user.policies.catch.clone();
+        let fail = outside.iter().find(|it| it.kind.is_none());
+        let fail = fail.map_or(Target::Fail, |it| it.to.clone());
+        let scope = Scope::new(name.clone(), used.schema.clone(), fail);
+
+        let channels = used.schema.channels().iter();
+        let inner: Vec<Channel> = channels
+            .map(|it| it.clone().renamed(scope.channel_name(it.name())).private())
+            .collect();
+        // The results of an earlier use are gone; the fields of the outer workflow are written at
+        // the end.
+        let clears = inner.iter().map(|it| it.name().clone()).collect();
+        let clears = std::mem::replace(&mut user.policies.clears, clears);
+        let resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();
+        let resets = std::mem::replace(&mut user.policies.resets, resets);
+        let end = NodeDefinition {
+            kind: NodeKind::Leave(LeaveNode {
+                takes: takes
+                    .into_iter()
+                    .map(|(to, from)| (to, scope.channel_name(&from)))
+                    .collect(),
+            }),
+            policies: Policies {
+                defer: Some(Defer::Scope(name.clone())),
+                catch: outside.clone(),
+                clears,
+                resets,
+                ..Policies::default()
+            },
+            when: None,
+            cache: None,
+            place: user.place.clone(),
+            about: None,
+            scopes: Vec::new(),
+        };
+        let both = self.schema.channels().iter().cloned().chain(inner);
+        self.schema = Schema::new(both).expect("names with dots are those of one used workflow");
+
+        for edge in &mut self.edges {
+            scope.follow(edge);
+        }
+        self.nodes.insert(scope.end(), end);
+        for first in &used.entry {
+            let to = Target::Node(scope.node_name(first));
+            self.edges.push(Edge::Then { from: name.clone(), to, place: None });
+        }
+        for (inner, mut definition) in used.nodes {
+            definition.policies = scope.policies(definition.policies, &outside);
+            definition.scopes.push(scope.clone());
+            self.nodes.insert(scope.node_name(&inner), definition);
+        }
+        self.edges.extend(used.edges.into_iter().map(|it| scope.edge(it)));
+        self.inbox.extend(used.inbox.iter().map(|it| scope.channel_name(it)));
+        for (group, members) in used.groups {
+            let members = members.iter().map(|it| scope.node_name(it)).collect();
+            self.groups.insert(scope.node_name(&group), members);
+        }
+    }
+}
