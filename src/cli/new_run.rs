@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use ulid::Ulid;
 
 use super::{error::CliError, names, options::RunOptions, origin::Origin};
 use crate::{
@@ -40,7 +39,7 @@ impl NewRunArgs {
         };
         let origin = Origin::new(path, &out, options)?.with_fields_of(workflow);
         let info = RunInfo {
-            id: self.run_id.map_or_else(new_id, Ok)?,
+            id: self.run_id.unwrap_or_else(RunId::generate),
             name,
             created: Timestamp::now().to_string(),
             origin: origin.to_json()?,
@@ -75,11 +74,6 @@ async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> 
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-fn new_id() -> Result<RunId, CliError> {
-    RunId::parse(&Ulid::new().to_string())
-        .map_err(|error| CliError::usage("cannot make an id").because(error))
 }
 
 fn parse_id(text: &str) -> Result<RunId, String> {

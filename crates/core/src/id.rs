@@ -1,10 +1,11 @@
 //! Names and identifiers that all modules share.
 
-use std::{borrow::Borrow, fmt, sync::Arc};
+use std::{borrow::Borrow, fmt, sync::Arc, time::UNIX_EPOCH};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
+use ulid::Ulid;
 
 /// The maximum length of the name of a node, a channel or a run.
 const NAME_LENGTH_MAX: usize = 64;
@@ -101,7 +102,19 @@ name! {
 #[serde(transparent)]
 pub struct RunId(Arc<str>);
 
+/// Makes a unique id that sorts by time: a ULID.
+pub fn unique_id() -> String {
+    let since_epoch = UNIX_EPOCH.elapsed().unwrap_or_default();
+    let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+    Ulid::from_parts(ms, rand::random()).to_string()
+}
+
 impl RunId {
+    /// Makes a new id. Ids sort by the time at which they are made.
+    pub fn generate() -> Self {
+        Self(unique_id().into())
+    }
+
     /// Parses an id. The caller guarantees that it is unique.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    id::unique_id,
     state::{Update, read_json_bytes},
 };
 use graphrun_sandbox::{Finished, Job, JobError, Outcome, SandboxError, SourceFile, clean_output};
@@ -247,7 +248,7 @@ struct Names {
 
 impl Names {
     fn new() -> Self {
-        let id = ulid::Ulid::new();
+        let id = unique_id();
         let name = |what: &str| format!("{what}-{id}");
         Self { input: name("stdin"), output: name("stdout"), errors: name("stderr") }
     }

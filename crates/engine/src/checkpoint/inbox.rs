@@ -1,7 +1,7 @@
 //! The inbox: messages from people to a run that a process owns.
 
 use graphrun_core::{
-    id::{ChannelName, RunId},
+    id::{ChannelName, RunId, unique_id},
     state::measure,
 };
 use graphrun_guard::redact::{redact_text, redact_value};
@@ -30,7 +30,7 @@ impl Message {
     pub fn new(channel: ChannelName, mut value: Value, mut by: Option<String>) -> Self {
         redact_value(&mut value);
         by.as_mut().map(redact_text);
-        let (id, at) = (ulid::Ulid::new().to_string(), jiff::Timestamp::now().to_string());
+        let (id, at) = (unique_id(), jiff::Timestamp::now().to_string());
         Self { id, channel, value, by, at }
     }
 

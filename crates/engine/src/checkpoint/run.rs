@@ -46,10 +46,10 @@ pub struct ForkedFrom {
 impl RunInfo {
     /// Makes a run that starts now. Its id sorts by time and is also its name.
     pub fn new(workflow: impl Into<String>) -> Self {
-        let id = ulid::Ulid::new().to_string();
+        let id = RunId::generate();
         Self {
-            id: RunId::parse(&id).expect("a ULID is made of letters and digits"),
-            name: id.to_lowercase(),
+            name: id.as_str().to_lowercase(),
+            id,
             workflow: workflow.into(),
             created: jiff::Timestamp::now().to_string(),
             origin: Value::Null,
