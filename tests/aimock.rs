@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use support::cache_dir;
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
     process::{Child, Command},
 };
 
@@ -187,9 +188,13 @@ impl Aimock {
 
     /// What it was asked, as it tells.
     async fn journal(&self) -> Vec<Value> {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let journal = client.get(format!("{}/__aimock/journal", self.address));
-        let text = journal.send().await.unwrap().text().await.unwrap();
-        serde_json::from_str(&text).unwrap()
+        let address = self.address.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET /__aimock/journal HTTP/1.0\r\nhost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.unwrap();
+        let (_, text) = reply.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(text).unwrap()
     }
 }

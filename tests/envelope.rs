@@ -72,7 +72,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                         next.extend(machine.apply(Event::Woke { task, wake }));
                     }
                     Action::Commit(_) => taken.count(&machine),
-                    Action::Hear(_) => (),
+                    Action::Emit { .. } | Action::Hear(_) => (),
                     Action::Record(_) | Action::Rest { .. } => (),
                 }
             }

@@ -109,7 +109,7 @@ impl Hand {
         for action in actions {
             match action {
                 Action::Record(record) => self.records.push(*record),
-                Action::Hear(_) => (),
+                Action::Emit { .. } | Action::Hear(_) => (),
                 Action::Commit(commit) => {
                     self.records.clear();
                     self.saved = *commit;

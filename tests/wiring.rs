@@ -255,7 +255,7 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
                 return wiring.iter().any(|it| reason.contains(it)).then_some(reason);
             }
             Action::Rest { .. } => return None,
-            Action::Record(_) | Action::Commit(_) | Action::Hear(_) | Action::Sleep { .. } => (),
+            Action::Record(_) | Action::Commit(_) | Action::Emit { .. } | Action::Hear(_) | Action::Sleep { .. } => (),
         }
     }
     None

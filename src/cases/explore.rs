@@ -293,7 +293,7 @@ impl Search<'_> {
                 Action::Run(task) => tasks.push(*task),
                 Action::Record(record) => records.push(*record),
                 Action::Rest { status, reason } => rest = Some((status, reason)),
-                Action::Commit(_) | Action::Hear(_) | Action::Sleep { .. } => (),
+                Action::Commit(_) | Action::Emit { .. } | Action::Hear(_) | Action::Sleep { .. } => (),
             }
         }
         if let Some((status, reason)) = rest {

@@ -95,6 +95,37 @@ fn a_step_with_only_skipped_tasks_is_committed() {
 }
 
 #[test]
+fn a_reached_node_is_reported_unless_it_is_skipped() {
+    let reported = |verb: &str| Policies { emits: Some(verb.to_owned()), ..Policies::default() };
+    let graph = compiled(
+        GraphBuilder::new::<Team>("reports")
+            .node_with("plan", Decided, reported("started"))
+            .node_with("skipped", Decided, reported("went"))
+            .node_with("write", Decided, reported("handed"))
+            .entry("plan")
+            .when("skipped", "never", |_: &Team| false)
+            .then("plan", "skipped")
+            .then("plan", "write"),
+    );
+    let names = |actions: &[Action]| -> Vec<(String, Option<String>)> {
+        let reported = actions.iter().filter_map(|it| match it {
+            Action::Emit { name, from, .. } => {
+                Some((name.clone(), from.as_ref().map(ToString::to_string)))
+            }
+            _ => None,
+        });
+        reported.collect()
+    };
+    let (mut machine, _, actions) =
+        Machine::start(graph, Limits::default(), run_id(), Update::default()).unwrap();
+    assert_eq!(names(&actions), [("started".to_owned(), None)]);
+    let Some(Action::Run(task)) = actions.last() else { panic!("{actions:?}") };
+    let finished = Event::Finished { task: task.id, command: noting(task), attempt: attempt(1) };
+    let actions = machine.apply(finished);
+    assert_eq!(names(&actions), [("handed".to_owned(), Some("plan".to_owned()))]);
+}
+
+#[test]
 fn a_restored_run_skips_the_same_tasks() {
     let graph = compiled(
         GraphBuilder::new::<Team>("skip")

@@ -14,7 +14,7 @@ use graphrun::{
 };
 use tokio_rustls::rustls::{
     ServerConfig, ServerConnection, Stream,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
@@ -171,7 +171,7 @@ fn encrypted_server() -> u16 {
     let certificates = CertificateDer::pem_file_iter(file("server.pem")).unwrap();
     let certificates = certificates.collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()

@@ -38,8 +38,8 @@ const WORK_MAX: usize = 2_000_000;
 /// the limits of the run, which may stop it earlier. Numbers that are too large are [`u64::MAX`].
 ///
 /// ```
-/// use graphrun::{
-///     compile::{Envelope, compile},
+/// use graphrun_analysis::{Envelope, compile};
+/// use graphrun_core::{
 ///     graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
 ///     id::NodeName,
 ///     state::Schema,

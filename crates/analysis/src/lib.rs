@@ -1,6 +1,25 @@
 //! Compiles a graph as its author defined it into an executable graph.
 //!
 //! [`compile`] reports all errors together, or returns an immutable [`CompiledGraph`].
+//! - [`flow_model`]: the abstract graph on which the checks run, with what may be written where and which nodes may run concurrently.
+//! - `checks`, `bounds`, `flow`, `concurrency`, `limits`: the checks of [`compile`], in their order.
+//! - [`Envelope`]: the worst case of a run.
+//!
+//! ```
+//! use graphrun_analysis::compile;
+//! use graphrun_core::graph::{GraphBuilder, NodeContext, NodeError, node_fn};
+//! use graphrun_core::state::Schema;
+//!
+//! async fn nothing(_: (), _: NodeContext) -> Result<(), NodeError> {
+//!     Ok(())
+//! }
+//! let graph = GraphBuilder::with_schema("misspelt", Ok(Schema::default()))
+//!     .node("write", node_fn(nothing))
+//!     .entry("write")
+//!     .then("write", "wrte");
+//! let diagnostics = compile(graph.build()).unwrap_err();
+//! assert!(diagnostics.to_string().contains("wrte"));
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]

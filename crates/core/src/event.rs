@@ -37,7 +37,7 @@ pub struct Stamped {
 /// Later versions of this form may add kinds of events, and keys to each.
 ///
 /// ```
-/// let schema = graphrun::event::json_schema();
+/// let schema = graphrun_core::event::json_schema();
 /// assert!(schema["required"].as_array().unwrap().contains(&"seq".into()));
 /// ```
 pub fn json_schema() -> Value {

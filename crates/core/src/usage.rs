@@ -33,7 +33,7 @@ impl Usage {
     /// Estimates the usage of one call from the length of its texts, in characters.
     ///
     /// ```
-    /// let usage = graphrun::llm::Usage::estimate(700, 35);
+    /// let usage = graphrun_core::usage::Usage::estimate(700, 35);
     /// assert_eq!((usage.input_tokens, usage.output_tokens, usage.calls), (200, 10, 1));
     /// assert!(usage.estimated);
     /// ```

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use graphrun_core::{
     event::{Event, EventSink, Status},
     fault::{self, Point},
-    graph::{AttemptMessage, RouteView},
-    id::{RunId, TaskId},
+    graph::AttemptMessage,
+    id::{NodeName, RunId, TaskId},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -238,6 +238,9 @@ impl<'a> Driver<'a> {
             match action {
                 Action::Record(record) => self.record(*record).await?,
                 Action::Commit(commit) => self.commit(*commit).await?,
+                Action::Emit { task, node, from, name } => {
+                    self.emit(task, node, from.as_ref(), name).await;
+                }
                 Action::Hear(heard) => {
                     if self.entry.commit.is_some() {
                         self.save().await?;
@@ -371,28 +374,23 @@ impl<'a> Driver<'a> {
         let position = &commit.position;
         let next = position.frontier.iter().map(|it| it.node.clone()).collect();
         self.log.add(Event::StepCommitted { step: position.step, next });
-        for (index, activation) in (0..).zip(&position.frontier) {
-            let spec = self.machine.graph().node(&activation.node);
-            let skipped = spec.and_then(|it| it.when.as_ref()).is_some_and(|when| {
-                // If the whole step is skipped, the machine is already ahead, but its state is the same.
-                let (state, visits) = (self.machine.state(), &position.visits);
-                let view = RouteView { state, visits, input: &activation.input };
-                matches!(superstep::holds(when.as_ref(), &view), Ok(false))
-            });
-            let name = spec.and_then(|it| it.policies.emits.clone());
-            if let Some(name) = name.filter(|_| !skipped) {
-                let node = activation.node.clone();
-                let message = match activation.via.node() {
-                    Some(from) => format!("{from} {name} to {node}"),
-                    None => format!("{node} {name}"),
-                };
-                let task = TaskId { step: position.step.next(), index };
-                self.log.add(Event::Emitted { task, node, name, message });
-            }
-        }
         self.entry.commit = Some(commit);
         self.model_budget.reopen();
         Ok(())
+    }
+
+    /// Reports that the run has reached a node. The step that reached it is durable before that.
+    async fn emit(&mut self, task: TaskId, node: NodeName, from: Option<&NodeName>, name: String) {
+        let message = match from {
+            Some(from) => format!("{from} {name} to {node}"),
+            None => format!("{node} {name}"),
+        };
+        let event = Event::Emitted { task, node, name, message };
+        if self.entry.commit.is_some() {
+            self.log.add(event);
+        } else {
+            self.log.publish_early(event).await;
+        }
     }
 
     /// Saves the pending entry, then publishes its events.

@@ -51,15 +51,18 @@ impl Engine {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::sync::Arc;
     ///
-    /// use graphrun::{
-    ///     checkpoint::{Mapping, RunInfo},
-    ///     compile::compile,
-    ///     engine::{Answers, Engine, Stop, superstep::Pauses},
+    /// use graphrun_analysis::compile;
+    /// use graphrun_core::{
     ///     event::EventSink,
     ///     graph::{GraphBuilder, NodeContext, NodeError, node_fn},
     ///     id::NodeName,
     ///     state::Update,
+    /// };
+    /// use graphrun_engine::{
+    ///     Answers, Engine, Stop,
+    ///     checkpoint::{Mapping, RunInfo},
     ///     storage::MemoryStorage,
+    ///     superstep::Pauses,
     /// };
     ///
     /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]

@@ -12,7 +12,7 @@ use crate::checkpoint::CheckpointError;
 /// The cache key of a result: a hash of all inputs that the result depends on.
 ///
 /// ```
-/// use graphrun::results::ResultKey;
+/// use graphrun_engine::results::ResultKey;
 /// use serde_json::json;
 ///
 /// let key = ResultKey::of(&json!({"prompt": "Name a colour.", "visit": 1}));

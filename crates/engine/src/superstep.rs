@@ -37,7 +37,6 @@ pub use self::hear::ProcessedMessage;
 pub use self::pause::{Pauses, Terms};
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 pub use self::revise::{ReviseError, Revised};
-pub(super) use self::settle::holds;
 use super::budget::{self, Used};
 use crate::checkpoint::{
     Activation, Checkpoint, Commit, OpenQuestion, Outcome, Position, TaskRecord, named,
@@ -155,7 +154,11 @@ impl Machine {
         position.frontier.dedup_by(|a, b| a.node == b.node);
         let commit = Commit { position: position.clone(), changes };
         let mut machine = Self::at(graph, terms.into(), run, Checkpoint { position, state });
-        let actions = machine.pause(&[]).unwrap_or_else(|| machine.begin_step());
+        let actions = machine.pause(&[]).unwrap_or_else(|| {
+            let mut actions = machine.emissions();
+            actions.extend(machine.begin_step());
+            actions
+        });
         Ok((machine, commit, actions))
     }
 
@@ -330,6 +333,18 @@ impl Machine {
         self.busy = self.busy + usize::from(is_busy) - usize::from(before.is_busy());
     }
 
+    /// Reports each node of the frontier that has a name for this and is not skipped.
+    fn emissions(&self) -> Vec<Action> {
+        let frontier = self.position.frontier.iter().enumerate();
+        let emission = |(index, activation): (usize, &Activation)| {
+            let node = activation.node.clone();
+            let name = self.graph.node(&node)?.policies.emits.clone()?;
+            let from = activation.via.node().cloned();
+            self.is_to_run(activation).then(|| Action::Emit { task: self.id(index), node, from, name })
+        };
+        frontier.filter_map(emission).collect()
+    }
+
     /// Runs the frontier, or stops the run if the frontier is empty or a limit is reached.
     fn begin_step(&mut self) -> Vec<Action> {
         if self.tasks.is_empty() {
@@ -410,6 +425,7 @@ impl Machine {
 
         let commit = Commit { position: self.position.clone(), changes };
         let mut actions = vec![Action::Commit(Box::new(commit))];
+        actions.extend(self.emissions());
         actions.extend(self.take_in());
         actions.extend(self.pause(&records).unwrap_or_else(|| self.begin_step()));
         actions

@@ -121,7 +121,7 @@ pub enum ConfigError {
     Key,
     /// The HTTP client cannot start.
     #[error("the HTTP client cannot start")]
-    Transport(#[source] reqwest::Error),
+    Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 fn provider_names() -> String {

@@ -25,7 +25,7 @@ pub struct Price {
 /// Prices by the name of the model, as in `openai/gpt-5-mini`.
 ///
 /// ```
-/// use graphrun::llm::{Price, Prices, Usage};
+/// use graphrun_models::{Price, Prices, Usage};
 ///
 /// let price = Price { input: 1.0, output: 4.0, cached_input: Some(0.5) };
 /// let prices = Prices::from_iter([("lab/small".to_owned(), price)]);

@@ -51,7 +51,7 @@ impl ToolCall {
     /// Returns a description of the problem that the model can act on.
     ///
     /// ```
-    /// use graphrun::llm::ToolCall;
+    /// use graphrun_models::ToolCall;
     ///
     /// let call = |arguments: &str| ToolCall {
     ///     id: String::new(),

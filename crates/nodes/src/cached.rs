@@ -37,11 +37,9 @@ pub struct Cache {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use graphrun::{
-///     graph::{NodeContext, NodeError, node_fn},
-///     nodes::{Cache, Cached},
-///     storage::MemoryResults,
-/// };
+/// use graphrun_core::graph::{NodeContext, NodeError, node_fn};
+/// use graphrun_engine::storage::MemoryResults;
+/// use graphrun_nodes::{Cache, Cached};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///

@@ -2,6 +2,29 @@
 //!
 //! A node is independent of the engine: it gets a context and returns a command. Its access to the
 //! world is in [`Services`].
+//! ```
+//! use std::{path::Path, sync::Arc};
+//!
+//! use graphrun_core::diagnostic::SourceFile;
+//! use graphrun_nodes::{Services, factory, registry};
+//! use graphrun_workflow::parse;
+//!
+//! let text = "
+//! graphrun: 1
+//! name: greeting
+//! state: { name: string, text: string }
+//! input: name
+//! start: greet
+//! nodes:
+//!   greet: { set: { text: '\"Hello \" + name' }, then: end }
+//! ";
+//! let file = Arc::new(SourceFile { name: "greeting.yaml".into(), text: text.to_owned() });
+//! let (workflow, _warnings) = parse(file, Path::new(""), &registry())?;
+//! let (graph, diagnostics) = workflow.into_graph(&factory(Services::offline(), registry()));
+//! assert!(!diagnostics.has_errors());
+//! assert_eq!(graph.entry[0].as_str(), "greet");
+//! # Ok::<_, graphrun_core::diagnostic::Diagnostics>(())
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]

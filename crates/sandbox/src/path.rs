@@ -94,7 +94,7 @@ pub enum FilesRefused {
 /// Names the first rule that the path breaks.
 ///
 /// ```
-/// use graphrun::sandbox::{PathError, check_path};
+/// use graphrun_sandbox::{PathError, check_path};
 ///
 /// assert!(check_path("src/app/[id]/page.tsx").is_ok());
 /// assert_eq!(check_path("../etc/passwd"), Err(PathError::Traversal));

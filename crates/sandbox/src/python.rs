@@ -25,7 +25,7 @@ const FORMAT: &str = "graphrun-python-1";
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use graphrun::sandbox::{Job, PythonEnvironment, Sandbox};
+/// use graphrun_sandbox::{Job, PythonEnvironment, Sandbox};
 ///
 /// let environment = PythonEnvironment::prepare(&["pytest".to_owned()], "/var/cache/graphrun".as_ref()).await?;
 /// let job = Job {

@@ -72,7 +72,7 @@ impl NodeContext {
     /// If the future is dropped before it returns, the result may or may not be saved.
     ///
     /// ```
-    /// use graphrun::graph::{NodeContext, NodeError};
+    /// use graphrun_core::graph::{NodeContext, NodeError};
     ///
     /// async fn order(book: &str) -> Result<u32, NodeError> {
     /// #   let _ = book;

@@ -129,7 +129,7 @@ pub struct Read {
 /// targets as well, return a [`Command`] of the second struct.
 ///
 /// ```
-/// use graphrun::graph::{Node, NodeContext, NodeError, node_fn};
+/// use graphrun_core::graph::{Node, NodeContext, NodeError, node_fn};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///

@@ -11,10 +11,17 @@ impl Schema {
     /// in the schema of a Rust type.
     ///
     /// ```
-    /// use graphrun::team::TeamState;
+    /// use graphrun_core::state::Schema;
     ///
-    /// let schema = TeamState::schema().to_json_schema();
+    /// #[derive(schemars::JsonSchema)]
+    /// #[expect(dead_code)]
+    /// struct Board {
+    ///     brief: String,
+    /// }
+    ///
+    /// let schema = Schema::of::<Board>()?.to_json_schema();
     /// assert_eq!(schema["properties"]["brief"]["type"], "string");
+    /// # Ok::<_, graphrun_core::state::SchemaError>(())
     /// ```
     pub fn to_json_schema(&self) -> Value {
         let mut definitions = Map::new();

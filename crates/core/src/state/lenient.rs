@@ -16,7 +16,7 @@ pub use self::fields::Fields;
 /// A type that is read from a model's answer.
 ///
 /// ```
-/// use graphrun::state::{ReadLeniently, Reader};
+/// use graphrun_core::state::{ReadLeniently, Reader};
 /// use serde_json::{Value, json};
 ///
 /// struct Point {

@@ -22,7 +22,7 @@ const PARTS_MAX: usize = 100_000;
 /// value of an enum, only the required fields.
 ///
 /// ```
-/// use graphrun::state::smallest;
+/// use graphrun_core::state::smallest;
 /// use serde_json::json;
 ///
 /// let id = json!({"type": "string", "pattern": "^CODE-[0-9]{3}$"});

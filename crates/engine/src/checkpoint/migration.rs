@@ -16,7 +16,8 @@ use super::{Outline, RunInfo, TaskRecord};
 /// separate entry.
 ///
 /// ```
-/// use graphrun::{checkpoint::Mapping, id::NodeName};
+/// use graphrun_core::id::NodeName;
+/// use graphrun_engine::checkpoint::Mapping;
 ///
 /// let name = |it| NodeName::parse_path(it).unwrap();
 /// let mapping = Mapping::default().node(name("review"), name("check")).drop_node(name("qa"));

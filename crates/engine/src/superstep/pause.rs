@@ -8,7 +8,7 @@ use graphrun_core::{
     id::NodeName,
 };
 
-use super::{Action, Machine};
+use super::{Action, Machine, settle::holds};
 use crate::checkpoint::{Activation, InboxMessage, Outcome, TaskRecord};
 
 /// Breakpoints between two steps, independent of the graph.
@@ -69,9 +69,9 @@ impl Machine {
 
     /// Returns whether a task is not skipped. A task whose condition cannot be evaluated fails, so it counts
     /// as running.
-    fn is_to_run(&self, Activation { node, input, .. }: &Activation) -> bool {
+    pub(super) fn is_to_run(&self, Activation { node, input, .. }: &Activation) -> bool {
         let view = RouteView { state: &self.state, visits: &self.visits, input };
         let when = self.graph.node(node).and_then(|it| it.when.as_ref());
-        when.is_none_or(|it| !matches!(it.holds(&view), Ok(false)))
+        when.is_none_or(|it| !matches!(holds(it.as_ref(), &view), Ok(false)))
     }
 }

@@ -110,6 +110,17 @@ pub enum Action {
     Record(Box<TaskRecord>),
     /// Save a step, durably, before anything that follows.
     Commit(Box<Commit>),
+    /// Report that the run has reached a node, under the name that its author gave this.
+    Emit {
+        /// The task of the node.
+        task: TaskId,
+        /// The node.
+        node: NodeName,
+        /// The node that led there; none at the start.
+        from: Option<NodeName>,
+        /// The name of the event: a verb in the past tense.
+        name: String,
+    },
     /// Publish inbox messages; the commit that follows applies them.
     Hear(Vec<ProcessedMessage>),
     /// Run a node.

@@ -301,7 +301,7 @@ fn after(moment: Timestamp, ms: u64) -> Timestamp {
 }
 
 /// Evaluates the condition of a node.
-pub(crate) fn holds(condition: &dyn Condition, view: &RouteView<'_>) -> Result<bool, RouteError> {
+pub(super) fn holds(condition: &dyn Condition, view: &RouteView<'_>) -> Result<bool, RouteError> {
     contained(|| condition.holds(view))
         .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }))
 }

@@ -28,7 +28,7 @@ struct Rule {
 /// | `0.03s`, `1.2 seconds`, `in 3s`, `(0:01:05)` | `<duration>` |
 ///
 /// ```
-/// use graphrun::llm::normalise;
+/// use graphrun_models::normalise;
 ///
 /// assert_eq!(normalise("20 passed in 0.31s"), normalise("20 passed in 12.7 seconds"));
 /// assert_ne!(normalise("20 passed"), normalise("21 passed"));

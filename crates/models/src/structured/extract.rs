@@ -54,7 +54,7 @@ impl Wanted {
 /// Returns the JSON value in a model's answer.
 ///
 /// ```
-/// use graphrun::llm::{Wanted, extract_json};
+/// use graphrun_models::{Wanted, extract_json};
 ///
 /// let answer = "Sure [1]! Here it is:\n```json\n{\"verdict\": \"approved\",}\n```";
 /// let found = extract_json(answer, Wanted::Object)?;
