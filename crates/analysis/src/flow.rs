@@ -11,9 +11,9 @@ use graphrun_core::{
 /// the node.
 ///
 /// A node without declared writes counts as writing all fields.
-pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
     let fields = field_numbers(&graph.schema);
-    let assigned = Assigned::of(net);
+    let assigned = Assigned::of(model);
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     for (at, (name, spec)) in graph.nodes.iter().enumerate() {
         for read in spec.node.contract().reads.into_iter().flatten().filter(|it| it.required) {
@@ -26,7 +26,7 @@ pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
                 "make `{channel}` an input, give it a default, or let an earlier node write it"
             );
             let finding = if assigned.maybe_before(at).contains(field) {
-                let gap = assigned.gap(net, at, field);
+                let gap = assigned.gap(model, at, field);
                 let message = format!(
                     "`{name}` reads `{channel}`, which {}",
                     way(&names, gap.as_ref(), channel)

@@ -76,9 +76,9 @@ pub fn compile(
     if !findings.has_errors() {
         // These checks follow edges, so every edge must have a valid target.
         bounds::run(&graph, &mut findings);
-        let net = FlowModel::of(&graph);
-        flow::run(&graph, &net, &mut findings);
-        concurrency::run(&graph, &net, &mut findings);
+        let model = FlowModel::of(&graph);
+        flow::run(&graph, &model, &mut findings);
+        concurrency::run(&graph, &model, &mut findings);
     }
     if !findings.has_errors() {
         // The worst case is only known if all loops are bounded.

@@ -15,15 +15,15 @@ pub(super) struct Way {
 }
 
 /// Returns the combined choices of a node; `None` if there are too many.
-pub(super) fn ways_of(net: &FlowModel, node: usize) -> Option<Vec<Way>> {
-    let outcomes = net.nodes[node].outcomes.iter();
+pub(super) fn ways_of(model: &FlowModel, node: usize) -> Option<Vec<Way>> {
+    let outcomes = model.nodes[node].outcomes.iter();
     let ways = outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives));
     Some(distinct(ways.collect::<Option<Vec<_>>>()?.concat()))
 }
 
 /// Like [`ways_of`], without choices that certainly fail and without guessed choices.
-pub(super) fn hopeful_ways_of(net: &FlowModel, doomed: &Bits, node: usize) -> Option<Vec<Way>> {
-    let outcomes = net.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
+pub(super) fn hopeful_ways_of(model: &FlowModel, doomed: &Bits, node: usize) -> Option<Vec<Way>> {
+    let outcomes = model.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
     let taken = |it: &Decision| {
         let skipped = if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 };
         skipped..it.alternatives.len()
@@ -95,8 +95,8 @@ pub(super) fn subsets(ways: &[Way]) -> Vec<Way> {
 }
 
 /// Returns the nodes after which the run always fails.
-pub(super) fn doomed(net: &FlowModel) -> Bits {
-    let count = net.nodes.len();
+pub(super) fn doomed(model: &FlowModel) -> Bits {
+    let count = model.nodes.len();
     let mut saved = Bits::none(count);
     loop {
         let mut is_changed = false;
@@ -111,7 +111,7 @@ pub(super) fn doomed(net: &FlowModel) -> Bits {
                     |it: &Decision| it.alternatives.iter().any(|it| it.arrows.iter().all(is_fine));
                 outcome.decisions.iter().all(any)
             };
-            let node = &net.nodes[at];
+            let node = &model.nodes[at];
             let bound = node.bound.is_some_and(|it| is_fine(&it.exhausted));
             if !saved.contains(at) && (bound || node.outcomes.iter().any(ends)) {
                 is_changed |= saved.insert(at);

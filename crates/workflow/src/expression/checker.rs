@@ -15,7 +15,7 @@ use super::{
     ExpressionScope,
     operators::joined,
     syntax::{Each, Kind, Node, Operator},
-    worlds::Types,
+    satisfiability::Types,
 };
 use crate::{
     report::{Problem, suggestion},
