@@ -12,7 +12,7 @@ use graphrun::{
     draw::{Charset, Drawing},
     graph::{
         Catch, Command, Edge, ErrorKind, GraphBuilder, Limits, Node, NodeContext, NodeError,
-        Policies, Route, RouteError, RouteView, Target, Way,
+        Policies, Route, RouteError, RouteView, Target, RouteTarget,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -34,10 +34,10 @@ impl Node for Kind {
 
 /// A route of which only the ways are of interest.
 #[derive(Debug)]
-struct Ways(Vec<Way>);
+struct Ways(Vec<RouteTarget>);
 
 impl Route for Ways {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.0
     }
 
@@ -74,7 +74,7 @@ fn drawing<const N: usize>(builder: GraphBuilder, routes: [(&str, &[(&str, &str)
     for (from, ways) in routes {
         let way = |(label, to): &(&str, &str)| {
             let label = (!label.is_empty()).then(|| (*label).to_owned());
-            Way { to: target(to), label }
+            RouteTarget { to: target(to), label }
         };
         let route = Arc::new(Ways(ways.iter().map(way).collect()));
         let from = NodeName::parse(from).unwrap();

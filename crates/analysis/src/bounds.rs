@@ -9,7 +9,7 @@ use graphrun_core::{
 };
 use petgraph::{algo::tarjan_scc, visit::Dfs};
 
-use super::{Way, ways};
+use super::{Connection, ways};
 pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
     check_reachable(graph, findings);
     check_ends(graph, findings);
@@ -77,7 +77,7 @@ fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
             "give one of its nodes `max_visits` and `exhausted`, so that the worst case is known",
         ));
     }
-    let spent = ways(graph, |from, way| !bounded(from) || way == Way::Exhausted);
+    let spent = ways(graph, |from, way| !bounded(from) || way == Connection::Exhausted);
     for cycle in cycles(&spent) {
         // The check above has reported loops of unbounded nodes.
         if let Some(name) = cycle.iter().find(|it| bounded(it)) {
@@ -123,8 +123,8 @@ fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
 /// leads to it does. The target of a used-up bound is reached each time the run reaches the bounded
 /// node, not each time that node runs.
 fn finite_visits(graph: &Graph) -> BTreeSet<&NodeName> {
-    let by_visit = ways(graph, |_, way| way != Way::Exhausted);
-    let by_arrival = ways(graph, |_, way| way == Way::Exhausted);
+    let by_visit = ways(graph, |_, way| way != Connection::Exhausted);
+    let by_arrival = ways(graph, |_, way| way == Connection::Exhausted);
     let mut resetters: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
     for (name, spec) in &graph.nodes {
         for reset in &spec.policies.resets {

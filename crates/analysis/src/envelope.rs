@@ -151,7 +151,7 @@ impl Envelope {
 
     fn find(graph: &Graph, work_max: usize) -> Option<Self> {
         let tokens = Tokens::of(graph);
-        let visits = Search::of(graph, &tokens, work_max).run()?;
+        let visits = VisitSearch::of(graph, &tokens, work_max).run()?;
         let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
             let (visits_max, why) = visits[number].clone();
             let attempts = u64::from(spec.policies.retry.attempts_max.max(1));
@@ -171,7 +171,7 @@ impl Envelope {
 }
 
 /// The search for the visits of each node.
-struct Search<'a> {
+struct VisitSearch<'a> {
     graph: &'a Graph,
     tokens: &'a Tokens<'a>,
     flows: Flows<'a>,
@@ -182,7 +182,7 @@ struct Search<'a> {
     ends_the_run: Vec<bool>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> VisitSearch<'a> {
     fn of(graph: &'a Graph, tokens: &'a Tokens<'a>, work_max: usize) -> Self {
         let nodes = tokens.names.len();
         Self {

@@ -158,7 +158,7 @@ fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
 /// Returns the ways between nodes, limited to the kinds that `include` accepts.
 fn ways<'a>(
     graph: &'a Graph,
-    include: impl Fn(&'a NodeName, Way) -> bool,
+    include: impl Fn(&'a NodeName, Connection) -> bool,
 ) -> DiGraphMap<&'a NodeName, ()> {
     let mut ways = DiGraphMap::new();
     for name in graph.nodes.keys() {
@@ -172,23 +172,23 @@ fn ways<'a>(
     for edge in &graph.edges {
         for from in edge.sources() {
             match edge {
-                Edge::Then { to, .. } => add(from, to, Way::Edge),
+                Edge::Then { to, .. } => add(from, to, Connection::Edge),
                 Edge::Route { route, .. } => {
-                    route.ways().iter().for_each(|it| add(from, &it.to, Way::Edge));
+                    route.ways().iter().for_each(|it| add(from, &it.to, Connection::Edge));
                 }
-                Edge::May { to, .. } => to.iter().for_each(|it| add(from, it, Way::Edge)),
+                Edge::May { to, .. } => to.iter().for_each(|it| add(from, it, Connection::Edge)),
                 Edge::Join { .. } => (),
             }
         }
     }
     for (from, spec) in &graph.nodes {
-        spec.policies.exhausted.iter().for_each(|it| add(from, it, Way::Exhausted));
-        spec.policies.catch.iter().for_each(|it| add(from, &it.to, Way::Catch));
+        spec.policies.exhausted.iter().for_each(|it| add(from, it, Connection::Exhausted));
+        spec.policies.catch.iter().for_each(|it| add(from, &it.to, Connection::Catch));
     }
     for edge in &graph.edges {
         if let Edge::Join { from, to, .. } = edge {
             for from in from {
-                if include(from, Way::Edge) {
+                if include(from, Connection::Edge) {
                     ways.add_edge(from, to, ());
                 }
             }
@@ -199,7 +199,7 @@ fn ways<'a>(
 
 /// The kinds of ways between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Connection {
     /// Along an edge.
     Edge,
     /// To the target of a used-up bound.

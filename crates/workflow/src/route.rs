@@ -8,7 +8,7 @@ use std::{
 use graphrun_core::{
     graph::{
         AccessSet, Condition, Dispatch, Route, RouteChoice, RouteError, RouteView, Spread, Target,
-        Transition, Way,
+        Transition, RouteTarget,
     },
     id::{ChannelName, NodeName},
 };
@@ -20,7 +20,7 @@ use super::{EvaluateError, Expression, ExpressionView, expression::known_after};
 #[derive(Debug)]
 pub(super) struct Cases {
     tried: Vec<Case>,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     reads: Vec<ChannelName>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Case {
 pub(super) struct Match {
     on: Expression,
     arms: BTreeMap<String, Vec<Target>>,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
 }
 
 /// A task for each item of a list.
@@ -45,14 +45,14 @@ pub(super) struct Each {
     over: Expression,
     node: NodeName,
     after: Vec<Target>,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
 }
 
 impl Each {
     /// Sends each item of `over` to `node`; without items the run continues at `after`.
     pub(super) fn new(over: Expression, node: NodeName, after: Vec<Target>) -> Self {
         let to = Target::Node(node.clone());
-        let mut ways = vec![Way { to, label: Some(format!("each of {}", over.source())) }];
+        let mut ways = vec![RouteTarget { to, label: Some(format!("each of {}", over.source())) }];
         ways.extend(self::ways(&after, "none"));
         Self { over, node, after, ways }
     }
@@ -118,7 +118,7 @@ impl Match {
 }
 
 impl Route for Cases {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -164,7 +164,7 @@ impl Route for Cases {
 }
 
 impl Route for Match {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -202,8 +202,8 @@ fn channels(known: &[ChannelName], names: &[String]) -> Vec<ChannelName> {
     known.iter().cloned().chain(named).collect()
 }
 
-fn ways(to: &[Target], label: &str) -> Vec<Way> {
-    to.iter().map(|to| Way { to: to.clone(), label: Some(label.to_owned()) }).collect()
+fn ways(to: &[Target], label: &str) -> Vec<RouteTarget> {
+    to.iter().map(|to| RouteTarget { to: to.clone(), label: Some(label.to_owned()) }).collect()
 }
 
 /// The route takes one case or arm, with all of its targets.
@@ -235,7 +235,7 @@ impl Condition for Expression {
 }
 
 impl Route for Each {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
-    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, Spread, Target, Way},
+    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, Spread, Target, RouteTarget},
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
@@ -283,7 +283,7 @@ impl<'a> GraphFlowBuilder<'a> {
             return vec![Decision::one_of(alternatives)];
         }
         let ways = route.ways().iter();
-        let each = |it: &Way| Some(Alternative::to(vec![self.arrow(&it.to)?]));
+        let each = |it: &RouteTarget| Some(Alternative::to(vec![self.arrow(&it.to)?]));
         match route.spread() {
             Spread::One => {
                 let none = [Alternative::default()];

@@ -5,24 +5,24 @@ use std::collections::BTreeSet;
 use super::{Alternative, Arrow, Bits, Decision, Ending, FlowModel, Outcome};
 
 /// With more possibilities than this, the analysis gives up.
-pub(super) const WAYS_MAX: usize = 1_000;
+pub(super) const COMBINATIONS_MAX: usize = 1_000;
 
 /// One combination of choices of a task.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct Combination {
     pub(super) ending: Ending,
     pub(super) arrows: BTreeSet<Arrow>,
 }
 
 /// Returns the combined choices of a node; `None` if there are too many.
-pub(super) fn ways_of(model: &FlowModel, node: usize) -> Option<Vec<Way>> {
+pub(super) fn combinations_of(model: &FlowModel, node: usize) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter();
     let ways = outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives));
     Some(distinct(ways.collect::<Option<Vec<_>>>()?.concat()))
 }
 
-/// Like [`ways_of`], without choices that certainly fail and without guessed choices.
-pub(super) fn hopeful_ways_of(model: &FlowModel, doomed: &Bits, node: usize) -> Option<Vec<Way>> {
+/// Like [`combinations_of`], without choices that certainly fail and without guessed choices.
+pub(super) fn hopeful_combinations_of(model: &FlowModel, doomed: &Bits, node: usize) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
     let taken = |it: &Decision| {
         let skipped = if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 };
@@ -44,8 +44,8 @@ fn product<'a>(
     ending: Ending,
     decisions: &'a [Decision],
     alternatives: impl Fn(&'a Decision) -> &'a [Alternative],
-) -> Option<Vec<Way>> {
-    let mut ways = vec![Way { ending, arrows: BTreeSet::new() }];
+) -> Option<Vec<Combination>> {
+    let mut ways = vec![Combination { ending, arrows: BTreeSet::new() }];
     for decision in decisions {
         let mut more = Vec::new();
         for way in &ways {
@@ -56,14 +56,14 @@ fn product<'a>(
             }
         }
         ways = more;
-        if ways.len() > WAYS_MAX {
+        if ways.len() > COMBINATIONS_MAX {
             return None;
         }
     }
     Some(ways)
 }
 
-fn distinct(mut ways: Vec<Way>) -> Vec<Way> {
+fn distinct(mut ways: Vec<Combination>) -> Vec<Combination> {
     // After a failure the other tasks of the step lead nowhere.
     ways.retain(|it| !it.arrows.contains(&Arrow::Fail));
     for way in &mut ways {
@@ -75,19 +75,19 @@ fn distinct(mut ways: Vec<Way>) -> Vec<Way> {
 }
 
 /// Returns the combined choices of several tasks of a node.
-pub(super) fn subsets(ways: &[Way]) -> Vec<Way> {
-    let mut all: Vec<Way> = Vec::new();
+pub(super) fn subsets(ways: &[Combination]) -> Vec<Combination> {
+    let mut all: Vec<Combination> = Vec::new();
     for way in ways {
-        let with = |it: &Way| Way {
+        let with = |it: &Combination| Combination {
             ending: it.ending,
             arrows: it.arrows.union(&way.arrows).copied().collect(),
         };
-        let more: Vec<Way> = all.iter().map(with).collect();
+        let more: Vec<Combination> = all.iter().map(with).collect();
         all.extend(more);
         all.push(way.clone());
         all.sort_by(|a, b| a.arrows.cmp(&b.arrows));
         all.dedup_by(|a, b| a.arrows == b.arrows);
-        if all.len() > WAYS_MAX {
+        if all.len() > COMBINATIONS_MAX {
             break;
         }
     }

@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::{
     Arrow, Bits, Ending, FlowModel,
-    choices::{WAYS_MAX, Way, doomed, hopeful_ways_of, subsets, ways_of},
+    choices::{COMBINATIONS_MAX, Combination, doomed, hopeful_combinations_of, subsets, combinations_of},
     reach::Reach,
 };
 
@@ -60,13 +60,13 @@ pub struct Astray {
 }
 
 /// The origin of a situation: the situation before, and the choice of each of its nodes.
-type Origin = Option<(usize, Vec<(usize, Way)>)>;
+type Origin = Option<(usize, Vec<(usize, Combination)>)>;
 
 /// Returns for each node the nodes that may run in the same step, including itself if it may have
 /// several tasks. Returns `None` if there are too many situations.
 pub fn together(model: &FlowModel) -> Option<Vec<Bits>> {
     let reach = Reach::of(model);
-    let mut exploring = Exploring::new(model, &reach, |it| ways_of(model, it))?;
+    let mut exploring = Exploring::new(model, &reach, |it| combinations_of(model, it))?;
     exploring.run()?;
     Some(exploring.together())
 }
@@ -78,7 +78,7 @@ pub fn together(model: &FlowModel) -> Option<Vec<Bits>> {
 pub fn starving(model: &FlowModel) -> Option<Vec<Starving>> {
     let reach = Reach::of(model);
     let doomed = doomed(model);
-    let mut exploring = Exploring::new(model, &reach, |it| hopeful_ways_of(model, &doomed, it))?;
+    let mut exploring = Exploring::new(model, &reach, |it| hopeful_combinations_of(model, &doomed, it))?;
     exploring.run()?;
     Some(exploring.starving())
 }
@@ -87,7 +87,7 @@ struct Exploring<'a> {
     model: &'a FlowModel,
     reach: &'a Reach,
     /// The choices of each node.
-    ways: Vec<Vec<Way>>,
+    ways: Vec<Vec<Combination>>,
     known: HashMap<Situation, usize>,
     situations: Vec<(Situation, Origin)>,
     open: VecDeque<usize>,
@@ -99,9 +99,9 @@ impl<'a> Exploring<'a> {
     fn new(
         model: &'a FlowModel,
         reach: &'a Reach,
-        ways: impl Fn(usize) -> Option<Vec<Way>>,
+        ways: impl Fn(usize) -> Option<Vec<Combination>>,
     ) -> Option<Self> {
-        let ways: Option<Vec<Vec<Way>>> = (0..model.nodes.len()).map(ways).collect();
+        let ways: Option<Vec<Vec<Combination>>> = (0..model.nodes.len()).map(ways).collect();
         Some(Self {
             model,
             reach,
@@ -192,10 +192,10 @@ impl<'a> Exploring<'a> {
     /// Records every situation that may follow.
     fn step(&mut self, at: usize) -> Option<()> {
         let situation = self.situations[at].0.clone();
-        let mut taken: Vec<Vec<(usize, Way)>> = vec![Vec::new()];
+        let mut taken: Vec<Vec<(usize, Combination)>> = vec![Vec::new()];
         for &(node, several) in &situation.running {
             let ways = if several { subsets(&self.ways[node]) } else { self.ways[node].clone() };
-            if ways.len().saturating_mul(taken.len()) > WAYS_MAX {
+            if ways.len().saturating_mul(taken.len()) > COMBINATIONS_MAX {
                 return None;
             }
             let mut more = Vec::with_capacity(ways.len() * taken.len());
@@ -222,7 +222,7 @@ impl<'a> Exploring<'a> {
 
     /// Returns the situations after every task made its choice; several, if a bound may be used up.
     /// Returns `None` if there are too many.
-    fn after(&self, before: &Situation, taken: &[(usize, Way)]) -> Option<Vec<Situation>> {
+    fn after(&self, before: &Situation, taken: &[(usize, Combination)]) -> Option<Vec<Situation>> {
         let mut next = Situation {
             deferred: before.deferred.clone(),
             arrived: before.arrived.clone(),
@@ -287,7 +287,7 @@ impl<'a> Exploring<'a> {
                 more.push(first);
             }
             all = more;
-            if all.len() > WAYS_MAX {
+            if all.len() > COMBINATIONS_MAX {
                 return None;
             }
         }

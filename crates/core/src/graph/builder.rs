@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Edge, Graph, Limits, Node, NodeSpec, Policies, Target, condition_fn, route::Choice, route_fn,
+    Edge, Graph, Limits, Node, NodeSpec, Policies, Target, condition_fn, route::IntoChoice, route_fn,
 };
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
@@ -133,7 +133,7 @@ impl GraphBuilder {
     where
         F: Fn(&S) -> C + Send + Sync + 'static,
         S: DeserializeOwned + JsonSchema + 'static,
-        C: Choice + 'static,
+        C: IntoChoice + 'static,
     {
         let targets: Vec<Target> = targets.iter().filter_map(|it| self.target(it)).collect();
         if let Some(from) = self.name(from) {

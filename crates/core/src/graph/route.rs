@@ -18,7 +18,7 @@ use crate::{
 /// and without those of its siblings. It must be pure.
 pub trait Route: fmt::Debug + Send + Sync {
     /// Returns all targets it may choose, so that checks and drawings are complete.
-    fn ways(&self) -> &[Way];
+    fn ways(&self) -> &[RouteTarget];
 
     /// Returns the channels it reads; `None` if it may read any.
     fn reads(&self) -> Option<&[ChannelName]>;
@@ -52,7 +52,7 @@ pub trait Route: fmt::Debug + Send + Sync {
     /// Fails if the decision fails.
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
         let hops = self.decide(view)?;
-        let is_taken = |way: &Way| hops.iter().any(|it| it.target() == way.to);
+        let is_taken = |way: &RouteTarget| hops.iter().any(|it| it.target() == way.to);
         let ways = self.ways().iter().enumerate().filter(|(_, way)| is_taken(way));
         Ok(ways.map(|(at, _)| at).collect())
     }
@@ -66,7 +66,7 @@ pub trait Route: fmt::Debug + Send + Sync {
 
 /// One target that a route may choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct RouteTarget {
     /// The target.
     pub to: Target,
     /// The condition in words, for drawings.
@@ -143,9 +143,9 @@ pub fn route_fn<F, S, C>(targets: impl IntoIterator<Item = Target>, choose: F) -
 where
     F: Fn(&S) -> C + Send + Sync,
     S: DeserializeOwned + JsonSchema,
-    C: Choice,
+    C: IntoChoice,
 {
-    let ways = targets.into_iter().map(|to| Way { to, label: None }).collect();
+    let ways = targets.into_iter().map(|to| RouteTarget { to, label: None }).collect();
     let reads = fields_of::<S>(SchemaSettings::for_deserialize)
         .map(|fields| fields.into_iter().map(|it| it.channel).collect());
     RouteFn { choose, ways, reads, types: PhantomData }
@@ -154,7 +154,7 @@ where
 /// A route made by [`route_fn`].
 pub struct RouteFn<F, S, C> {
     choose: F,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     reads: Option<Vec<ChannelName>>,
     types: PhantomData<fn(&S) -> C>,
 }
@@ -163,9 +163,9 @@ impl<F, S, C> Route for RouteFn<F, S, C>
 where
     F: Fn(&S) -> C + Send + Sync,
     S: DeserializeOwned + JsonSchema,
-    C: Choice,
+    C: IntoChoice,
 {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -179,7 +179,7 @@ where
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
         // A single name is always one of the ways; a list of names may be empty.
-        let choice = |it: &Way| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
+        let choice = |it: &RouteTarget| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
         (C::SPREAD == Spread::One).then(|| self.ways.iter().map(choice).collect())
     }
 
@@ -195,7 +195,7 @@ impl<F, S, C> fmt::Debug for RouteFn<F, S, C> {
 }
 
 /// The types that a route function may return.
-pub trait Choice {
+pub trait IntoChoice {
     /// How many targets it may choose at once.
     const SPREAD: Spread = Spread::Items;
 
@@ -204,13 +204,13 @@ pub trait Choice {
     /// # Errors
     ///
     /// Fails for a target that is not declared.
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError>;
+    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError>;
 }
 
-impl Choice for &str {
+impl IntoChoice for &str {
     const SPREAD: Spread = Spread::One;
 
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
+    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
         let declared = ways.iter().find(|it| it.to.to_string() == self);
         match declared {
             Some(way) => Ok(vec![Transition::To(way.to.clone())]),
@@ -219,8 +219,8 @@ impl Choice for &str {
     }
 }
 
-impl Choice for Dispatch {
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
+impl IntoChoice for Dispatch {
+    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
         if ways.iter().any(|it| it.to.node() == Some(&self.node)) {
             Ok(vec![Transition::Dispatch(self)])
         } else {
@@ -229,13 +229,13 @@ impl Choice for Dispatch {
     }
 }
 
-impl<C: Choice> Choice for Vec<C> {
+impl<C: IntoChoice> IntoChoice for Vec<C> {
     const SPREAD: Spread = match C::SPREAD {
         Spread::One => Spread::Several,
         several => several,
     };
 
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
+    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
         let mut hops = Vec::new();
         for choice in self {
             hops.extend(choice.into_hops(ways)?);

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use super::{
     Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext, NodeError,
-    Read, Route, RouteChoice, RouteError, RouteView, SideEffects, Spread, Target, Transition, Way,
+    Read, Route, RouteChoice, RouteError, RouteView, SideEffects, Spread, Target, Transition, RouteTarget,
 };
 use crate::{
     id::{ChannelName, NodeName},
@@ -67,7 +67,7 @@ impl Scope {
 
     /// Wraps an inner route for the outer graph.
     pub fn route(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
-        let outside = |it: &Way| Way { to: self.target(&it.to), label: it.label.clone() };
+        let outside = |it: &RouteTarget| RouteTarget { to: self.target(&it.to), label: it.label.clone() };
         let ways = inner.ways().iter().map(outside).collect();
         let reads = inner.reads().map(|it| self.channel_names(it));
         Arc::new(ScopedRoute { inner, scope: self.clone(), ways, reads })
@@ -186,12 +186,12 @@ impl Node for ScopedNode {
 struct ScopedRoute {
     inner: Arc<dyn Route>,
     scope: Scope,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     reads: Option<Vec<ChannelName>>,
 }
 
 impl Route for ScopedRoute {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 

@@ -51,11 +51,11 @@ pub trait ReadLeniently: Sized {
     ///
     /// # Errors
     /// Returns every problem of the answer, each with its place.
-    fn read_leniently(answer: Value) -> Result<Reading<Self>, ReadError> {
+    fn read_leniently(answer: Value) -> Result<LenientValue<Self>, ReadError> {
         let mut reader = Reader::default();
         let value = Self::read(answer, &mut reader);
         if reader.problems.is_empty() {
-            Ok(Reading { value, warnings: reader.warnings })
+            Ok(LenientValue { value, warnings: reader.warnings })
         } else {
             Err(ReadError { problems: reader.problems })
         }
@@ -64,7 +64,7 @@ pub trait ReadLeniently: Sized {
 
 /// A value read from an answer, with the deviations of its form.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading<T> {
+pub struct LenientValue<T> {
     /// The value.
     pub value: T,
     /// One line for each deviation that had only one meaning: `tests_passed: the text "20" was read as a
@@ -205,11 +205,11 @@ fn quoted(text: &str) -> String {
 /// # Errors
 ///
 /// Names every place where the answer cannot be read as `T`.
-pub fn read_as<T: ReadLeniently + Serialize>(answer: Value) -> Result<Reading<Value>, ReadError> {
-    let Reading { value, warnings } = T::read_leniently(answer)?;
+pub fn read_as<T: ReadLeniently + Serialize>(answer: Value) -> Result<LenientValue<Value>, ReadError> {
+    let LenientValue { value, warnings } = T::read_leniently(answer)?;
     let value = serde_json::to_value(value)
         .map_err(|error| ReadError { problems: vec![error.to_string()] })?;
-    Ok(Reading { value, warnings })
+    Ok(LenientValue { value, warnings })
 }
 
 #[cfg(test)]
