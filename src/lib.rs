@@ -46,7 +46,7 @@
 
 // Tests, examples and benches may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
-// Each in a group of its own, or rustfmt would sort them.
+// Each in a separate group; otherwise, rustfmt would sort them.
 
 pub mod id;
 

@@ -24,25 +24,25 @@ pub(super) const ID_PREFIX_LENGTH_MIN: usize = 6;
 pub(super) enum Refusal {
     #[error("the run was taken over by {0}")]
     TakenOver(String),
-    #[error("the run was given back")]
+    #[error("the run was released")]
     GivenBack,
-    #[error("step {next} comes next, and this is about step {given}")]
+    #[error("expected step {next}, got step {given}")]
     OutOfTurn { next: Step, given: Step },
     #[error("task {0} has finished already")]
     FinishedTwice(TaskId),
-    #[error("event {next} comes next, and this is event {given}")]
+    #[error("expected event {next}, got event {given}")]
     EventOutOfTurn { next: u64, given: u64 },
     #[error("one step changes the channel `{0}` twice")]
     ChangedTwice(ChannelName),
-    #[error("the first entry of a run holds its step 0, and nothing else does")]
+    #[error("only the first entry of a run may contain step 0")]
     NoBeginning,
-    #[error("a migration is a step of its own, and is followed by the records it carries over")]
+    #[error("a migration is a separate step, followed only by its records")]
     Migration,
 }
 
 /// Items were appended to a value that is not a list.
 #[derive(Debug, Error)]
-#[error("items were appended to `{0}`, which holds no list")]
+#[error("items were appended to `{0}`, which is not a list")]
 pub(super) struct NoList(ChannelName);
 
 /// The state of a run that the next entry must follow.
@@ -208,8 +208,8 @@ pub(super) fn misfit(
 /// Returns the error for a prefix that several ids share.
 pub(super) fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
     CheckpointError::Storage {
-        action: format!("tell which run `{prefix}` is"),
-        source: format!("several ids begin like that: {}", ids.join(", ")).into(),
+        action: format!("find the run `{prefix}`"),
+        source: format!("several ids start with this prefix: {}", ids.join(", ")).into(),
     }
 }
 
@@ -217,8 +217,8 @@ pub(super) fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) fn still_held(format: u32, run: &str) -> String {
     format!(
-        "it has format {format}, and an older program goes on with run `{run}` in it; wait until \
-         that comes to rest, or stop it"
+        "it has format {format}, and an older program owns run `{run}`; wait until that run \
+         stops, or stop it"
     )
 }
 
@@ -229,7 +229,7 @@ pub(super) fn other_format(format: u32) -> Option<String> {
 
     (!(FORMAT_OLDEST..=FORMAT_VERSION).contains(&format)).then(|| {
         format!(
-            "it has format {format}, and this program reads {FORMAT_OLDEST} to {FORMAT_VERSION}; \
+            "it has format {format}, but this program reads {FORMAT_OLDEST} to {FORMAT_VERSION}; \
              use the program that wrote it"
         )
     })

@@ -11,7 +11,7 @@ use crate::{
     state::Type,
 };
 
-const HELP: &str = "take it out and revoke it; keys are read from the environment";
+const HELP: &str = "remove it and revoke it; graphrun reads keys from the environment";
 
 impl Report {
     /// Reports the first secret that a text of the workflow contains.
