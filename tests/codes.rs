@@ -120,7 +120,7 @@ fn every_right_example_is_another_and_has_no_findings() {
 }
 
 #[test]
-fn the_pages_are_those_of_the_table_and_their_list_is_up_to_date() {
+fn the_pages_and_their_list_match_the_table() {
     let mut list = "# Diagnostic codes\n\n\
         Each code has a page; `graphrun explain GR010` prints the same text. A code never changes \
         its meaning.\n\n| code | problem |\n|---|---|\n"

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use self::random::{Dice, recipe};
 
-/// Runs are given up after as many tasks: what they took up to there must fit as well.
+/// Runs are abandoned after this many tasks; their usage so far must fit as well.
 const TASKS_MAX: usize = 2_000;
 
 /// A node whose result the test decides.
@@ -257,7 +257,7 @@ fn worst_case(builder: GraphBuilder) -> String {
 }
 
 #[test]
-fn what_goes_one_way_at_a_time_arrives_once_where_the_ways_meet() {
+fn alternative_routes_arrive_once_at_a_common_node() {
     let diamond = nodes(["a", "b", "c", "d"])
         .entry("a")
         .route("a", ["b", "c"], |_: &Value| "b")
@@ -273,7 +273,7 @@ fn what_goes_one_way_at_a_time_arrives_once_where_the_ways_meet() {
 }
 
 #[test]
-fn what_goes_several_ways_at_once_arrives_once_each_unless_it_is_joined() {
+fn parallel_edges_arrive_once_each_unless_joined() {
     let both = || nodes(["a", "b", "c", "d"]).entry("a").then("a", "b").then("a", "c");
     insta::assert_snapshot!(worst_case(both().then("b", "d").then("c", "d")), @r"
     a: 1, the start leads to it once
@@ -292,7 +292,7 @@ fn what_goes_several_ways_at_once_arrives_once_each_unless_it_is_joined() {
 }
 
 #[test]
-fn a_join_and_a_direct_way_from_the_same_node_are_two_arrivals() {
+fn a_join_and_an_edge_from_the_same_node_are_two_arrivals() {
     let late = nodes(["a", "b", "c", "d"])
         .entry("a")
         .then("a", "d")
@@ -335,7 +335,7 @@ fn rounds_are_bought_by_the_visits_of_those_that_reset() {
 }
 
 #[test]
-fn a_limit_leads_once_where_it_says_used_up_or_not() {
+fn a_limit_leads_to_its_target_once() {
     let exhausted = Some(Target::Node(name("flush")));
     let limited = graph()
         .node_with("work", Decided, bounded(3, "flush", &[]))
@@ -353,7 +353,7 @@ fn a_limit_leads_once_where_it_says_used_up_or_not() {
 }
 
 #[test]
-fn what_is_dispatched_is_counted_for_each_item() {
+fn dispatched_tasks_are_counted_for_each_item() {
     let map = nodes(["plan", "write", "sum"])
         .entry("plan")
         .route("plan", ["write"], |_: &Value| {

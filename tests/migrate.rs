@@ -1,6 +1,6 @@
 //! Migrates runs at any position to a changed graph.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{
     collections::BTreeMap,
@@ -257,7 +257,7 @@ async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
     let Err(RunError::NoPlace { differences, .. }) =
         place.migrate(graph(), &Mapping::default()).await
     else {
-        panic!("nothing was said of what is called otherwise")
+        panic!("no difference names the renamed parts")
     };
     let told: Vec<String> = differences
         .iter()
@@ -284,7 +284,7 @@ async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
     assert_eq!(list(&end.unwrap(), "log"), ["draft 1", "draft 2", "be brief", "write 3"]);
     let end = place.end(graph(), &[("good@8.0", json!(false))]).await;
     assert_eq!(list(&end, "log").len(), 4, "three visits are all");
-    assert_eq!(end.state.get("count"), Some(&json!(3)), "what is new begins as it says");
+    assert_eq!(end.state.get("count"), Some(&json!(3)), "a new field starts with its default");
 }
 
 #[tokio::test]
@@ -505,7 +505,7 @@ async fn forks_from_before_a_migration_use_the_new_graph() {
     let migrated = place.migrate(graph(), &again).await.unwrap();
     assert_eq!(migrated.questions[0].question.key, "good");
     let old = place.storage.values_at(&place.run, Step(1)).await.unwrap();
-    assert_eq!(json!(old), json!({"notes": ["draft 1"]}), "what was stays as it was");
+    assert_eq!(json!(old), json!({"notes": ["draft 1"]}), "old steps keep their state");
 
     for (step, id, expected) in
         [(0, "f0", vec!["write 1"]), (1, "f1", vec!["draft 1"]), (3, "f3", vec!["draft 1"])]
@@ -557,15 +557,15 @@ async fn new_fields_and_changed_reducers_need_a_decision() {
     };
     let Err(RunError::Broken { differences, remedies, .. }) = place.resume(graph(), &[]).await.0
     else {
-        panic!("`last` would not have what it reads")
+        panic!("`last` would have no value to read")
     };
     let told: Vec<String> =
         differences.iter().filter(|it| it.breaks.is_some()).map(ToString::to_string).collect();
     assert_eq!(
         told,
         [
-            "`notes` was merged by append and is by replace; it holds a value that was made the \
-             old way; `--map notes=notes` keeps it as it is, `--set notes=JSON` gives it another",
+            "`notes` was merged by append and is by replace; the old reducer made its value; \
+             `--map notes=notes` keeps the value, `--set notes=JSON` replaces it",
             "the field `audience` (string) is new; `last` reads it, and the run may come \
              there before anything writes it; `--set audience=JSON` gives it a value",
         ]

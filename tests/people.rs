@@ -99,7 +99,7 @@ impl Place {
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. } => "retrying",
-            Outcome::CutOff => "cut off",
+            Outcome::CutOff => "aborted",
             Outcome::Noted { .. } => "noted",
             Outcome::Asked { .. } => "asked",
             Outcome::Answered { .. } => "answered",
@@ -249,7 +249,7 @@ async fn an_uncaught_deadline_fails_the_run_and_resume_asks_again() {
     let end = place.answer(&[]).await.unwrap();
     let reason = end.reason.unwrap();
     assert_eq!(end.status, Status::Failed);
-    assert!(reason.starts_with("`help` failed: nobody answered by "), "{reason}");
+    assert!(reason.starts_with("`help` failed: no answer by "), "{reason}");
     let end = place.answer(&[]).await.unwrap();
     assert_eq!((end.status, keys(&end)), (Status::Paused, vec!["go"]));
     let end = place.answer(&[("go", Value::Null)]).await.unwrap();
@@ -325,13 +325,13 @@ async fn rests(pauses: Pauses) -> Vec<(Vec<String>, String)> {
 
 #[tokio::test]
 async fn a_breakpoint_stops_the_whole_step() {
-    let reason = "it was to pause before `left`".to_owned();
+    let reason = "breakpoint before `left`".to_owned();
     assert_eq!(rests(before(&["left"])).await, [(vec!["plan".to_owned()], reason)]);
     let first = rests(before(&["plan"])).await;
-    assert_eq!(first, [(Vec::new(), "it was to pause before `plan`".to_owned())]);
+    assert_eq!(first, [(Vec::new(), "breakpoint before `plan`".to_owned())]);
     let both = rests(after(&["right", "left"])).await;
     let done = ["plan", "left", "right"].map(str::to_owned).to_vec();
-    assert_eq!(both, [(done, "it was to pause after `left`, `right`".to_owned())]);
+    assert_eq!(both, [(done, "breakpoint after `left`, `right`".to_owned())]);
 }
 
 #[tokio::test]
@@ -381,7 +381,7 @@ async fn a_running_workflow_processes_messages_between_steps() {
     assert_eq!(
         (end.status, end.position.step.0),
         (Status::Done, 4),
-        "hearing is a step of its own"
+        "taking messages in is a separate step"
     );
     let events = place.storage.events(&place.run, 0).await.unwrap();
     let said: Vec<bool> = events

@@ -1,6 +1,6 @@
 //! What every store of results promises: those in memory and those in a database.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{error::Error, sync::Arc};
 
@@ -38,7 +38,7 @@ promises! {
     a_result_is_found_by_its_key_and_by_no_other
     a_later_result_is_found_in_the_place_of_an_earlier_one
     a_result_is_found_as_it_was_kept
-    a_result_that_is_too_large_is_refused_and_the_earlier_one_stays
+    a_result_that_is_too_large_keeps_the_earlier_one
 }
 
 /// A place whose storage can be closed and opened again.
@@ -113,7 +113,7 @@ async fn a_result_is_found_as_it_was_kept(home: Home) {
     }
 }
 
-async fn a_result_that_is_too_large_is_refused_and_the_earlier_one_stays(home: Home) {
+async fn a_result_that_is_too_large_keeps_the_earlier_one(home: Home) {
     home.keep("a", &result("small", 1)).await;
     let large = result("x".repeat(4 << 20), 2);
     let error = home.open().keep(&key("a"), &large).await.unwrap_err();

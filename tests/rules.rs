@@ -324,12 +324,12 @@ fn a_question_suspends_the_run_until_its_answer() {
         asked: None,
     };
     hand.tell(answered("sink"));
-    assert!(hand.open.is_empty(), "an answer to another question went on");
+    assert!(hand.open.is_empty(), "an answer to another question was used");
     hand.tell(answered("ship"));
     let again = hand.open.pop_front().unwrap();
     assert_eq!(again.answers, BTreeMap::from([("ship".into(), json!(null))]));
     hand.tell(answered("ship"));
-    assert!(hand.open.is_empty(), "a stale answer went on");
+    assert!(hand.open.is_empty(), "a stale answer was used");
     hand.finish(&again, noting(&again));
     assert_eq!(hand.rest, Some((Status::Done, None)));
 }

@@ -68,7 +68,7 @@ fn problems(validator: &Validator, value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_loads_fits_the_schema() {
+fn loaded_files_fit_the_schema() {
     let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
     for path in workflows() {
         let problems = problems(&validator, &read(&path));
@@ -200,7 +200,7 @@ fn known_words_and_bounds_are_part_of_the_schema() {
 }
 
 #[test]
-fn a_field_that_says_more_than_its_type_is_told_from_a_record() {
+fn a_field_with_more_than_a_type_differs_from_a_record() {
     let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
     let fits = |state: Value| {
         let state = json!({"graphrun": 1, "name": "w", "start": "a", "nodes": {}, "state": state});
@@ -252,7 +252,7 @@ fn a_state_that_is_not_there_is_exit_2() {
 }
 
 #[test]
-fn the_schema_of_a_state_takes_the_states_of_a_run_and_nothing_else() {
+fn the_schema_of_a_state_accepts_only_its_states() {
     let path = "tests/cli/workflows/two_steps.yaml";
     let home = tempfile::tempdir().unwrap();
     let db = format!("sqlite:{}", home.path().join("runs.db").display());
@@ -273,7 +273,7 @@ fn the_schema_of_a_state_takes_the_states_of_a_run_and_nothing_else() {
 }
 
 #[test]
-fn the_schema_of_a_state_says_all_that_its_channels_do() {
+fn the_schema_of_a_state_is_complete() {
     let schema = TeamState::schema().to_json_schema();
     let validator = jsonschema::validator_for(&schema).unwrap();
     assert!(validator.is_valid(&json!({})), "every field is absent at first");
@@ -390,7 +390,7 @@ fn events() -> Vec<Event> {
 const MAY_BE_ABSENT: &[&str] = &["estimated", "cached_input_tokens"];
 
 #[test]
-fn every_kind_of_event_fits_the_schema_and_a_damaged_one_does_not() {
+fn the_schema_accepts_events_and_refuses_damaged_ones() {
     let validator = jsonschema::validator_for(&event::json_schema()).unwrap();
     for event in events() {
         let stamped = Stamped {

@@ -96,7 +96,7 @@ struct NodeRecipe {
     clears: u8,
     bound: Option<(u32, u8)>,
     catch: Option<u8>,
-    /// What it leads to: alternatives of sets of targets.
+    /// Its targets: alternatives of sets.
     to: Vec<Vec<u8>>,
     join: Vec<u8>,
     resets: Option<u8>,
@@ -282,7 +282,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_compiles_never_fails_on_its_wiring(recipe in recipe(), seed in any::<u64>()) {
+    fn a_compiled_graph_never_fails_on_its_wiring(recipe in recipe(), seed in any::<u64>()) {
         let dice = Arc::new(std::sync::Mutex::new(seed));
         if let Ok((graph, _)) = compile(recipe.graph(&dice)) {
             for _ in 0..40 {

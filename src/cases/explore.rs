@@ -167,7 +167,7 @@ impl Search<'_> {
             let started =
                 Machine::start(self.graph.clone(), self.limits.clone(), self.run.clone(), input);
             let Ok((machine, commit, actions)) = started else {
-                self.explored.gaps.push("no input was found that fits".to_owned());
+                self.explored.gaps.push("no valid input was found".to_owned());
                 continue;
             };
             let step = if label.is_empty() { Vec::new() } else { vec![(input_name(), label)] };

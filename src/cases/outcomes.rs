@@ -84,7 +84,7 @@ impl<'a> Outcomes<'a> {
         }
         let Some(writes) = spec.node.contract().writes else {
             self.gaps.insert(format!(
-                "`{}` does not say what it writes, so it was taken to write nothing",
+                "`{}` does not declare its writes; the exploration assumes none",
                 task.node
             ));
             let (label, result) = (String::new(), Ok(Command::default()));
@@ -212,7 +212,7 @@ impl<'a> Outcomes<'a> {
             }
             if next.len() > OUTCOMES_MAX {
                 self.gaps.insert(format!(
-                    "{what} has more than {OUTCOMES_MAX} outcomes; the first were tried"
+                    "{what} has more than {OUTCOMES_MAX} outcomes; only the first were tried"
                 ));
                 next.truncate(OUTCOMES_MAX);
             }
@@ -261,7 +261,7 @@ impl<'a> Outcomes<'a> {
             }
             if next.len() > VALUES_MAX {
                 self.gaps.insert(format!(
-                    "{what} has more than {VALUES_MAX} values; the first were tried"
+                    "{what} has more than {VALUES_MAX} values; only the first were tried"
                 ));
                 next.truncate(VALUES_MAX);
             }
@@ -283,12 +283,12 @@ impl<'a> Outcomes<'a> {
                 // A number beside one that a condition names may be out of range.
                 Ok(_) => (),
                 Err(problem) => {
-                    self.gaps.insert(format!("no value for {what} can be made: {problem}"));
+                    self.gaps.insert(format!("cannot make a value for {what}: {problem}"));
                 }
             }
         }
         if named.is_empty() {
-            self.gaps.insert(format!("no value for {what} was found that fits"));
+            self.gaps.insert(format!("no valid value for {what} was found"));
         }
         named
     }

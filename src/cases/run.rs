@@ -208,16 +208,17 @@ fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
     let after = if so_far.is_empty() { String::new() } else { format!(" (after {so_far})") };
     match gap {
         Gap::NoAnswer(node) => {
-            let what = format!("the run came to `{node}`, which has no answer{after}");
+            let what = format!("the run reached `{node}`, which has no answer{after}");
             let help = format!(
-                "a test does not touch the world: say what it writes, as in `nodes: {{ {node}: {{}} }}`"
+                "a test runs no real nodes: give the fields it writes, as in `nodes: {{ {node}: \
+                 {{}} }}`"
             );
             Problem::new(&case.place, what).help(help)
         }
         Gap::NoVisit(node, visit) => {
             let place = &case.answers[node].place;
             let what =
-                format!("the run came to visit {visit} of `{node}`, which has no answer{after}");
+                format!("the run reached visit {visit} of `{node}`, which has no answer{after}");
             Problem::new(place, what).help("a list has an answer for each visit")
         }
     }

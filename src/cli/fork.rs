@@ -22,12 +22,12 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The name or the id of the run, and the step to begin from if not the last
+    /// The run by name or id, and the step to start from [default: its last step]
     #[arg(value_name = "RUN[@STEP]")]
     run: RunAt,
     #[command(flatten)]
     set: SetArgs,
-    /// Only make the new run; `resume` goes on with it
+    /// Create the new run without running it; `resume` continues it
     #[arg(long)]
     no_run: bool,
     #[command(flatten)]

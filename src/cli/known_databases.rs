@@ -92,13 +92,13 @@ impl Stranger {
         match self {
             Self::Database => {
                 let message = format!(
-                    "`{}` is no database that graphrun made for you; it was not opened",
+                    "`{}` is not a database that graphrun made for you; it was not opened",
                     path.display()
                 );
                 let flag = shell_word(&format!("sqlite:{}", path.display())).into_owned();
                 CliError::new(Exit::Unusable, message)
                     .with_help(
-                        "if another author made it, do not use it: its runs name the files that \
+                        "if it comes from another author, do not use it: its runs name the files that \
                          `resume` reads and writes",
                     )
                     .with_help(format!(

@@ -155,7 +155,7 @@ impl Plan {
         if !nodes.is_empty() {
             let nodes = nodes.join(", ");
             unknown.push(format!(
-                "tokens and cost: {nodes} may call models, and how often is not said"
+                "tokens and cost: {nodes} may call models, with an unknown number of calls"
             ));
         }
         unknown.extend(rates.unknown());
@@ -325,7 +325,7 @@ fn number(most: u64) -> String {
 
 /// Formats a number, unless it is too large to be reached.
 fn large(most: u64, form: fn(u64) -> String) -> String {
-    if most == u64::MAX { "beyond counting".to_owned() } else { form(most) }
+    if most == u64::MAX { "too many to count".to_owned() } else { form(most) }
 }
 
 #[cfg(test)]

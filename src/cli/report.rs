@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_lacks_a_usable_provider_says_so_by_its_code() {
+    fn a_run_without_a_usable_provider_is_exit_5() {
         assert_eq!(sample("failed").exit(), Exit::Unusable);
         assert_eq!(sample("limit").exit(), Exit::Limit);
         assert_eq!(sample("done").exit(), Exit::Done);

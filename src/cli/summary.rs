@@ -112,7 +112,7 @@ pub(super) fn draw_questions(report: &RunReport, paint: Paint) -> String {
                     .parse()
                     .map_or_else(|_| deadline.clone(), |it: Timestamp| format!("{it:.0}"));
                 lines.push(format!(
-                    "  until {deadline}; then `{resume}` goes on without an answer\n"
+                    "  until {deadline}; then `{resume}` continues without an answer\n"
                 ));
             }
         }
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_was_done_and_what_it_took() {
+    fn a_summary_shows_results_and_usage() {
         insta::assert_snapshot!(drawn(&sample("done")));
     }
 
     #[test]
-    fn a_run_that_can_go_on_says_how() {
+    fn a_resumable_run_shows_its_command() {
         insta::assert_snapshot!(drawn(&sample("limit")));
     }
 

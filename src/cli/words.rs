@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_shown_as_people_say_them() {
+    fn numbers_are_shown_in_human_units() {
         let times = [
             (0, "0 ms"),
             (999, "999 ms"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_whatever_their_colour() {
+    fn columns_align_with_any_colour() {
         let red = "\u{1b}[31mbad\u{1b}[0m".to_owned();
         let rows =
             [vec!["a".into(), red, "x".into()], vec!["long".into(), "ok".into(), "y".into()]];

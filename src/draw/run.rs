@@ -86,7 +86,12 @@ impl Drawing {
         for node in &mut self.nodes {
             node.visits = visits.remove(&node.name);
         }
-        notes.extend(visits.keys().map(|it| format!("the run came to `{it}`, which is not here")));
+        notes.extend(visits.keys().map(|it| {
+            format!(
+                "the run reached `{it}`, which the drawing \
+                                                     lacks"
+            )
+        }));
 
         let mut taken = Replay::new(&self).follow(saved, records);
         for arrow in &mut self.arrows {
@@ -98,7 +103,10 @@ impl Drawing {
         }
         for (from, to, _) in taken.keys() {
             let from = from.as_ref().map_or_else(|| "its start".to_owned(), |it| format!("`{it}`"));
-            notes.insert(format!("the run went from {from} to `{to}`, and no way leads there now"));
+            notes.insert(format!(
+                "the run went from {from} to `{to}`, and no edge leads there \
+                                  now"
+            ));
         }
         let summary = &saved.summary;
         self.run = Some(DrawnRun {

@@ -142,7 +142,7 @@ fn migration_keeps_everything_in_an_older_database() {
 }
 
 #[test]
-fn the_runs_of_an_older_database_go_on() {
+fn the_runs_of_an_older_database_can_be_resumed() {
     for old in Old::all() {
         // One more step, before which the run reads its messages.
         let workflow = fs::read_to_string(path("asks.yaml")).unwrap();
@@ -201,8 +201,8 @@ fn a_database_that_an_older_program_is_at_work_on_is_left_to_it() {
         for args in [&["runs", "list"][..], &["resume", "waiting"]] {
             let refused = old.run(args);
             assert_eq!((refused.code, refused.stdout.as_str()), (5, ""), "{refused}");
-            let said = "it has format 2, and an older program goes on with run `broken_off` in it; \
-                        wait until that comes to rest, or stop it";
+            let said = "it has format 2, and an older program owns run `broken_off`; wait until \
+                        that run stops, or stop it";
             assert!(refused.stderr.contains(said), "{refused}");
             assert_eq!(old.format(), (2, true));
         }

@@ -35,7 +35,7 @@ fn a_workflow_is_drawn_in_five_forms_and_leaves_nothing() {
     let as_output = place.run(["graph", &path, "--output", "json"]).stdout;
     assert_eq!(as_output, place.run(["graph", &path, "--format", "json"]).stdout);
     let both = place.run(["graph", &path, "--output", "json", "--format", "svg"]);
-    assert!(both.code == 2 && both.stderr.contains("two different things"), "{both}");
+    assert!(both.code == 2 && both.stderr.contains("contradicts `--format`"), "{both}");
     assert!(place.is_empty());
 }
 
@@ -141,7 +141,7 @@ fn a_failed_run_is_drawn_over_maps_skips_and_subworkflows() {
 }
 
 #[test]
-fn a_run_through_a_used_workflow_tells_the_rounds_in_it() {
+fn a_run_through_a_used_workflow_shows_its_rounds() {
     let place = Place::new();
     let path = workflow("whole");
     let done = place.run(["execute", &path, "-i", "by=4", "--output", "json"]);
@@ -176,8 +176,8 @@ fn a_run_of_another_workflow_or_an_unknown_one_is_refused() {
     assert_eq!((other.code, other.stdout.as_str()), (2, ""));
     let said = other.stderr.replace(&name, "NAME");
     insta::assert_snapshot!(said, @r"
-    error: run `NAME` is one of the workflow `two_steps`, and this is `everything`
-    help: name the workflow that the run was of
+    error: run `NAME` belongs to the workflow `two_steps`, not to `everything`
+    help: name the workflow of the run
     ");
     assert_eq!(place.run(["graph", &workflow("two_steps"), "--run", &name]).code, 0);
 }

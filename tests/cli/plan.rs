@@ -50,8 +50,8 @@ fn the_worst_case_of_the_software_team_matches_a_manual_count() {
     time         55 h 00 min  mostly `sse`  limit: 45 min 00 s
     not known: tokens and cost: no `[context]` in `graphrun.toml` for `anthropic/claude-opus-4-5`, `openai/gpt-5`, `openai/gpt-5-mini`
     not known: cost: no `[prices]` in `graphrun.toml` for `anthropic/claude-opus-4-5`, `openai/gpt-5`, `openai/gpt-5-mini`
-    warning: the worst case is beyond `limits.steps`: after 90 super-steps a run goes on to `flush`
-    warning: the worst case is beyond `limits.time`: after 45 min 00 s at work a run goes on to `flush`
+    warning: the worst case exceeds `limits.steps`: after 90 super-steps a run continues at `flush`
+    warning: the worst case exceeds `limits.time`: after 45 min 00 s of work a run continues at `flush`
     stderr:
     ");
 }

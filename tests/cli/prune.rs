@@ -85,13 +85,13 @@ fn young_runs_and_other_statuses_are_kept() {
 }
 
 #[test]
-fn g6_a_run_that_somebody_has_is_not_removed() {
+fn g6_a_run_with_an_owner_is_not_removed() {
     let place = Place::new();
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut running = Running::start(&place, &provider);
     running.wait_for("started");
     let name = names(&place).pop().unwrap();
     let ended = place.run(["runs", "rm", &name]);
-    assert!(ended.code == 6 && ended.stderr.contains("in the hands of"), "{ended}");
+    assert!(ended.code == 6 && ended.stderr.contains("is owned by"), "{ended}");
     assert_eq!(names(&place), [name]);
 }

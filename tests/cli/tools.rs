@@ -38,7 +38,7 @@ fn check_answer(ended: &Ended) {
 }
 
 #[test]
-fn a_question_about_files_is_answered_with_what_is_in_them() {
+fn a_question_about_files_is_answered_from_their_content() {
     let place = Place::new();
     let mut args = execute();
     args.extend(["--output", "json"].map(str::to_owned));
@@ -66,7 +66,7 @@ fn a_question_about_files_is_answered_with_what_is_in_them() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn what_a_tool_gave_is_kept_whenever_the_program_dies() {
+fn results_of_tools_survive_a_death_at_any_time() {
     let whole = Place::new();
     assert_eq!(whole.run(execute()).code, 0);
     let expected: BTreeSet<String> = noted(&events(&whole)).into_iter().collect();

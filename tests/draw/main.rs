@@ -223,7 +223,7 @@ fn a_line_is_listed_from_top_to_bottom() {
 }
 
 #[test]
-fn parallel_nodes_stand_side_by_side_with_what_they_have_in_common() {
+fn parallel_nodes_are_drawn_together_with_common_edges() {
     insta::assert_snapshot!(fork_and_join().to_listing(Charset::Unicode), @r"
     fork and join
     └─ start → plan
@@ -555,7 +555,7 @@ fn odd_names_do_not_break_mermaid() {
 }
 
 #[test]
-fn what_all_nodes_do_with_any_failure_is_drawn_once() {
+fn a_common_failure_route_is_drawn_once() {
     let caught = |to: &str| Policies {
         catch: vec![Catch { kind: None, to: target(to) }],
         ..Policies::default()

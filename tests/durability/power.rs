@@ -125,7 +125,7 @@ async fn record(folder: &Path, shape: &str) -> (Vec<Logged>, Vec<Write>) {
             Some(hold) => storage.append(hold, &logged.entry).await.unwrap(),
         }
         let after = Files::read(&path);
-        assert!(before.database == after.database, "SQLite copies the log only when it is told to");
+        assert!(before.database == after.database, "SQLite copies the log only on request");
         writes.push(Write { before, after: after.clone(), acknowledged });
         before = after;
         if acknowledged % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1 {

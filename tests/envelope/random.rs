@@ -341,7 +341,7 @@ impl Recipe {
         dice.choosing(name(at), vec![each, none])
     }
 
-    /// Makes sure that a node is reached, by what its parent does anyway or by an edge of its own.
+    /// Makes sure that a node is reached, by an existing edge of its parent or by a new edge.
     fn lead_to(at: usize, node: &NodeRecipe, graph: &mut Graph) {
         if at == 0 {
             return;

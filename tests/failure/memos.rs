@@ -110,7 +110,12 @@ async fn retry_repeats_all_parts_of_a_failed_task() {
     assert_eq!(saved.start(&engine).await.status, Status::Failed);
     let end = saved.resume(&engine).await.unwrap();
     assert_eq!(end.status, Status::Done);
-    assert_eq!(*done.lock().unwrap(), ["one", "one", "two"], "what was saved may be why it failed");
+    assert_eq!(
+        *done.lock().unwrap(),
+        ["one", "one", "two"],
+        "a saved memo may be the cause of \
+        the failure"
+    );
 }
 
 #[tokio::test]

@@ -91,7 +91,7 @@ async fn g13_the_time_limit_aborts_a_step_and_resume_continues() {
     assert_eq!((done.status, start.elapsed().as_secs()), (Status::Done, 100));
     assert_eq!(notes(&done.state), ["quick", "slow", "last"]);
     let all = [("quick", 1), ("slow", 1), ("slow", 1), ("slow", 1)];
-    assert_eq!(names(&begun), began(&all), "what was cut off did not fail, and begins anew");
+    assert_eq!(names(&begun), began(&all), "aborted tasks did not fail, and start again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +104,7 @@ async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
     assert_eq!((end.status, end.reason), (Status::Done, None));
     let reason = "the limit of 10s is reached: 10s were worked";
     assert_eq!(notes(&end.state), ["quick".to_owned(), format!("flush after: {reason}")]);
-    assert_eq!(end.position.worked_ms, 10_000, "what was cut off is counted");
+    assert_eq!(end.position.worked_ms, 10_000, "the time of aborted tasks counts");
     assert_eq!(end.position.visits.get(&name("slow")), Some(&0), "it has not run");
 }
 

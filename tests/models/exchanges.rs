@@ -69,7 +69,7 @@ impl Exchange {
 }
 
 #[tokio::test]
-async fn every_reply_is_taken_or_classified_in_one_request_without_the_key() {
+async fn every_reply_is_accepted_or_classified_without_the_key() {
     let mut count = 0;
     for (file, text) in
         json_files(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/exchanges")))
@@ -145,7 +145,7 @@ fn check_tokens(case: &str, expected: Option<(u64, u64)>, usage: Usage) {
 /// Sweeps the folder named by `GRAPHRUN_CASSETTES`, which holds recorded exchanges of others that are not
 /// part of the project; without it, the project's own.
 #[test]
-fn no_recorded_completion_is_rejected_and_no_error_is_unclassified() {
+fn recorded_replies_are_accepted_and_errors_classified() {
     let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/exchanges")).to_owned();
     let folder = std::env::var_os("GRAPHRUN_CASSETTES").map_or(own, PathBuf::from);
     let (mut taken, mut classified) = (0, 0);

@@ -1,6 +1,6 @@
 //! The kinds of nodes that touch the world, in whole workflows: commands and tools.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where what it needs is missing")]
+#![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -25,7 +25,7 @@ use graphrun::{
 };
 use serde_json::Value;
 
-/// How a run ended, and what it told.
+/// The end of a run, and its events.
 struct Ended {
     end: RunEnd,
     events: Vec<Stamped>,

@@ -47,7 +47,7 @@ pub(crate) fn check(seed: u64) -> Happened {
             0 | 1 if !process.told.is_empty() => {
                 let again = process.told[random.random_range(0..process.told.len())].clone();
                 let actions = process.machine.apply(again.clone());
-                assert_eq!(actions, [], "{parts:?}: {again:?} was told again");
+                assert_eq!(actions, [], "{parts:?}: {again:?} was emitted again");
                 happened.repeated += 1;
             }
             2 if random.random_bool(0.6) => {
@@ -144,7 +144,7 @@ impl Process {
                 Action::Sleep { task, wake, .. } => self.pending.push(Event::Woke { task, wake }),
                 Action::Rest { status, reason } => self.rest = Some((status, reason)),
                 Action::Emit { .. } => (),
-                Action::Hear(heard) => assert_eq!(heard, [], "nobody says anything"),
+                Action::Hear(heard) => assert_eq!(heard, [], "there are no messages"),
             }
         }
     }

@@ -69,7 +69,7 @@ async fn what_is_said_to_a_run_is_kept_in_order_and_once(home: Home) {
         storage.post(&run("R2"), message).await.unwrap();
     }
     let again = storage.post(&run("R1"), &messages[1]).await.unwrap();
-    assert_eq!(again, numbers[1], "what was posted already is there once");
+    assert_eq!(again, numbers[1], "a message that was posted twice is there once");
     assert!(numbers.is_sorted_by(|a, b| a < b) && numbers[0] > 0, "{numbers:?}");
 
     let storage = home.open();

@@ -115,7 +115,7 @@ async fn a_changed_row_is_found_and_named() {
         "UPDATE heads SET link = x'' WHERE run = 1",
         "UPDATE heads SET checksum = zeroblob(8) WHERE run = 1",
         "UPDATE heads SET checksum = x'' WHERE run = 1",
-        "UPDATE heads SET owner = 'nobody' WHERE run = 1",
+        "UPDATE heads SET owner = 'another' WHERE run = 1",
         "UPDATE heads SET until = 9223372036854775807 WHERE run = 1",
         "UPDATE journal SET meta = substr(meta, 1, length(meta) - 1) WHERE run = 1 AND number = 3",
         "UPDATE journal SET meta = x'' WHERE run = 1 AND number = 1",
@@ -178,7 +178,7 @@ async fn a_changed_lease_is_found_and_named() {
     // The owner of a lease, its expiry and its number prevent two processes from writing one run.
     let changes = [
         "UPDATE heads SET owner = NULL WHERE run = 2",
-        "UPDATE heads SET owner = 'nobody' WHERE run = 2",
+        "UPDATE heads SET owner = 'another' WHERE run = 2",
         "UPDATE heads SET owner = replace(owner, '\"pid\":', '\"pid\":1') WHERE run = 2",
         "UPDATE heads SET fence = fence + 1 WHERE run = 2",
         "UPDATE heads SET fence = fence - 1 WHERE run = 2",
@@ -231,9 +231,9 @@ async fn damage_in_a_long_run_is_reported_at_its_first_entry() {
     let missing = "DELETE FROM journal WHERE number IN (1200, 1400)";
     let unreadable = "UPDATE journal SET link = x'00' WHERE number IN (1300, 1500)";
     for (changes, expected) in [
-        (vec![last], "entry 1501 of run `R1` is damaged: its checksum does not fit"),
-        (vec![last, middle], "entry 700 of run `R1` is damaged: its checksum does not fit"),
-        (vec![middle, edge], "entry 256 of run `R1` is damaged: its checksum does not fit"),
+        (vec![last], "entry 1501 of run `R1` is damaged: its checksum does not match"),
+        (vec![last, middle], "entry 700 of run `R1` is damaged: its checksum does not match"),
+        (vec![middle, edge], "entry 256 of run `R1` is damaged: its checksum does not match"),
         (vec![middle, missing], "entry 1200 of run `R1` is damaged: it is missing"),
         (
             vec![middle, missing, unreadable],
@@ -247,7 +247,7 @@ async fn damage_in_a_long_run_is_reported_at_its_first_entry() {
 }
 
 #[tokio::test]
-async fn nothing_is_added_to_what_is_damaged() {
+async fn nothing_is_appended_to_a_damaged_journal() {
     let (_folder, storage) = changed(
         &saved().await,
         "UPDATE heads SET seq = seq + 1 WHERE run = 2;
@@ -290,7 +290,7 @@ async fn a_damaged_run_hides_no_other_in_a_list() {
         "UPDATE runs SET info = x'' WHERE key = 1",
         "UPDATE runs SET id = 'R 1' WHERE key = 1",
         "UPDATE heads SET seq = seq + 1 WHERE run = 1",
-        "UPDATE heads SET owner = 'nobody' WHERE run = 1",
+        "UPDATE heads SET owner = 'another' WHERE run = 1",
         "DELETE FROM heads WHERE run = 1",
     ] {
         let (_folder, storage) = changed(&saved, change);

@@ -178,7 +178,7 @@ async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {
         assert!(matches!(error, CheckpointError::Storage { .. }), "{error:?}");
         assert_eq!(
             told(&error),
-            "could not accept run `R1`: the first entry of a run holds its step 0, and nothing else does"
+            "could not accept run `R1`: only the first entry of a run may contain step 0"
         );
     }
     let twice = begin(commit(0, vec![set("brief", 1), set("brief", 1)]).into()).await.unwrap_err();
@@ -275,7 +275,7 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
         let first = entry(commit(0, vec![]), &events("R2", seqs.iter().copied()));
         let error = storage.create(&info("R2", "b"), &claim(), &first).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
-        let why = format!("event {next} comes next, and this is event {given}");
+        let why = format!("expected event {next}, got event {given}");
         assert_eq!(told(&error), format!("could not accept run `R2`: {why}"));
     }
     let storage = home.open();

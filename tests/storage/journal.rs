@@ -305,7 +305,7 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         found.push((which, [journal[0].link, journal[1].link]));
     }
     for (which, [before, link]) in &found {
-        assert_eq!(*before, found[0].1[0], "what comes later does not change what was before");
+        assert_eq!(*before, found[0].1[0], "later entries do not change earlier ones");
         for (other, [_, another]) in &found[..*which] {
             assert_ne!(link, another, "{which} and {other} cannot be told apart");
         }

@@ -85,10 +85,7 @@ async fn assert_owned(home: &Home, name: &str) {
     };
     assert_eq!((owned, Some(&**told_of)), (&run("R1"), holder(home).await.as_ref()));
     let until = told_of.until.strftime("%FT%TZ");
-    assert_eq!(
-        told(&error),
-        format!("run `R1` is in the hands of {name}, until {until} if nothing more is heard of it")
-    );
+    assert_eq!(told(&error), format!("run `R1` is owned by {name}; its lease expires at {until}"));
 }
 
 /// Starts eight claims at once; returns the one that got the run, after checking the errors of the
@@ -255,7 +252,7 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
         Status::Interrupted,
     ]) {
         assert_eq!(holder(&home).await, None, "before {status:?}");
-        assert_powerless(&home, &before, "the run was given back").await;
+        assert_powerless(&home, &before, "the run was released").await;
         let hold = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
         assert!(hold.fence > before.fence);
         assert_powerless(&home, &before, "the run was taken over by 7@box7").await;
@@ -271,7 +268,7 @@ async fn a_released_run_can_be_acquired_and_its_owner_cannot_write(home: Home) {
     let first = create(&home.open(), "R1").await;
     home.open().release(&first).await.unwrap();
     assert_eq!(holder(&home).await, None);
-    assert_powerless(&home, &first, "the run was given back").await;
+    assert_powerless(&home, &first, "the run was released").await;
     let second = home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
     assert_powerless(&home, &first, "the run was taken over by 8@box8").await;
     home.open().append(&second, &commit(1, vec![]).into()).await.unwrap();
@@ -363,7 +360,7 @@ async fn a_run_that_is_held_is_not_removed(home: Home) {
     let before = state(&home).await;
     let error = home.open().remove(&run("R1")).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
-    assert!(told(&error).contains("in the hands of 7@box7"), "{}", told(&error));
+    assert!(told(&error).contains("owned by 7@box7"), "{}", told(&error));
     assert_eq!(before, state(&home).await);
     // The lease must have expired; releasing it is not enough.
     home.open().renew(&hold, Duration::ZERO).await.unwrap();

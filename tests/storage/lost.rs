@@ -128,7 +128,7 @@ async fn a_connection_that_the_server_ends_is_replaced() {
 }
 
 #[tokio::test]
-async fn g7_a_lease_is_renewed_while_everything_else_waits_and_the_caller_blocks_its_runtime() {
+async fn g7_a_lease_is_renewed_in_a_blocked_runtime() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();

@@ -37,7 +37,7 @@ fn migrating(step: u64, was: Basis, is: Basis, records: Vec<TaskRecord>) -> Entr
     let mapping = Mapping::default().node(node("ba"), node("analyst"));
     Entry {
         migration: Some(Box::new(Migration { was, is, mapping, records })),
-        standing: Some(standing(Status::Interrupted, Some("it was carried over"))),
+        standing: Some(standing(Status::Interrupted, Some("it was migrated"))),
         ..commit(step, vec![cleared("brief"), set("text", "a calculator")]).into()
     }
 }
@@ -111,7 +111,7 @@ async fn a_migration_that_is_not_sound_is_refused(home: Home) {
     for (what, wrong) in [
         ("no step", Entry { commit: None, ..good(vec![]) }),
         ("records before it", Entry { records: vec![record(1, 0, finished())], ..good(vec![]) }),
-        ("records of its own step", good(vec![record(1, 0, finished())])),
+        ("records of the same step", good(vec![record(1, 0, finished())])),
         ("finished twice", good(vec![record(2, 0, finished()), record(2, 0, finished())])),
     ] {
         let refused = home.open().append(&hold, &wrong).await;

@@ -97,7 +97,7 @@ async fn g8_a_changed_row_does_not_pass_the_proof() {
 }
 
 #[tokio::test]
-async fn g8_a_link_that_was_noted_down_finds_a_history_that_was_cut_off() {
+async fn g8_a_noted_hash_detects_a_truncated_history() {
     let home = Home::sqlite();
     let Home::Sqlite(folder) = &home else { unreachable!("it was just made") };
     let storage = home.open();

@@ -255,7 +255,7 @@ async fn a_damaged_run_hides_no_other_in_a_list() {
 }
 
 #[tokio::test]
-async fn a_server_without_room_is_told_from_one_that_fails() {
+async fn a_full_server_differs_from_a_failing_one() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();
@@ -274,7 +274,7 @@ async fn a_server_without_room_is_told_from_one_that_fails() {
 }
 
 #[tokio::test]
-async fn g8_what_was_changed_in_the_tables_is_found_and_named() {
+async fn g8_changes_in_the_tables_are_found_and_named() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let mut said = Vec::new();

@@ -386,7 +386,7 @@ async fn a_state_that_doubles_fails_at_its_limit() {
 }
 
 #[test]
-fn a_state_of_many_values_has_a_limit_of_its_own() {
+fn a_state_of_many_values_has_a_separate_limit() {
     let fields = ["a", "b", "c", "d", "e", "f"];
     let properties: Map<String, Value> =
         fields.iter().map(|it| ((*it).to_owned(), json!({"type": "string"}))).collect();

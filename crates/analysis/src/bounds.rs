@@ -59,8 +59,8 @@ fn check_ends(graph: &Graph, findings: &mut Diagnostics) {
         open.extend(before.filter(|it| ending.insert(it)));
     }
     for (name, spec) in graph.nodes.iter().filter(|(name, _)| !ending.contains(name)) {
-        let finding = Diagnostic::error("GR031", format!("no way leads from `{name}` to an end"));
-        let finding = finding.at(spec.place.clone(), "a run that comes here never ends");
+        let finding = Diagnostic::error("GR031", format!("no path leads from `{name}` to an end"));
+        let finding = finding.at(spec.place.clone(), "a run that reaches this node never ends");
         findings.push(finding.help("give one of the nodes after it `then: end`"));
     }
 }
@@ -82,7 +82,7 @@ fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
         // The check above has reported loops of unbounded nodes.
         if let Some(name) = cycle.iter().find(|it| bounded(it)) {
             let message = format!(
-                "when `{name}` is used up, `exhausted` leads back to it by {}",
+                "when the visits of `{name}` are used up, `exhausted` leads back to it by {}",
                 shown(&cycle)
             );
             let finding = Diagnostic::error("GR033", message);
@@ -108,7 +108,7 @@ fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
         if policies.resets.is_empty() || finite.contains(name) || mutual.contains(name) {
             continue;
         }
-        let message = format!("nothing bounds how often `{name}` runs, and it resets a bound");
+        let message = format!("`{name}` resets a bound, but its own visits have none");
         let finding = Diagnostic::error("GR034", message);
         let finding = finding.at(spec.place.clone(), "could reset it forever");
         findings.push(finding.help(format!(

@@ -103,11 +103,11 @@ impl Checked<'_> {
             return None;
         }
         let missing = self.names[*missing];
-        let message = format!("`{name}` may wait for `{missing}` for ever");
+        let message = format!("`{name}` may wait for `{missing}` forever");
         let Some(by) = by else {
             // It is never reached; the check of reachability reports it if no edge leads to it.
             let finding = Diagnostic::error("GR131", message).at(self.place_of_join(name), "here");
-            let help = format!("lead to `{missing}` on every way, or do not wait for it");
+            let help = format!("lead to `{missing}` on every path, or do not wait for it");
             return Some(finding.help(help));
         };
         let from = self.names[by.from];
@@ -117,7 +117,7 @@ impl Checked<'_> {
         let help = if by.from == self.model.joins[*join].node {
             format!("let `{name}` lead to every node that it waits for")
         } else {
-            format!("let every way from `{from}` lead to `{name}` in the end, or to `fail`")
+            format!("make every path from `{from}` lead to `{name}` or to `fail`")
         };
         Some(finding.help(help))
     }

@@ -4,7 +4,7 @@ use crate::flow_model::{Assigned, Ending, FlowModel, Gap, GapKind, field_numbers
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
     graph::Graph,
-    id::{ChannelName, NodeName},
+    id::NodeName,
 };
 
 /// Checks definite assignment: each field that a node must read was written before, on every way to
@@ -27,10 +27,8 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
             );
             let finding = if assigned.maybe_before(at).contains(field) {
                 let gap = assigned.gap(model, at, field);
-                let message = format!(
-                    "`{name}` reads `{channel}`, which {}",
-                    way(&names, gap.as_ref(), channel)
-                );
+                let message =
+                    format!("`{name}` reads `{channel}`, which {}", way(&names, gap.as_ref()));
                 Diagnostic::error("GR130", message)
             } else {
                 let message = format!("`{name}` reads `{channel}`, which nothing writes before it");
@@ -42,9 +40,9 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
 }
 
 /// Returns the way on which a field is unwritten, in words.
-fn way(names: &[&NodeName], gap: Option<&Gap>, channel: &ChannelName) -> String {
+fn way(names: &[&NodeName], gap: Option<&Gap>) -> String {
     let Some(Gap { from, to, kind }) = gap else {
-        return "not every way to it writes".to_owned();
+        return "not every path to it writes".to_owned();
     };
     let to = names[*to];
     match (from.map(|it| names[it]), kind) {
@@ -62,7 +60,7 @@ fn way(names: &[&NodeName], gap: Option<&Gap>, channel: &ChannelName) -> String 
             format!("is not written when `{from}` fails and `catch` leads to `{to}`")
         }
         (Some(from), GapKind::Unwritten(Ending::Skipped)) => {
-            format!("is not written when `{from}` is skipped; `{channel}` is its to write")
+            format!("is not written when `{from}` is skipped, because `{from}` writes it")
         }
     }
 }

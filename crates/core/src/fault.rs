@@ -144,7 +144,7 @@ mod plan {
     pub enum PlanError {
         /// A part of it cannot be parsed.
         #[error(
-            "`{0}` is no fault; write POINT=ACTION or POINT=ACTION@NTH, with `abort`, `panic`, `err`, \
+            "`{0}` is not a fault; write POINT=ACTION or POINT=ACTION@NTH, with `abort`, `panic`, `err`, \
              `pause` or `sleep(MS)`"
         )]
         Unreadable(String),

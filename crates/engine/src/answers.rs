@@ -67,8 +67,8 @@ impl fmt::Display for Closed {
         match self {
             Self::Answered { by: Some(by), at } => write!(f, "{by} answered it at {at}"),
             Self::Answered { by: None, at } => write!(f, "it was answered at {at}"),
-            Self::Late { since } => write!(f, "its time was over at {since:.0}"),
-            Self::Dropped { at } => write!(f, "the run went on without an answer at {at}"),
+            Self::Late { since } => write!(f, "its deadline passed at {since:.0}"),
+            Self::Dropped { at } => write!(f, "the run continued without an answer at {at}"),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn reached(limits: &Limits, used_up: Option<UsedUp>, used: &Used) -> 
     let time =
         limits.time.filter(|_| time_left(limits, used_up, used.worked_ms) == Some(Duration::ZERO));
     let worked = Duration::from_millis(used.worked_ms);
-    time.map(|time| format!("the limit of {time:?} is reached: {worked:?} were worked"))
+    time.map(|time| format!("the limit of {time:?} is reached: the run has worked for {worked:?}"))
 }
 
 /// Describes the first limit on model usage that applies and is reached.

@@ -217,8 +217,8 @@ impl<'a> Driver<'a> {
     /// Aborts the running tasks after the lease was lost: their results can no longer be saved.
     async fn lost(&mut self) -> RunError {
         self.drop_tasks().await;
-        let action = format!("go on with run `{}`", self.run);
-        let source = "its lease is over, and another process may have it now".into();
+        let action = format!("continue run `{}`", self.run);
+        let source = "its lease has expired, and another process may own it now".into();
         CheckpointError::Overtaken { action, source }.into()
     }
 
@@ -418,5 +418,5 @@ async fn until(deadline: Option<Instant>) {
 }
 
 fn interrupted() -> Rest {
-    (Status::Interrupted, Some("somebody stopped it".to_owned()))
+    (Status::Interrupted, Some("it was stopped".to_owned()))
 }

@@ -243,12 +243,12 @@ fn fit_by(
 /// The difference reported when the migrated run would have an empty frontier.
 fn nothing_left(position: &Position) -> Difference {
     Difference {
-        what: "nothing of the run would be left to run".to_owned(),
+        what: "the migrated run would have no task left".to_owned(),
         breaks: Some(match &position.failure {
             Some(failure) => format!("it would fail: {failure}"),
-            None => "it would be at its end, though it is not".to_owned(),
+            None => "it would be finished, but it is not".to_owned(),
         }),
-        hint: Some("`--map NODE=NODE` says where it goes on instead".to_owned()),
+        hint: Some("`--map NODE=NODE` names the node to continue at".to_owned()),
         remedies: Vec::new(),
     }
 }
@@ -305,7 +305,7 @@ impl PriorStatus {
             (Status::Limit | Status::Interrupted, _) => reason,
             _ => {
                 // The question or failure was dropped by the migration, or the process had died.
-                let reason = Some("it was carried over to another workflow".to_owned());
+                let reason = Some("it was migrated to another workflow".to_owned());
                 return RunStatus { status: Status::Interrupted, reason };
             }
         };

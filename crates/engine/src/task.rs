@@ -175,7 +175,7 @@ impl Watch {
             loop {
                 let silent = self.reporter.heard().unwrap_or(self.started) + idle;
                 if silent <= Instant::now() {
-                    return format!("nothing was heard of it for {idle:?}");
+                    return format!("no sign of progress for {idle:?}");
                 }
                 sleep_until(silent).await;
             }

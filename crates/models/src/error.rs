@@ -28,7 +28,7 @@ pub enum ModelError {
         message: String,
     },
     /// A fault of the network, a proxy or the provider that the next attempt may not meet.
-    #[error("the provider could not be reached or answered nonsense: {message}")]
+    #[error("the provider is unreachable or returned an invalid response: {message}")]
     Transient {
         /// The problem.
         message: String,
@@ -76,7 +76,7 @@ pub enum ModelError {
         usage: Usage,
     },
     /// The answer was truncated at the token limit.
-    #[error("the answer was cut off after {} tokens", .usage.output_tokens)]
+    #[error("the answer was truncated after {} tokens", .usage.output_tokens)]
     Truncated {
         /// The answer's beginning.
         text: String,

@@ -88,7 +88,7 @@ pub(super) fn not_a_completion(body: &Value) -> ModelError {
         let keys: Vec<&str> =
             body.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).take(8).collect();
         let message =
-            format!("the reply is no chat completion (it has {keys:?}); check the base URL");
+            format!("the reply is not a chat completion (it has {keys:?}); check the base URL");
         return ModelError::Transient { message };
     };
     let said = ErrorText::of_json(body);

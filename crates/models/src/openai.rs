@@ -96,7 +96,7 @@ pub enum ConfigError {
     },
     /// The name is not one of the known providers.
     #[error(
-        "no provider is called {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
+        "there is no provider {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
          OpenAI-compatible server",
         provider_names()
     )]
@@ -111,7 +111,7 @@ pub enum ConfigError {
         provider: &'static str,
     },
     /// The address is invalid.
-    #[error("the base URL {url:?} is no http or https address")]
+    #[error("the base URL {url:?} is not an http or https address")]
     BaseUrl {
         /// The address.
         url: String,

@@ -201,7 +201,7 @@ fn read_json(text: &str) -> Result<Value, ModelError> {
     }
     let mut body: Value = serde_json::from_str(text).map_err(|error| {
         let start: String = redact(text).chars().take(80).collect();
-        let message = format!("the reply is no JSON ({error}); it begins with {start:?}");
+        let message = format!("the reply is not JSON ({error}); it begins with {start:?}");
         ModelError::Transient { message: readable(&message) }
     })?;
     redact_value(&mut body);

@@ -136,7 +136,7 @@ impl Cached {
         match self.cache.store.find(key).await {
             Ok(found) => found.filter(|it| self.is_young(it)),
             Err(error) => {
-                warn(ctx, "no kept result is used", &with_causes(&error)).await;
+                warn(ctx, "no cached result is used", &with_causes(&error)).await;
                 None
             }
         }
@@ -151,7 +151,8 @@ impl Cached {
 
     async fn keep(&self, ctx: &NodeContext, key: &ResultKey, command: &Command) {
         if command.goto != Goto::Edges {
-            return warn(ctx, "the result is not kept", "the node chose where to go itself").await;
+            return warn(ctx, "the result is not cached", "the node chose where to go itself")
+                .await;
         }
         // An update that does not fit is a failure of the node, which the rules report.
         if ctx.state.schema().check(&command.update).is_err() {
@@ -164,7 +165,7 @@ impl Cached {
             redact_value(Arc::make_mut(value));
         }
         if let Err(error) = self.cache.store.keep(key, &result).await {
-            warn(ctx, "the result is not kept", &with_causes(&error)).await;
+            warn(ctx, "the result is not cached", &with_causes(&error)).await;
         }
     }
 }
@@ -184,7 +185,8 @@ impl Node for Cached {
                     NodeError::Failed(failure) => failure.message.as_str(),
                     NodeError::Ask(_) => "it depends on an answer",
                 };
-                warn(&ctx, "the result is not kept, for its key cannot be told", why).await;
+                warn(&ctx, "the result is not cached, because its key cannot be computed", why)
+                    .await;
                 return self.inner.run(ctx).await;
             }
         };

@@ -122,7 +122,7 @@ struct NoModels;
 
 impl ModelSource for NoModels {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
-        let message = format!("there are no models here, so not `{name}` either");
+        let message = format!("no models are connected here, so `{name}` is unavailable");
         Err(ModelError::Auth { message })
     }
 }
@@ -209,7 +209,7 @@ impl Factory {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
                 .at(Some(definition.place.clone()), "called here")
-                .help("mend the schema, in the program that registers the tool")
+                .help("correct the schema, in the program that registers the tool")
         })
     }
 }

@@ -128,7 +128,7 @@ impl Run {
             finished
                 .collected
                 .remove(name)
-                .ok_or_else(|| stopped(program, "it left no room for its output"))
+                .ok_or_else(|| stopped(program, "it left no space for its output"))
         };
         Ok(Ended { code, stdout: stream(&names.output)?, stderr: stream(&names.errors)? })
     }
@@ -154,8 +154,12 @@ impl Run {
                     // well.
                     Err(_) if ended.code != 0 => continue,
                     Err(error) => {
-                        let what =
-                            if error.is_limit() { "JSON that is refused" } else { "no JSON" };
+                        let what = if error.is_limit() {
+                            "JSON that exceeds a limit"
+                        } else {
+                            "invalid \
+                                JSON"
+                        };
                         let message = format!("`{}` printed {what}: {error}", self.program());
                         let raw = Some(shown(&ended.stdout));
                         let failure = Failure::new(ErrorKind::InvalidOutput, message);

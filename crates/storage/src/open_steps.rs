@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_known_under_its_link_alone() {
+    fn an_open_step_is_found_only_by_its_hash() {
         let (mut open, [a, b]) = (OpenSteps::default(), [1, 2].map(|it| Link([it; 32])));
         open.note(&run(1), a, &skipped(0), BTreeSet::new());
         let before = open.take(&run(1), a).unwrap();

@@ -25,7 +25,7 @@ pub struct Proof {
 
 /// The stored head differs from the entries.
 #[derive(Debug, Error)]
-#[error("it is not what entry {0} says")]
+#[error("it contradicts entry {0}")]
 struct Differs(u64);
 
 /// Reads a whole run and computes every hash again. Checks that each entry follows the rules after

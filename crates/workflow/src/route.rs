@@ -76,7 +76,9 @@ impl Cases {
             let holds = match &case.when {
                 Some(when) => {
                     let value = evaluated(when, view)?;
-                    value.as_bool().ok_or_else(|| failed(when, format!("`{value}` is no bool")))?
+                    value
+                        .as_bool()
+                        .ok_or_else(|| failed(when, format!("`{value}` is not a bool")))?
                 }
                 None => true,
             };
@@ -230,7 +232,7 @@ impl Condition for Expression {
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
         let value = evaluated(self, view)?;
-        value.as_bool().ok_or_else(|| failed(self, format!("`{value}` is no bool")))
+        value.as_bool().ok_or_else(|| failed(self, format!("`{value}` is not a bool")))
     }
 }
 
@@ -266,7 +268,7 @@ impl Route for Each {
                     |input: &Value| Dispatch { node: self.node.clone(), input: input.clone() };
                 Ok(items.iter().map(|it| Transition::Dispatch(dispatch(it))).collect())
             }
-            other => Err(failed(&self.over, format!("`{other}` is no list"))),
+            other => Err(failed(&self.over, format!("`{other}` is not a list"))),
         }
     }
 

@@ -51,7 +51,7 @@ impl Rates {
     }
 
     /// Returns the cost of this many attempts of a node.
-    #[expect(clippy::cast_precision_loss, reason = "nobody can pay for 2^52 calls")]
+    #[expect(clippy::cast_precision_loss, reason = "no run makes 2^52 calls")]
     pub(super) fn cost(&self, node: &NodeName, attempts: u64) -> Option<f64> {
         let each = self.agents.get(node)?.iter().map(|it| Some(it.calls as f64 * it.cost()?));
         let each: Option<Vec<f64>> = each.collect();

@@ -49,7 +49,7 @@ impl Tree {
             Event::RunResumed { step } => {
                 let name = paint.strong(&self.caption.name);
                 let id = paint.faint(stamped.run.as_str());
-                vec![format!("{name} {id}  goes on after step {step}{}", self.resume())]
+                vec![format!("{name} {id}  continues after step {step}{}", self.resume())]
             }
             Event::TaskStarted { task, node, attempt, visit, max_visits } => {
                 let label = label(node, *visit, *max_visits);
@@ -68,7 +68,7 @@ impl Tree {
             Event::TaskCutOff { task, node, ms, spent, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.loud("✂");
-                vec![self.outcome(*task, &sign, &label, *ms, " cut off", spent)]
+                vec![self.outcome(*task, &sign, &label, *ms, " aborted", spent)]
             }
             Event::TaskFinished { task, node, ms, to, spent, .. } => {
                 let label = self.ended(*task, node);
@@ -76,7 +76,7 @@ impl Tree {
                 vec![self.outcome(*task, &sign, &label, *ms, &describe_targets(to), spent)]
             }
             Event::TaskSkipped { task, node, condition, to } => {
-                let why = format!("skipped, for `{}` does not hold", clean(condition));
+                let why = format!("skipped: `{}` is not true", clean(condition));
                 let (sign, to) = (paint.faint("-"), describe_targets(to));
                 vec![format!("{} {sign} {node}  {}{to}", step(*task), paint.faint(&why))]
             }
@@ -152,7 +152,7 @@ impl Tree {
             }
             Report::Note { message } => vec![self.aside(&format!("{node}: {}", clean(message)))],
             Report::Reused { kept } => {
-                vec![self.aside(&format!("{node}: the result of {} is used", clean(kept)))]
+                vec![self.aside(&format!("{node} uses the cached result of {}", clean(kept)))]
             }
             Report::Artifact { path } => vec![self.aside(&format!("wrote {}", clean(path)))],
         }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_keeps_what_finished_above_what_runs() {
+    fn the_tree_keeps_finished_tasks_above_running_ones() {
         insta::assert_snapshot!(screens(Paint::new(false)));
     }
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_runs_once_the_run_rests() {
+    fn nothing_runs_after_the_run_stops() {
         let mut tree = Tree::new(sample::caption(), Paint::new(false));
         let events = sample::events();
         let (last, earlier) = events.split_last().unwrap();

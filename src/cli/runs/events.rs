@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// Only the events after this number
     #[arg(long, value_name = "SEQ", default_value_t)]
     after: u64,
-    /// Go on with what happens, in whichever process, until the run rests
+    /// Follow the run, in any process, until it stops
     #[arg(long)]
     follow: bool,
 }
@@ -50,8 +50,11 @@ struct Reading<'a> {
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs events", &[Output::Text, Output::Json, Output::Jsonl])?;
     if args.follow && globals.output == Output::Json {
-        return Err(CliError::usage("`--output json` is one list, which has an end")
-            .with_help("with `--follow` take `--output jsonl`, one event a line"));
+        return Err(CliError::usage(
+            "`--output json` prints one complete list, which `--follow` \
+                                    never has",
+        )
+        .with_help("use `--output jsonl` with `--follow`: one event per line"));
     }
     let database = globals.database_to_read()?;
     let checkpointer = database.open_for(&args.run)?;
@@ -82,7 +85,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
             return Ok(Exit::Done);
         }
         if stands == FollowStatus::Abandoned {
-            let gone = format!("the process that had run {} in hand is gone", caption.name);
+            let gone = format!("the process that owned run {} is gone", caption.name);
             let resume = caption.resume.iter().map(|it| format!("; continue with: {it}"));
             print_message(&resume.fold(gone, |text, it| text + &it));
             return Ok(Exit::Done);

@@ -20,8 +20,8 @@ pub(super) struct Args {
     /// The names or ids of the runs; all of them if none is given
     #[arg(value_name = "RUN")]
     runs: Vec<String>,
-    /// A link that was noted down: fails unless the run still has the history up to there
-    #[arg(long, value_name = "LINK", requires = "runs")]
+    /// A hash that you noted: fails unless the history of the run still contains it
+    #[arg(long, value_name = "HASH", requires = "runs")]
     expect: Option<Link>,
 }
 
@@ -48,7 +48,10 @@ struct Verdict {
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs verify", &[Output::Text, Output::Json])?;
     if args.expect.is_some() && args.runs.len() > 1 {
-        return Err(CliError::usage("`--expect` is the link of one run, and several are named"));
+        return Err(CliError::usage(
+            "`--expect` is the hash of one run, but several runs are \
+                                    named",
+        ));
     }
     let database = globals.database_to_read()?;
     let checkpointer = match args.runs.first() {
@@ -110,7 +113,7 @@ async fn judge(
 impl Verdict {
     fn of(run: String, name: Option<String>, proof: Proof, expected: Option<Link>) -> Self {
         let is_there = expected.is_none() || proof.expected_at.is_some();
-        let problem = "no entry has the link that is expected: the history was changed, or its end was cut off";
+        let problem = "no entry has the expected hash: the history was changed or truncated";
         Self {
             run,
             name,
@@ -133,7 +136,7 @@ fn draw(verdicts: &[Verdict], paint: Paint) -> String {
         let (entries, steps) = (it.entries.unwrap_or(0), it.steps.unwrap_or(0));
         let mut said = format!("{}, {}", plural(entries), count(steps, "step"));
         if let Some(at) = it.expected_at {
-            said = format!("{said}; entry {at} has the link that is expected");
+            said = format!("{said}; entry {at} has the expected hash");
         }
         let link = it.link.map(|it| it.to_string()).unwrap_or_default();
         vec![name, paint.good("intact"), link, said]

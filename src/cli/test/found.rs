@@ -79,10 +79,10 @@ pub(super) fn draw_explored(
     let name = paint.strong(&workflow.display().to_string());
     let states = count(explored.states as u64, "state");
     let all = if explored.is_whole {
-        "all there are".to_owned()
+        "all of them".to_owned()
     } else {
         let open = count(explored.open as u64, "state");
-        let more = format!("and there are more; {open} not done with");
+        let more = format!("incomplete; {open} left");
         paint.loud(&format!("{more}: raise `--explore-max` or `--explore-time`"))
     };
     text.extend(["explored ", &name, ": ", &states, ", ", &all, "\n"]);
@@ -93,7 +93,7 @@ pub(super) fn draw_explored(
         text.extend(["  ", &paint.bad("never reached"), "  ", node.as_str(), "\n"]);
     }
     for node in &explored.not_come_to {
-        text.extend(["  ", &paint.loud("not come to"), "  ", node.as_str(), "\n"]);
+        text.extend(["  ", &paint.loud("not reached yet"), "  ", node.as_str(), "\n"]);
     }
     for gap in &explored.gaps {
         text.extend(["  ", &paint.loud("not tried"), "  ", &clean(gap), "\n"]);

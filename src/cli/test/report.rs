@@ -201,7 +201,7 @@ impl TestedCase {
         }
         if !self.is_passed() && !self.ran.route.is_empty() {
             let steps: Vec<String> = self.ran.route.iter().map(|it| step_text(it)).collect();
-            let went = paint.faint(&format!("it went: {}", steps.join(", ")));
+            let went = paint.faint(&format!("the whole run: {}", steps.join(", ")));
             text.extend(["        ", &went, "\n"]);
         }
     }

@@ -70,7 +70,7 @@ impl GraphBuilder {
         if let Some(spec) = name.and_then(|it| self.graph.nodes.get_mut(&it)) {
             spec.when = Some(Arc::new(condition_fn(condition, holds)));
         } else {
-            let message = format!("the condition `{condition}` is of no node");
+            let message = format!("the condition `{condition}` belongs to no node");
             self.findings.push(Diagnostic::error("GR010", message));
         }
         self
@@ -167,7 +167,7 @@ impl GraphBuilder {
 
     fn name(&mut self, name: &str) -> Option<NodeName> {
         if matches!(name, "end" | "fail") {
-            let message = format!("`{name}` is built in and names no node");
+            let message = format!("`{name}` is built in and cannot name a node");
             self.findings.push(Diagnostic::error("GR016", message));
             return None;
         }

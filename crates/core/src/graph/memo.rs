@@ -81,7 +81,7 @@ impl NodeContext {
     ///
     /// async fn buy(ctx: &NodeContext) -> Result<u32, NodeError> {
     ///     let number = ctx.memo("order", order("Walden")).await?;
-    ///     // Whatever fails from here on, the book is ordered once.
+    ///     // The book is ordered once, even if a later part fails.
     ///     Ok(number)
     /// }
     /// ```
@@ -109,9 +109,8 @@ impl NodeContext {
     /// failure of the node.
     pub async fn save_memo<T: Serialize>(&self, name: &str, result: &T) -> Result<(), NodeError> {
         let value = serde_json::to_value(result)?;
-        measure(&value).map_err(|reached| {
-            NodeError::permanent(format!("the interim result `{name}` is {reached}"))
-        })?;
+        measure(&value)
+            .map_err(|reached| NodeError::permanent(format!("the memo `{name}` is {reached}")))?;
         self.reporter.note(name, value).await
     }
 }

@@ -116,7 +116,7 @@ pub enum RouteError {
     #[error("the writes before the route cannot be folded")]
     State(#[source] StateError),
     /// The route chose a target that it had not declared.
-    #[error("the route chose `{0}`, which it had not declared")]
+    #[error("the route chose `{0}`, which it does not declare")]
     Undeclared(String),
     /// The route or condition panicked.
     #[error("the {what} panicked: {message}")]

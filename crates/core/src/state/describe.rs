@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_of_one_name_that_differ_do_not_meet() {
+    fn different_definitions_of_one_name_are_kept_apart() {
         let field = |ty: &str| {
             let inner = json!({"Inner": {"type": ty}});
             json!({"type": "array", "items": {"$ref": "#/$defs/Inner"}, "$defs": inner})

@@ -121,7 +121,7 @@ impl Reader {
             self.problems.truncate(noted.1);
             self.refuse(&refusal);
         } else if !unknown.is_empty() {
-            self.warn(&format!("ignored what was not asked for: {}", unknown.join(", ")));
+            self.warn(&format!("ignored unrequested fields: {}", unknown.join(", ")));
         }
         value
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_from_the_outside_in() {
+    fn places_are_listed_from_the_outside_in() {
         let mut reader = Reader::default();
         reader.inside("files", |reader| {
             reader.inside("[2]", |reader| {

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_met_is_said_rather_than_made_wrong() {
+    fn unsatisfiable_schemas_are_reported() {
         let tree = json!({"$ref": "#/$defs/T", "$defs": {"T": {"type": "object",
             "required": ["t"], "properties": {"t": {"$ref": "#/$defs/T"}}}}});
         let lists = json!({"type": "array", "minItems": 4000, "items":

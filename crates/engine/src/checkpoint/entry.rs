@@ -100,7 +100,7 @@ pub struct Link(pub [u8; 32]);
 
 /// The text is not the hash of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a link is 64 hexadecimal digits")]
+#[error("a hash has 64 hexadecimal digits")]
 pub struct NoLink;
 
 impl Entry {
@@ -151,7 +151,7 @@ impl Entry {
                 format!("save the outcomes of tasks {} to {} of run `{run}`", first.task, last.task)
             }
             (None, [], Some(standing)) => {
-                format!("save that run `{run}` is {}", standing.status.as_str())
+                format!("save run `{run}` as {}", standing.status.as_str())
             }
             (None, [], None) => format!("save the events of run `{run}`"),
         }

@@ -230,11 +230,11 @@ impl Comparing<'_> {
         }
         let near = did_you_mean(name, names.iter().copied());
         let hint = near.map_or_else(
-            || "`graphrun graph` shows the names".to_owned(),
+            || "`graphrun graph` draws the nodes".to_owned(),
             |it| format!("did you mean `{it}`?"),
         );
         let what = format!("{whose} has no {kind} `{name}`");
-        self.broken(what, "nothing is carried over under that name".to_owned(), hint, Vec::new());
+        self.broken(what, "no part of the run has that name".to_owned(), hint, Vec::new());
     }
 
     /// Messages need a list in the new graph.
@@ -248,12 +248,12 @@ impl Comparing<'_> {
             }
             let near = did_you_mean(channel.as_str(), new.channels.keys().map(ChannelName::as_str));
             let near = near.and_then(|it| ChannelName::parse_path(it).ok());
-            let hint = "`--map` says which list it is, `--drop` leaves what was said behind";
+            let hint = "`--map` names the new list, `--drop` discards the messages";
             let remedies =
                 vec![Remedy::MapField(channel.clone(), near), Remedy::DropField(channel.clone())];
             self.broken(
                 format!("the field `{channel}` is gone"),
-                "somebody has said something to it that was not heard yet".to_owned(),
+                "it has messages that the run has not read".to_owned(),
                 hint.to_owned(),
                 remedies,
             );
@@ -283,8 +283,11 @@ impl Comparing<'_> {
             let ty = &new.channels[&field].ty;
             self.broken(
                 format!("the field `{field}` ({ty}) is new"),
-                format!("`{node}` reads it, and the run may come there before anything writes it"),
-                format!("`--set {field}=JSON` gives it a value"),
+                format!(
+                    "`{node}` reads it, and the run may reach that node before the field is \
+                         written"
+                ),
+                format!("`--set {field}=JSON` sets it"),
                 vec![Remedy::Set(field)],
             );
         }

@@ -79,7 +79,7 @@ impl Checkpointer for MemoryStorage {
             }
         }
         let head = Head::first(first)
-            .map_err(|refusal| refusal.explain(format!("accept run `{}`", info.id)))?;
+            .map_err(|refusal| refusal.explain(format!("create run `{}`", info.id)))?;
         let mut run = Run {
             info: info.clone(),
             first: serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?,
@@ -106,7 +106,7 @@ impl Checkpointer for MemoryStorage {
     }
 
     async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let action = || format!("keep run `{}`", hold.run);
+        let action = || format!("renew the lease of run `{}`", hold.run);
         self.with(&hold.run, |run| {
             check_fence(run.holder.as_ref(), hold.fence).map_err(|it| it.explain(action()))?;
             if let Some(holder) = &mut run.holder {

@@ -39,7 +39,7 @@ pub const BOUNDS: Bounds = Bounds { results: 10_000, bytes: 256 << 20, bytes_eac
 
 /// A result exceeds the size bound.
 #[derive(Debug, Error)]
-#[error("it has {bytes} bytes, and at most {bound} are kept")]
+#[error("it has {bytes} bytes, more than the limit of {bound}")]
 struct TooLarge {
     bytes: usize,
     bound: usize,
@@ -52,13 +52,13 @@ impl Bounds {
         if bytes <= bound {
             return Ok(bytes);
         }
-        let action = "keep a result".to_owned();
+        let action = "cache a result".to_owned();
         Err(CheckpointError::Storage { action, source: TooLarge { bytes, bound }.into() })
     }
 
     /// Returns the error for a result that cannot be serialised as JSON.
     pub fn unwritable(error: serde_json::Error) -> CheckpointError {
-        CheckpointError::Storage { action: "keep a result".to_owned(), source: error.into() }
+        CheckpointError::Storage { action: "cache a result".to_owned(), source: error.into() }
     }
 }
 

@@ -26,10 +26,10 @@ pub enum Refusal {
     #[error("the run was taken over by {0}")]
     TakenOver(String),
     /// The owner has given up its lease.
-    #[error("the run was given back")]
+    #[error("the run was released")]
     GivenBack,
     /// The entry has the wrong step.
-    #[error("step {next} comes next, and this is about step {given}")]
+    #[error("expected step {next}, got step {given}")]
     OutOfTurn {
         /// The step that follows.
         next: Step,
@@ -40,7 +40,7 @@ pub enum Refusal {
     #[error("task {0} has finished already")]
     FinishedTwice(TaskId),
     /// An event has the wrong number.
-    #[error("event {next} comes next, and this is event {given}")]
+    #[error("expected event {next}, got event {given}")]
     EventOutOfTurn {
         /// The number that follows.
         next: u64,
@@ -51,16 +51,16 @@ pub enum Refusal {
     #[error("one step changes the channel `{0}` twice")]
     ChangedTwice(ChannelName),
     /// The first entry is not that of step 0, or a later one is.
-    #[error("the first entry of a run holds its step 0, and nothing else does")]
+    #[error("only the first entry of a run may contain step 0")]
     NoBeginning,
     /// An entry mixes a migration with other content.
-    #[error("a migration is a step of its own, and is followed by the records it carries over")]
+    #[error("a migration is a separate step, followed only by its records")]
     Migration,
 }
 
 /// Items were appended to a value that is not a list.
 #[derive(Debug, Error)]
-#[error("items were appended to `{0}`, which holds no list")]
+#[error("items were appended to `{0}`, which is not a list")]
 pub struct NoList(ChannelName);
 
 /// The state of a run that the next entry must follow.
@@ -214,16 +214,16 @@ pub fn misfit(run: &RunId, channel: &ChannelName, step: Step, error: NoList) -> 
 /// Returns the error for a prefix that several ids share.
 pub fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
     CheckpointError::Storage {
-        action: format!("tell which run `{prefix}` is"),
-        source: format!("several ids begin like that: {}", ids.join(", ")).into(),
+        action: format!("find the run `{prefix}`"),
+        source: format!("several ids start with this prefix: {}", ids.join(", ")).into(),
     }
 }
 
 /// Returns why a database cannot be migrated now.
 pub fn still_held(format: u32, run: &str) -> String {
     format!(
-        "it has format {format}, and an older program goes on with run `{run}` in it; wait until \
-         that comes to rest, or stop it"
+        "it has format {format}, and an older program owns run `{run}`; wait until that run \
+         stops, or stop it"
     )
 }
 
@@ -233,7 +233,7 @@ pub fn other_format(format: u32) -> Option<String> {
 
     (!(FORMAT_OLDEST..=FORMAT_VERSION).contains(&format)).then(|| {
         format!(
-            "it has format {format}, and this program reads {FORMAT_OLDEST} to {FORMAT_VERSION}; \
+            "it has format {format}, but this program reads {FORMAT_OLDEST} to {FORMAT_VERSION}; \
              use the program that wrote it"
         )
     })

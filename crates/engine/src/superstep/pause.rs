@@ -63,7 +63,7 @@ impl Machine {
         if places.is_empty() {
             return None;
         }
-        let reason = Some(format!("it was to pause {}", places.join(" and ")));
+        let reason = Some(format!("breakpoint {}", places.join(" and ")));
         Some(vec![Action::Rest { status: Status::Paused, reason }])
     }
 

@@ -172,7 +172,7 @@ pub struct Task {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RestoreError {
     /// A node of the frontier does not exist.
-    #[error("node `{0}` is to run next, and the workflow has no such node")]
+    #[error("node `{0}` runs next, but the workflow has no such node")]
     Node(NodeName),
     /// A node has arrived at a node that does not wait for it.
     #[error("`{from}` has arrived at `{to}`, which does not wait for it")]

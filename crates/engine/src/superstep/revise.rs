@@ -27,7 +27,7 @@ pub struct Revised {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReviseError {
     /// The update does not fit the state, or the results of the step conflict.
-    #[error("the state does not take it")]
+    #[error("the values do not fit the state")]
     State(#[from] StateError),
     /// The node does not exist.
     #[error("there is no node `{node}`{}", nearest.as_ref().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default())]
@@ -38,7 +38,7 @@ pub enum ReviseError {
         nearest: Option<NodeName>,
     },
     /// Other nodes run next, and an update in the name of this one would not replace any of them.
-    #[error("`{node}` is not to run next; that is {}", list(next))]
+    #[error("`{node}` does not run next; the next nodes are {}", list(next))]
     NotNext {
         /// The node.
         node: NodeName,
@@ -46,7 +46,7 @@ pub enum ReviseError {
         next: Vec<NodeName>,
     },
     /// The routes of the node cannot be evaluated on this state.
-    #[error("where `{node}` leads cannot be decided: {reason}")]
+    #[error("the routes of `{node}` cannot be evaluated: {reason}")]
     Route {
         /// The node.
         node: NodeName,
@@ -54,7 +54,7 @@ pub enum ReviseError {
         reason: String,
     },
     /// Nothing is left to run.
-    #[error("the run is at its end there, and nothing is left to run")]
+    #[error("the run has ended there")]
     AtItsEnd,
 }
 

@@ -30,9 +30,9 @@ impl Machine {
             size += measure(&dispatch.input).map_err(|it| refused(&what(), &it))?;
         }
         let of_step = self.written.saturating_add(size);
-        DataLimit::StateMemory.check(of_step).map_err(|it| {
-            refused("what the tasks of this step have written and dispatched so far", &it)
-        })?;
+        DataLimit::StateMemory
+            .check(of_step)
+            .map_err(|it| refused("the updates and dispatches of this step so far", &it))?;
         Ok(size)
     }
 }

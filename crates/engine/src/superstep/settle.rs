@@ -130,7 +130,7 @@ impl Machine {
     /// Fails a task whose question was not answered in time.
     pub(super) fn expire(&mut self, index: usize) -> Vec<Action> {
         let Some(deadline) = self.tasks[index].deadline() else { return Vec::new() };
-        let message = format!("nobody answered by {deadline:.0}");
+        let message = format!("no answer by {deadline:.0}");
         self.fail(index, Failure::new(ErrorKind::Timeout, message))
     }
 

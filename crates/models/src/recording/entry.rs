@@ -30,7 +30,7 @@ pub enum RecordingError {
         source: std::io::Error,
     },
     /// All lines that are no entries.
-    #[error("{} has lines that are no entries:{}", .file.display(), listed(.lines))]
+    #[error("{} has lines that are not entries:{}", .file.display(), listed(.lines))]
     Lines {
         /// The file.
         file: PathBuf,
@@ -110,7 +110,7 @@ impl Entry {
             },
             (None, None, None) => return Err("either `request` or `when` is needed".to_owned()),
             (_, _, Some(_)) => {
-                return Err("`when` stands alone, without `request` and `key`".to_owned());
+                return Err("`when` excludes `request` and `key`".to_owned());
             }
         };
         entry.reply.validate()?;

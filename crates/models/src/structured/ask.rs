@@ -28,7 +28,7 @@ pub struct Structured<T> {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StructuredError {
     /// The model answered, but no answer fit the requested shape.
-    #[error("the answer is not what was asked for: {}", .problems.join("; "))]
+    #[error("the answer does not fit the request: {}", .problems.join("; "))]
     InvalidOutput {
         /// The last answer.
         raw: String,

@@ -54,17 +54,17 @@ pub(crate) struct Span {
 
 #[derive(Debug, Error)]
 pub(super) enum Damage {
-    #[error("its checksum does not fit")]
+    #[error("its checksum does not match")]
     Checksum,
     #[error("it is missing")]
     Missing,
     #[error("it comes after the last")]
     Extra,
-    #[error("it refers to a value that is not there")]
+    #[error("it refers to a missing value")]
     Place,
-    #[error("it is not of the form that was written")]
+    #[error("its form is invalid")]
     Form(#[from] serde_json::Error),
-    #[error("it is not packed as it was written")]
+    #[error("its compression is invalid")]
     Pack(#[from] io::Error),
 }
 

@@ -68,7 +68,7 @@ fn text(packed: &[u8]) -> String {
 }
 
 #[test]
-fn what_tasks_wrote_is_stored_once() {
+fn updates_of_tasks_are_stored_once() {
     let records = [finished(0, json!(["a", "b"])), finished(1, json!("c"))];
     let made = rows(&records, ChangeKind::Appended(vec![json!("a"), json!("b"), json!("c")]));
     let data: Vec<String> = made.iter().map(|it| text(it.body.data())).collect();
@@ -81,7 +81,7 @@ fn what_tasks_wrote_is_stored_once() {
 }
 
 #[test]
-fn what_no_task_wrote_is_stored_with_the_step() {
+fn values_without_a_task_are_stored_with_the_step() {
     let records = [finished(0, json!("a"))];
     let made = rows(&records, ChangeKind::Appended(vec![json!("a"), json!("z")]));
     assert_eq!(text(made[2].body.data()), r#"[["a","z"]]"#);
@@ -89,7 +89,7 @@ fn what_no_task_wrote_is_stored_with_the_step() {
 }
 
 #[test]
-fn an_entry_is_mostly_what_was_written() {
+fn an_entry_is_mostly_its_updates() {
     let value = json!("x".repeat(40));
     let made = rows(&[finished(0, value.clone())], ChangeKind::Set(Arc::new(value)));
     let [_, record, commit] = made.as_slice() else { panic!("{made:?}") };

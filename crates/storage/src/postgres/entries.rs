@@ -114,5 +114,5 @@ fn read(run: &RunId, row: &SqlRow) -> Result<Row, Fault> {
 fn link(run: &RunId, row: &SqlRow) -> Result<Link, Fault> {
     let entry = number(run, row, "number")?;
     let link = get::<&[u8]>(row, "link")?.try_into();
-    Ok(Link(link.map_err(|_| broken(run, &format!("entry {entry}"), "its link is too short"))?))
+    Ok(Link(link.map_err(|_| broken(run, &format!("entry {entry}"), "its hash is too short"))?))
 }

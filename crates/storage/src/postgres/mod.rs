@@ -157,7 +157,7 @@ impl PostgresStorage {
     ) -> Result<T, CheckpointError> {
         let work = || {
             let mut codec = Codec::new().map_err(|error| CheckpointError::Storage {
-                action: "unpack what was read".to_owned(),
+                action: "decompress the journal".to_owned(),
                 source: error.into(),
             })?;
             make(&mut codec)
@@ -188,7 +188,7 @@ impl Checkpointer for PostgresStorage {
         claim: &Claim,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
-        let action = format!("accept run `{}`", info.id);
+        let action = format!("create run `{}`", info.id);
         let json = journal::info(info)?;
         let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
         let server = Arc::clone(&self.server);
@@ -197,16 +197,16 @@ impl Checkpointer for PostgresStorage {
 
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         let work = Acquire { run: run.clone(), claim: claim.clone() };
-        self.transact(format!("take run `{run}`"), work).await
+        self.transact(format!("acquire run `{run}`"), work).await
     }
 
     async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
         let work = Renew { hold: hold.clone(), ttl };
-        self.transact(format!("keep run `{}`", hold.run), work).await
+        self.transact(format!("renew the lease of run `{}`", hold.run), work).await
     }
 
     async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
-        self.transact(format!("give run `{}` back", hold.run), Release(hold.clone())).await
+        self.transact(format!("release run `{}`", hold.run), Release(hold.clone())).await
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
@@ -229,7 +229,7 @@ impl Checkpointer for PostgresStorage {
     }
 
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
-        let action = format!("look for run `{id_or_name}`");
+        let action = format!("find run `{id_or_name}`");
         self.transact(action, Search(id_or_name.to_owned())).await?.summary()
     }
 
@@ -272,12 +272,12 @@ impl Checkpointer for PostgresStorage {
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
         let work = Post { run: run.clone(), message: message.clone() };
-        self.transact(format!("say something to run `{run}`"), work).await
+        self.transact(format!("send a message to run `{run}`"), work).await
     }
 
     async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         let work = Inbox { run: run.clone(), after };
-        self.transact(format!("read what was said to run `{run}`"), work).await
+        self.transact(format!("read the messages to run `{run}`"), work).await
     }
 
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {

@@ -130,8 +130,7 @@ fn version(rows: &[Row]) -> Result<u32, Fault> {
     };
     let Some(version) = version else {
         return Err(Fault::Unusable(
-            "its table `graphrun_format` holds no version; put a copy from before in its place"
-                .to_owned(),
+            "its table `graphrun_format` holds no version; restore a backup".to_owned(),
         ));
     };
     match other_format(version).filter(|_| version != 0) {

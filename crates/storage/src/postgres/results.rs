@@ -19,7 +19,7 @@ use graphrun_engine::storage::{BOUNDS, Bounds};
 
 /// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
-#[error("it is not what was written; the next result will replace it")]
+#[error("its content does not match its checksum; the next result replaces it")]
 struct Damaged;
 
 /// A row of the table, without its checksum.
@@ -40,18 +40,18 @@ pub(super) struct Keep {
 #[async_trait]
 impl ResultStore for PostgresStorage {
     async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
-        let found = self.transact("look for a kept result".to_owned(), Find(*key)).await?;
+        let found = self.transact("look up a cached result".to_owned(), Find(*key)).await?;
         let Some((row, checksum)) = found else { return Ok(None) };
         let result = row.result().filter(|_| row.checksum().as_slice() == checksum);
         let damaged = || CheckpointError::Storage {
-            action: "read a kept result".to_owned(),
+            action: "read a cached result".to_owned(),
             source: Damaged.into(),
         };
         result.map(Some).ok_or_else(damaged)
     }
 
     async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
-        self.transact("keep a result".to_owned(), Keep::new(key, result, BOUNDS)?).await
+        self.transact("cache a result".to_owned(), Keep::new(key, result, BOUNDS)?).await
     }
 }
 

@@ -235,7 +235,7 @@ impl StoredRun {
         let info: &[u8] = get(row, "info")?;
         let sum = checksum::of_info(id.as_str(), get(row, "name")?, info);
         if sum != get::<&[u8]>(row, "info_checksum")? {
-            return Err(broken(&id, "the description", "its checksum does not fit"));
+            return Err(broken(&id, "the description", "its checksum does not match"));
         }
         let (key, stored) = (get(row, "key")?, read_head(&id, row)?);
         Ok(Self { info: info.to_vec(), stored, run: Run { key, id } })
@@ -256,9 +256,9 @@ fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
     let link: &[u8] = get(row, "link")?;
     let sum = checksum::of_head(id.as_str(), &head, committed, link, standing);
     if sum != get::<&[u8]>(row, "checksum")? {
-        return Err(damage("its checksum does not fit"));
+        return Err(damage("its checksum does not match"));
     }
-    let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
+    let link = Link(link.try_into().map_err(|_| damage("its hash is too short"))?);
     Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
 }
 

@@ -42,7 +42,7 @@ async fn when_there_are_too_many_results_the_oldest_goes() {
             let result = KeptResult { update: update.clone(), at };
             let bounds = graphrun_engine::storage::Bounds { results, bytes, ..BOUNDS };
             let work = Keep::new(&key(second), &result, bounds).unwrap();
-            storage.transact("keep a result".to_owned(), work).await.unwrap();
+            storage.transact("cache a result".to_owned(), work).await.unwrap();
         }
         let mut found = Vec::new();
         for second in 1..=5 {

@@ -358,9 +358,9 @@ impl Work for Check {
                    LIMIT 1";
         match session.first(sql, &[]).await? {
             None => Ok(()),
-            Some(_) => Err(Fault::Unusable(
-                "`heads` has a row without a run; put a copy from before in its place".to_owned(),
-            )),
+            Some(_) => {
+                Err(Fault::Unusable("`heads` has a row without a run; restore a backup".to_owned()))
+            }
         }
     }
 }

@@ -160,6 +160,6 @@ fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
 fn link(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Link, Fault> {
     let link = bytes(row, 1)?.try_into();
     let number: u64 = row.get(0)?;
-    let short = |_| damaged(run.as_str(), format!("entry {number}"), "its link is too short");
+    let short = |_| damaged(run.as_str(), format!("entry {number}"), "its hash is too short");
     Ok(Link(link.map_err(short)?))
 }

@@ -80,8 +80,8 @@ fn check_beside(path: &Path) -> Result<(), CheckpointError> {
         // Another process may have created the database and its log meanwhile.
         if Path::new(&log).symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
             let reason = format!(
-                "`{}` is there without it, and would fill a new database; put the database back beside \
-                 it, or remove it",
+                "`{}` exists without it, and would corrupt a new database; put the database back \
+                 beside it, or remove it",
                 Path::new(&log).display()
             );
             return Err(unusable(path, &reason));
@@ -213,7 +213,7 @@ fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
     if found == BLANK && path.metadata().is_ok_and(|it| it.len() == 0) {
         return Err(unusable(
             path,
-            "the file is empty; put a copy from before in its place, or \
+            "the file is empty; restore a backup, or \
                                    remove it and start a new run",
         ));
     }
@@ -280,7 +280,7 @@ fn shortage(error: &io::Error) -> Option<&'static str> {
 }
 
 fn no_database(path: &Path) -> CheckpointError {
-    unusable(path, "it is no database; give another path")
+    unusable(path, "it is not a database; give another path")
 }
 
 /// Returns the error for a file that cannot be opened.
@@ -290,14 +290,14 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
     }
     let reason = match error.kind() {
         ErrorKind::NotFound => {
-            "there is no such file; give the path of the runs you look for".into()
+            "there is no such file; give the path of an existing database".into()
         }
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             "this user may not read and write it; change its permissions, or give another path"
                 .into()
         }
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
-            "a part of its path is a file, and no folder; give another path".into()
+            "a part of its path is a file, not a folder; give another path".into()
         }
         ErrorKind::IsADirectory => "it is a folder; give the path of a file".into(),
         _ => format!("it cannot be opened ({error}); give another path"),

@@ -14,14 +14,14 @@ use graphrun_engine::storage::{BOUNDS, Bounds};
 
 /// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
-#[error("it is not what was written; the next result will replace it")]
+#[error("its content does not match its checksum; the next result replaces it")]
 struct Damaged;
 
 #[async_trait]
 impl ResultStore for SqliteStorage {
     async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
         let wanted = *key;
-        let found = self.read("look for a kept result".to_owned(), move |database, _| {
+        let found = self.read("look up a cached result".to_owned(), move |database, _| {
             let sql = "SELECT kept, payload, checksum FROM results WHERE key = ?";
             let mut statement = database.prepare_cached(sql)?;
             let row = statement.query_row([wanted.as_bytes()], |row| {
@@ -36,7 +36,7 @@ impl ResultStore for SqliteStorage {
         let Some((row, checksum)) = found.await? else { return Ok(None) };
         let result = row.result().filter(|_| row.checksum().as_slice() == checksum);
         let damaged = || CheckpointError::Storage {
-            action: "read a kept result".to_owned(),
+            action: "read a cached result".to_owned(),
             source: Damaged.into(),
         };
         result.map(Some).ok_or_else(damaged)
@@ -46,7 +46,7 @@ impl ResultStore for SqliteStorage {
         let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
         BOUNDS.check(json.len())?;
         let row = Row { key: *key, kept: result.at.as_millisecond(), json };
-        self.write("keep a result".to_owned(), move |database, _| {
+        self.write("cache a result".to_owned(), move |database, _| {
             row.insert(database)?;
             forget_oldest(database, &BOUNDS)
         })
@@ -171,7 +171,7 @@ mod tests {
             storage.keep(&key(1), &result("one", 1)).await.unwrap();
             storage.database.with_connection(|it| it.execute_batch(change).unwrap());
             let error = storage.find(&key(1)).await.unwrap_err();
-            assert_eq!(error.to_string(), "could not read a kept result", "{change}");
+            assert_eq!(error.to_string(), "could not read a cached result", "{change}");
         }
         storage.keep(&key(1), &result("one", 1)).await.unwrap();
         assert_eq!(storage.find(&key(1)).await.unwrap(), Some(result("one", 1)));

@@ -148,7 +148,7 @@ impl Run {
             if sum == bytes(row, "info_checksum")? {
                 Ok(info.to_vec())
             } else {
-                Err(broken(self.id.as_str(), "the description", "its checksum does not fit"))
+                Err(broken(self.id.as_str(), "the description", "its checksum does not match"))
             }
         })
     }
@@ -199,9 +199,9 @@ impl Run {
         let link = bytes(row, 4)?;
         let sum = of_head(id, &head, committed, link, &standing);
         if sum != bytes(row, 6)? {
-            return Err(damage("its checksum does not fit"));
+            return Err(damage("its checksum does not match"));
         }
-        let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
+        let link = Link(link.try_into().map_err(|_| damage("its hash is too short"))?);
         Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
     }
 

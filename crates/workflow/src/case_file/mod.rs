@@ -185,7 +185,7 @@ impl Draft {
             let message = format!("`{}` does not load: {reason}", self.workflow().display());
             let place = self.report.place(&(start..end));
             let finding = Diagnostic::error("GR080", message).at(place, "the cases are for it");
-            self.report.push(finding.help("name another with `workflow: FILE.yaml`, or mend it"));
+            self.report.push(finding.help("name another with `workflow: FILE.yaml`, or fix it"));
         }
         self.report.into_findings()
     }

@@ -42,7 +42,7 @@ impl Reading<'_> {
         match smallest(channel.schema()) {
             Ok(value) => Some(value),
             Err(problem) => {
-                let message = format!("no value for `{name}` can be made: {problem}");
+                let message = format!("no value for `{name}` can be generated: {problem}");
                 let place = self.report.place(at);
                 let finding = Diagnostic::error("GR081", message).at(place, "it is not given");
                 self.report.push(finding.help(format!("give it: `{name}: …`")));
@@ -96,11 +96,11 @@ impl Reading<'_> {
 
     fn report_unsaid(&mut self, path: &[String], at: &Range<usize>) {
         let name = path.join(".");
-        let what = "where the run goes depends on";
-        let message = format!("{what} `{name}`, and the case does not say what it is");
+        let what = "the route of the run depends on";
+        let message = format!("{what} `{name}`, and the case does not set it");
         let finding = Diagnostic::error("GR081", message);
         let finding = finding.at(self.report.place(at), format!("no `{name}`"));
-        self.report.push(finding.help("what decides nothing may be left out; this may not"));
+        self.report.push(finding.help("only values that no route reads may be omitted"));
     }
 
     /// Checks names of fields and values of enums for misspellings, each of them.

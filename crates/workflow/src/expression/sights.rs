@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_says_what_it_looks_at() {
+    fn a_condition_lists_its_reads() {
         let shown = |it: &Access| {
             let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
             let star = if it.is_whole { ".*" } else { "" };

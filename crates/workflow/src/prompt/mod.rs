@@ -201,17 +201,17 @@ fn too_deep(text: &str) -> Option<Problem> {
         let word = rest.iter().skip_while(|it| **it == b'-' || it.is_ascii_whitespace());
         let range = start..start + 2;
         if length.is_none() && rest.len() > TAG_BYTES_MAX {
-            let message = format!("one part of a prompt has no more than {TAG_BYTES_MAX} bytes");
+            let message = format!("a part of a prompt has at most {TAG_BYTES_MAX} bytes");
             return Some(Problem::new("GR040", range, message, "too long"));
         }
         tags += 1;
         if tags > TAGS_MAX {
-            let message = format!("a prompt has no more than {TAGS_MAX} parts in braces");
+            let message = format!("a prompt has at most {TAGS_MAX} parts in braces");
             return Some(Problem::new("GR040", range, message, "one too many"));
         }
         elifs += usize::from(word.take(4).eq(b"elif"));
         if elifs > ELIFS_MAX {
-            let message = format!("a prompt has no more than {ELIFS_MAX} `elif`");
+            let message = format!("a prompt has at most {ELIFS_MAX} `elif`");
             return Some(Problem::new("GR040", range, message, "one too many"));
         }
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_sees_the_state_the_visit_and_the_way() {
+    fn a_prompt_reads_the_state_the_visit_and_the_trigger() {
         let node = NodeName::parse("sse").unwrap();
         let failure = Failure::new(ErrorKind::InvalidOutput, "no JSON at all");
         let via = Trigger::Caught { node, failure };
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_makes_is_bounded() {
+    fn the_output_of_a_template_is_bounded() {
         let doubled = format!("{{% set a = 'xxxxxxxx' %}}{}", "{% set a = a ~ a %}".repeat(40));
         let captured = "{% set a %}{{ a }}{{ a }}{% endset %}".repeat(40);
         let nested = "{% set a = [a] %}".repeat(5_000);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_and_filters_mean_what_they_mean_in_the_engine() {
+    fn operators_and_filters_match_the_engine() {
         let plain = Environment::new();
         for text in [
             "{{ 1 + 2 }} {{ 1.5 + 2 }} {{ 'a' + 'b' }} {{ [1] + [2, 'x'] }} {{ 2 * 3 }} {{ 2 * 1.5 }}",
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_is_an_error() {
+    fn an_undefined_name_is_an_error() {
         let error = rendered("{{ later }}", &Trigger::Start).unwrap_err();
         assert_eq!(error.to_string(), "the prompt `p.md` cannot be rendered");
         assert!(rendered("{% if later %}{% endif %}", &Trigger::Start).is_err());
