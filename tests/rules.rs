@@ -18,7 +18,7 @@ use graphrun::{
     graph::{
         Backoff, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Input,
         Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError, RouteView,
-        Spread, Target, Transition, Trigger, Way,
+        Spread, Target, Transition, Trigger, RouteTarget,
     },
     id::{ChannelName, NodeName, RunId},
     state::{State, Update},
@@ -661,12 +661,12 @@ fn only_edges_arrive_at_a_join() {
 #[derive(Debug)]
 struct Sly {
     spread: Spread,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     takes: Vec<Transition>,
 }
 
 impl Route for Sly {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -697,7 +697,7 @@ fn a_route_cannot_choose_undeclared_targets() {
             .entry("start")
             .entry("c")
             .build();
-        let way = |to: &str| Way { to: Target::Node(name(to)), label: None };
+        let way = |to: &str| RouteTarget { to: Target::Node(name(to)), label: None };
         let route = Sly { spread, ways: vec![way("a"), way("b")], takes: takes.to_vec() };
         let from = name("start");
         graph.edges.push(Edge::Route { from, route: Arc::new(route), place: None });

@@ -12,7 +12,7 @@ use crate::{
     engine::Stop,
     graph::{
         AccessSet, Command, Contract, Edge, Graph, Node, NodeContext, NodeError, Route,
-        RouteChoice, RouteError, RouteView, SideEffects, Spread, Transition, Way,
+        RouteChoice, RouteError, RouteView, SideEffects, Spread, Transition, RouteTarget,
     },
     id::{ChannelName, NodeName, TaskId},
     workflow::case_file::{Answer, Answers, Turns},
@@ -219,7 +219,7 @@ struct Watched {
 }
 
 impl Route for Watched {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         self.route.ways()
     }
 

@@ -10,7 +10,7 @@ use graphrun::{
     diagnostic::Diagnostics,
     graph::{
         Backoff, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, NodeSpec, Policies,
-        Route, RouteChoice, RouteError, RouteView, Spread, Target, Transition, Way,
+        Route, RouteChoice, RouteError, RouteView, Spread, Target, Transition, RouteTarget,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -77,7 +77,7 @@ impl Dice {
         ways: impl IntoIterator<Item = Target>,
         spread: Spread,
     ) -> Edge {
-        let ways = ways.into_iter().map(|to| Way { to, label: None }).collect();
+        let ways = ways.into_iter().map(|to| RouteTarget { to, label: None }).collect();
         let route = Thrower { dice: self.clone(), ways, spread, choices: None };
         Edge::Route { from, route: Arc::new(route), place: None }
     }
@@ -85,7 +85,7 @@ impl Dice {
     /// A route of which they decide, and which says what goes together.
     pub(crate) fn choosing(&self, from: NodeName, choices: Vec<RouteChoice>) -> Edge {
         let ways = choices.iter().flat_map(|it| it.to.clone());
-        let ways = ways.map(|to| Way { to, label: None }).collect();
+        let ways = ways.map(|to| RouteTarget { to, label: None }).collect();
         let spread = if choices.iter().any(|it| it.is_dispatched) {
             Spread::Items
         } else if choices.iter().any(|it| it.to.len() > 1) {
@@ -113,13 +113,13 @@ impl Dice {
 #[derive(Debug)]
 struct Thrower {
     dice: Dice,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     spread: Spread,
     choices: Option<Vec<RouteChoice>>,
 }
 
 impl Route for Thrower {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 

@@ -115,7 +115,7 @@ impl ScopeSearch<'_> {
     fn scope(&self, name: &str, inside: BTreeSet<usize>) -> Option<UsedScope> {
         let is_last = |it: &&usize| {
             let defer = &self.policies(**it).defer;
-            matches!(defer, Some(Defer::UsedScope(scope)) if scope.as_str() == name)
+            matches!(defer, Some(Defer::Scope(scope)) if scope.as_str() == name)
         };
         let mut last = inside.iter().filter(is_last);
         let (Some(&end), None) = (last.next(), last.next()) else { return None };
