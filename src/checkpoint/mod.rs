@@ -41,14 +41,7 @@ use crate::{
 };
 
 /// The version of the storage format of runs.
-///
-/// Version 2: a run is a journal whose entries are chained by hashes. Version 3: the finished tasks
-/// of an open step are read from its entries, which the hashes prove, and no longer from a separate
-/// table; and an entry may migrate its run to another workflow.
-pub const FORMAT_VERSION: u32 = 3;
-
-/// The oldest format that is upgraded to the current one when its database is opened.
-pub const FORMAT_OLDEST: u32 = 2;
+pub const FORMAT_VERSION: u32 = 1;
 
 /// The number of entries to read at once when they are kept without their values, which may be large.
 pub(crate) const ENTRIES_AT_ONCE: usize = 64;

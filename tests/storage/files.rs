@@ -79,8 +79,8 @@ fn what_is_no_database_of_ours_is_refused_and_left_as_it_was() {
         ("half a header", |path| write(path, b"SQLite format 3\0")),
         ("another program's", foreign),
         ("marked as another's", |path| marked(path, "PRAGMA application_id = 7")),
-        ("newer", |path| marked(path, "PRAGMA user_version = 4")),
-        ("older", |path| marked(path, "PRAGMA user_version = 1")),
+        ("newer", |path| marked(path, "PRAGMA user_version = 2")),
+        ("without a format", |path| marked(path, "PRAGMA user_version = 0")),
         ("a folder", |path| fs::create_dir(path).unwrap()),
     ];
     let mut shown = Vec::new();

@@ -1,9 +1,9 @@
 //! Runs in a PostgreSQL database, which many processes on many machines may share.
 //!
-//! `place` and `tls` describe the connection; `open` and `migrate` check and create the database;
-//! `session` runs transactions, `work` has one type for each of them; `run` and `entries` are the
-//! SQL, `fault` the errors. The format is that of `storage/journal`. Here, each call of the trait
-//! becomes one transaction.
+//! `place` and `tls` describe the connection; `open` checks and creates the tables, `migrate`
+//! updates older formats; `session` runs transactions, `work` has one type for each of them; `run`
+//! and `entries` are the SQL, `fault` the errors. The format is that of `storage/journal`. Here,
+//! each call of the trait becomes one transaction.
 
 mod entries;
 mod fault;
@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use self::{
     inbox::{Inbox, Post},
+    migrate::MIGRATIONS,
     open::{Missing, Traits},
     place::Place,
     session::{Server, Work},
@@ -177,7 +178,7 @@ fn connect(url: &str, missing: Missing) -> Result<(Arc<Server>, Option<Traits>),
     let server = Arc::new(Server::new(place)?);
     let opening = Arc::clone(&server);
     let traits = server.wait(async move {
-        let opened = open::open(&opening, missing).await;
+        let opened = open::open(&opening, missing, MIGRATIONS).await;
         opened.map_err(|fault| fault.explain(&opening.place, format!("open {}", opening.place)))
     })?;
     Ok((server, traits))

@@ -1,4 +1,4 @@
--- Format 3. What is in a row of the journal, and what proves it: `storage/journal`.
+-- Format 1. What is in a row of the journal, and what proves it: `storage/journal`.
 --
 -- No table refers to another by a foreign key: each key that is checked costs every entry a lock on
 -- a row of `runs`. Whoever writes a run holds the lock of its row in `heads`, and a run is removed

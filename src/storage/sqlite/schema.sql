@@ -1,4 +1,4 @@
--- Format 3. What is in a row of the journal, and what proves it: `storage/journal`.
+-- Format 1. What is in a row of the journal, and what proves it: `storage/journal`.
 
 -- What is known of a run from its beginning, and what it goes by since it was migrated.
 CREATE TABLE runs (
