@@ -90,7 +90,7 @@ async fn a_case_that_fails_says_where_and_how() {
 #[test]
 fn numbers_that_only_a_condition_on_an_item_names_are_tried() {
     let explored = explored("tests/cases/explore/items.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
@@ -191,7 +191,7 @@ fn explored(path: &str, states_max: usize) -> Explored {
 #[test]
 fn every_kind_of_decision_is_tried_both_ways() {
     let explored = explored("tests/cases/explore/sound.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
@@ -200,7 +200,7 @@ fn every_kind_of_decision_is_tried_both_ways() {
 #[test]
 fn everything_in_a_used_workflow_is_reached_and_what_comes_out_of_it_is_tried() {
     let explored = explored("tests/cases/used/outer.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
@@ -210,8 +210,8 @@ fn a_way_to_a_failure_in_a_used_workflow_tells_what_its_nodes_did() {
     let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
     assert_eq!(stuck.reason, "`part.share` failed: division by zero");
     let named = |(node, outcome): &(NodeName, String)| format!("{node} {outcome}");
-    let way: Vec<String> = stuck.way.iter().flatten().map(named).collect();
-    assert_eq!(way, ["plan count 3", "part ", "part.share "]);
+    let path: Vec<String> = stuck.path.iter().flatten().map(named).collect();
+    assert_eq!(path, ["plan count 3", "part ", "part.share "]);
 }
 
 #[test]
@@ -224,8 +224,8 @@ fn a_run_that_gets_stuck_is_shown_by_a_shortest_way_and_a_node_that_nothing_reac
             .map(|(node, outcome)| format!("{node} {outcome}").trim_end().to_owned())
             .collect()
     };
-    let way: Vec<String> = stuck.way.iter().flat_map(shown).collect();
-    assert_eq!(way, ["judge verdict \"good\"", "count", "share"]);
+    let path: Vec<String> = stuck.path.iter().flat_map(shown).collect();
+    assert_eq!(path, ["judge verdict \"good\"", "count", "share"]);
     let unreached: Vec<&str> = explored.unreached.iter().map(NodeName::as_str).collect();
     assert_eq!(unreached, ["mend"]);
 }
@@ -240,8 +240,8 @@ fn a_failure_that_nobody_expected_is_told_though_something_catches_it() {
 #[test]
 fn a_search_that_was_given_up_says_so_and_claims_nothing_of_the_rest() {
     let explored = explored("tests/cases/explore/sound.yaml", 3);
-    assert_eq!((explored.states, explored.is_whole), (3, false));
-    assert!(explored.open > 0 && !explored.not_come_to.is_empty(), "{explored:?}");
+    assert_eq!((explored.states, explored.is_complete), (3, false));
+    assert!(explored.open > 0 && !explored.not_yet_reached.is_empty(), "{explored:?}");
     assert_eq!(explored.unreached, []);
 }
 
@@ -251,8 +251,8 @@ const WIDE: &str = "tests/cases/explore/wide.yaml";
 #[test]
 fn nodes_behind_a_step_with_very_many_outcomes_are_come_to() {
     let explored = explored(WIDE, 2_000);
-    assert_eq!((explored.states, explored.is_whole), (2_000, false));
-    assert_eq!(explored.not_come_to, [], "after {} steps", explored.steps);
+    assert_eq!((explored.states, explored.is_complete), (2_000, false));
+    assert_eq!(explored.not_yet_reached, [], "after {} steps", explored.steps);
 }
 
 #[test]
@@ -261,8 +261,8 @@ fn a_search_ends_when_its_time_is_over() {
     let effort = Effort { states_max: usize::MAX, time_max: Some(Duration::ZERO) };
     let mut told = 0;
     let explored = explore(&definition, &compiled, effort, |_| told += 1);
-    assert_eq!((explored.steps, explored.is_whole, told), (1, false, 0));
-    assert!(explored.not_come_to.iter().any(|it| it.as_str() == "a0"), "{explored:?}");
+    assert_eq!((explored.steps, explored.is_complete, told), (1, false, 0));
+    assert!(explored.not_yet_reached.iter().any(|it| it.as_str() == "a0"), "{explored:?}");
 }
 
 #[test]
@@ -274,5 +274,5 @@ fn what_was_told_on_the_way_is_what_was_found_in_the_end() {
     let explored = explore(&definition, &compiled, effort, |it| told.push((it.states, it.steps)));
     assert!(told.is_sorted());
     assert_eq!(told.last(), Some(&(explored.states, explored.steps)));
-    assert_eq!((explored.open, explored.not_come_to), (0, vec![]));
+    assert_eq!((explored.open, explored.not_yet_reached), (0, vec![]));
 }

@@ -23,7 +23,7 @@ use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::redact_event,
     lease::Lease,
-    log::{Log, Watched, event_of, event_of_heard},
+    log::{Log, Watched, event_of, event_of_message},
     superstep::{self, Action, Machine},
     task::{self, AttemptContext},
 };
@@ -128,7 +128,7 @@ impl<'a> Driver<'a> {
         if !changes.is_empty() {
             driver.log.add(Event::WorkflowChanged { changes });
         }
-        driver.entry.standing = Some(RunStatus { status: Status::Running, reason: None });
+        driver.entry.run_status = Some(RunStatus { status: Status::Running, reason: None });
         driver.save().await?;
         driver.set_alarm();
         Ok(driver)
@@ -238,12 +238,12 @@ impl<'a> Driver<'a> {
             match action {
                 Action::Record(record) => self.record(*record).await?,
                 Action::Commit(commit) => self.commit(*commit).await?,
-                Action::Hear(heard) => {
+                Action::PublishMessages(messages) => {
                     if self.entry.commit.is_some() {
                         self.save().await?;
                     }
-                    for it in &heard {
-                        self.log.add(event_of_heard(it));
+                    for it in &messages {
+                        self.log.add(event_of_message(it));
                     }
                 }
                 Action::Run(task) if self.deadline.is_none() => self.queue.push(task),
@@ -382,12 +382,12 @@ impl<'a> Driver<'a> {
             let name = spec.and_then(|it| it.policies.emits.clone());
             if let Some(name) = name.filter(|_| !skipped) {
                 let node = activation.node.clone();
-                let message = match activation.via.node() {
+                let message = match activation.trigger.node() {
                     Some(from) => format!("{from} {name} to {node}"),
                     None => format!("{node} {name}"),
                 };
                 let task = TaskId { step: position.step.next(), index };
-                self.log.add(Event::Emitted { task, node, name, message });
+                self.log.add(Event::TaskEmitted { task, node, name, message });
             }
         }
         self.entry.commit = Some(commit);

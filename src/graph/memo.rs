@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{NodeContext, NodeError};
-use crate::{event::Spent, state::measure};
+use crate::{event::Usage, state::measure};
 
 /// The results of parts that a task has saved, by name.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Memo {
     pub(crate) value: Value,
     /// The elapsed time and the usage of the attempt so far.
     pub(crate) ms: u64,
-    pub(crate) spent: Spent,
+    pub(crate) usage: Usage,
     /// Signals that the result is durable.
     pub(crate) saved: oneshot::Sender<()>,
 }

@@ -44,7 +44,7 @@ pub use structured::{
     extract_json, repair_messages, strict_schema,
 };
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
-pub use usage::Usage;
+pub use usage::TokenUsage;
 
 #[cfg(feature = "openai")]
 pub use environment::{from_env, from_variables};

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{
-    event::{Report, Spent},
+    event::{Report, Usage},
     graph::{ErrorKind, Failure, NodeContext},
-    llm::{self, ChatModel, ChatReply, ChatRequest, ModelError, Prices, ToolChoice, Usage},
+    llm::{self, ChatModel, ChatReply, ChatRequest, ModelError, Prices, TokenUsage, ToolChoice},
 };
 
 /// A model whose calls are reported to the watchers of a run, and whose answers are not paid for
@@ -107,15 +107,15 @@ impl ChatModel for Watched<'_> {
         self.ctx.within_budget().await;
         let started = Instant::now();
         let replied = self.model.chat(request).await;
-        let (model, usage) = match &replied {
+        let (model, tokens) = match &replied {
             Ok(reply) => (reply.model.clone(), reply.usage),
             Err(error) => (self.model.name().to_owned(), error.usage()),
         };
-        if usage != Usage::default() {
-            let cost_usd = self.prices.cost(self.named, usage);
-            let spent = Spent { usage, cost_usd };
+        if tokens != TokenUsage::default() {
+            let cost_usd = self.prices.cost(self.named, tokens);
+            let usage = Usage { tokens, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.ctx.report(Report::ModelCalled { model, spent, ms }).await;
+            self.ctx.report(Report::ModelCall { model, usage, ms }).await;
         }
         if let Ok(reply) = &replied {
             self.calls.state().last = Some((name, reply.clone()));

@@ -41,7 +41,7 @@ impl Node for Enter {
         "use"
     }
 
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         SideEffects::Nothing
     }
 }
@@ -78,7 +78,7 @@ impl Node for Leave {
         "end of use"
     }
 
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         SideEffects::Nothing
     }
 }

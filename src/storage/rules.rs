@@ -9,7 +9,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    checkpoint::{CheckpointError, Commit, Entry, Holder, Link, RunStatus},
+    checkpoint::{CheckpointError, Commit, Entry, EntryHash, Holder, RunStatus},
     event::Status,
     id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind, reserve},
@@ -55,7 +55,7 @@ pub(super) struct Head {
     /// The number of the last event.
     pub(super) seq: u64,
     /// The status of the run.
-    pub(super) standing: RunStatus,
+    pub(super) run_status: RunStatus,
 }
 
 impl Refusal {
@@ -78,8 +78,8 @@ impl Head {
         if has_more || !entry.commit.as_ref().is_some_and(begins) {
             return Err(Refusal::NoBeginning);
         }
-        let standing = RunStatus { status: Status::Running, reason: None };
-        let blank = Self { number: 0, step: Step(0), seq: 0, standing };
+        let run_status = RunStatus { status: Status::Running, reason: None };
+        let blank = Self { number: 0, step: Step(0), seq: 0, run_status };
         blank.with(entry)
     }
 
@@ -137,7 +137,7 @@ impl Head {
             number: self.number + 1,
             step: entry.commit.as_ref().map_or(self.step, |it| it.position.step),
             seq,
-            standing: entry.standing.as_ref().unwrap_or(&self.standing).clone(),
+            run_status: entry.run_status.as_ref().unwrap_or(&self.run_status).clone(),
         })
     }
 }
@@ -149,12 +149,12 @@ pub(super) fn finished_by(entry: &Entry) -> impl Iterator<Item = TaskId> {
 }
 
 /// Returns the hash before the first entry of a run: that of its id and its info.
-pub(super) fn beginning(run: &RunId, info: &[u8]) -> Link {
+pub(super) fn beginning(run: &RunId, info: &[u8]) -> EntryHash {
     let mut hasher = blake3::Hasher::new();
     for part in [run.as_str().as_bytes(), info] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
-    Link(hasher.finalize().into())
+    EntryHash(hasher.finalize().into())
 }
 
 /// Checks that the fencing token `fence` is the current one.
@@ -168,7 +168,7 @@ pub(super) fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Ref
 
 /// Returns whether an entry stops or suspends its run, so that the lease can be released.
 pub(super) fn stops_run(entry: &Entry) -> bool {
-    entry.standing.as_ref().is_some_and(|it| it.status != Status::Running)
+    entry.run_status.as_ref().is_some_and(|it| it.status != Status::Running)
 }
 
 /// Applies a change to values. Appending an empty list to a missing value creates an empty list.

@@ -392,7 +392,7 @@ impl RunOutput {
 
 impl SandboxSettings {
     /// The part of the cache key of jobs in this sandbox.
-    pub(crate) fn identity(&self) -> Value {
+    pub(crate) fn fingerprint(&self) -> Value {
         let Self { memory_bytes, time, requirements } = self;
         json!({"memory": memory_bytes, "time_ms": time.as_millis(), "requirements": requirements})
     }

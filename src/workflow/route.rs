@@ -145,7 +145,7 @@ impl Route for Cases {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
-        Ok(hops(&self.tried[self.first(view)?].to))
+        Ok(transitions(&self.tried[self.first(view)?].to))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
@@ -154,13 +154,13 @@ impl Route for Cases {
         Ok((start..start + self.tried[at].to.len()).collect())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        let mut sights = AccessSet::default();
+    fn access_set(&self) -> Option<AccessSet> {
+        let mut set = AccessSet::default();
         self.tried
             .iter()
             .filter_map(|it| it.when.as_ref())
-            .for_each(|it| sights.extend(it.sights()));
-        Some(sights)
+            .for_each(|it| set.extend(it.access_set()));
+        Some(set)
     }
 }
 
@@ -184,7 +184,7 @@ impl Route for Match {
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let (_, to) = self.arm(view)?;
-        Ok(hops(to))
+        Ok(transitions(to))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
@@ -193,8 +193,8 @@ impl Route for Match {
         Ok(ways.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.on.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.on.access_set())
     }
 }
 
@@ -212,7 +212,7 @@ fn spread<'a>(mut choices: impl Iterator<Item = &'a Vec<Target>>) -> Spread {
     if choices.all(|it| it.len() < 2) { Spread::One } else { Spread::Several }
 }
 
-fn hops(to: &[Target]) -> Vec<Transition> {
+fn transitions(to: &[Target]) -> Vec<Transition> {
     to.iter().cloned().map(Transition::To).collect()
 }
 
@@ -225,8 +225,8 @@ impl Condition for Expression {
         Some(self.reads())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.access_set())
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
@@ -257,7 +257,7 @@ impl Route for Each {
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let over = evaluated(&self.over, view)?;
         match over.as_ref() {
-            Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
+            Value::Array(items) if items.is_empty() => Ok(transitions(&self.after)),
             Value::Array(items) => {
                 // The check comes before a task is made for each item.
                 DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
@@ -276,8 +276,8 @@ impl Route for Each {
         Ok(if is_empty { (1..self.ways.len()).collect() } else { vec![0] })
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.over.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.over.access_set())
     }
 }
 

@@ -26,10 +26,10 @@ pub enum Runner {
 
 impl TestRunner {
     /// The part of the cache key of a runner.
-    pub(crate) fn identity(&self) -> Value {
+    pub(crate) fn fingerprint(&self) -> Value {
         match self {
-            Self::Pytest(settings) => Runner::Pytest.identity(settings),
-            Self::Node(settings) => Runner::Node.identity(settings),
+            Self::Pytest(settings) => Runner::Pytest.fingerprint(settings),
+            Self::Node(settings) => Runner::Node.fingerprint(settings),
             Self::Command(sandbox::TestCommand { argv, report, report_path }) => {
                 json!({"command": argv, "report": report.as_str(), "report_path": report_path})
             }
@@ -49,7 +49,7 @@ impl Runner {
         }
     }
 
-    fn identity(self, settings: &sandbox::TestSettings) -> Value {
+    fn fingerprint(self, settings: &sandbox::TestSettings) -> Value {
         let sandbox::TestSettings { fixed, proof, allow } = settings;
         let hash =
             |it: &sandbox::FixedFile| json!([it.path, blake3::hash(&it.content).to_hex().as_str()]);

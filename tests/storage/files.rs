@@ -349,7 +349,7 @@ async fn items_appended_to_a_long_list_are_written_once() {
     let whole = commit(0, vec![set("messages", json!(vec!["x"; 1000]))]).into();
     let hold = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
     let update = Update::default().write(channel("messages"), "one more");
-    let wrote = Outcome::Finished { update, hops: vec![] };
+    let wrote = Outcome::Finished { update, transitions: vec![] };
     storage.append(&hold, &record(1, 0, wrote.clone()).into()).await.unwrap();
     let one = vec![appended("messages", &["one more"])];
     storage.append(&hold, &commit(1, one.clone()).into()).await.unwrap();

@@ -33,7 +33,11 @@ impl Comparing<'_> {
             return Some("the run has come to it, and it lets others go first".to_owned());
         }
         let leads_there = |it: &&TaskRecord| {
-            it.outcome.hops().iter().map(Transition::target).any(|it| it.node() == Some(name))
+            it.outcome
+                .transitions()
+                .iter()
+                .map(Transition::target)
+                .any(|it| it.node() == Some(name))
         };
         let from = records.iter().find(leads_there);
         from.map(|it| format!("`{}` has finished and leads there", it.node))
@@ -44,7 +48,10 @@ impl Comparing<'_> {
         let SavedRun { position, records, .. } = self.compared.saved;
         let before = position.joins.get(name).into_iter().flatten();
         let joins = |it: &&TaskRecord| {
-            it.outcome.hops().iter().any(|it| matches!(it, Transition::Join(to) if to == name))
+            it.outcome
+                .transitions()
+                .iter()
+                .any(|it| matches!(it, Transition::Join(to) if to == name))
         };
         before.chain(records.iter().filter(joins).map(|it| &it.node)).cloned().collect()
     }
@@ -56,8 +63,8 @@ impl Comparing<'_> {
         if let Some((max, visits)) = was.max_visits.zip(position.visits.get(name)) {
             return Some(format!("it has run {visits} of {max} times, which would be forgotten"));
         }
-        let took = position.took.contains_key(name);
-        took.then(|| "what it took of its limits would be forgotten".to_owned())
+        let has_usage = position.node_usage.contains_key(name);
+        has_usage.then(|| "its usage would no longer count towards its limits".to_owned())
     }
 
     /// Returns whether a question of the node is open, or an answer to it is unused.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::lines::{CallLine, EntryLine, ReplyLine, RequestLine};
 use super::normalise::normalise;
-use crate::llm::{ChatReply, ChatRequest, Message, ModelError, Usage};
+use crate::llm::{ChatReply, ChatRequest, Message, ModelError, TokenUsage};
 use crate::redact::redact_value;
 
 /// The version that is written, and the only one so far.
@@ -127,9 +127,10 @@ impl Entry {
             (None, None) => String::new(),
         };
         let asked = request.messages.iter().map(|message| message.content.chars().count()).sum();
-        let estimate = || Usage::estimate(asked, text.chars().count());
-        let usage =
-            reply.usage.map_or_else(estimate, |usage| Usage { calls: usage.calls.max(1), ..usage });
+        let estimate = || TokenUsage::estimate(asked, text.chars().count());
+        let usage = reply
+            .usage
+            .map_or_else(estimate, |usage| TokenUsage { calls: usage.calls.max(1), ..usage });
         match &reply.error {
             Some(error) => Err(error.to_error(text, usage)),
             None => Ok(ChatReply {

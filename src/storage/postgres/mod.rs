@@ -36,8 +36,8 @@ use self::{
 use super::journal::{self, Codec, Detail};
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged,
-        Message, Position, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken,
+        Message, Position, RunInfo, RunListItem, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
     redact,
@@ -142,7 +142,7 @@ impl PostgresStorage {
         after: u64,
         limit: usize,
         detail: Detail,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let action = format!("read the journal of run `{run}`");
         let work = Entries { run: run.clone(), after, limit };
         let (found, pages) = self.transact(action, work).await?;
@@ -241,7 +241,7 @@ impl Checkpointer for PostgresStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError> {
+    ) -> Result<Vec<RunListItem>, CheckpointError> {
         let work = Newest { before: before.cloned(), limit };
         let found = self.transact("list the runs".to_owned(), work).await?;
         Ok(found.into_iter().map(|it| it.and_then(|it| it.summary())).collect())
@@ -260,7 +260,7 @@ impl Checkpointer for PostgresStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Whole).await
     }
 
@@ -269,7 +269,7 @@ impl Checkpointer for PostgresStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Outline).await
     }
 

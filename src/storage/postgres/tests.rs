@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{fault::Fault, results::Keep, *};
 use crate::{
     checkpoint::FORMAT_VERSION,
-    results::{KeptResult, ResultKey, ResultStore},
+    results::{CachedResult, ResultKey, ResultStore},
     state::Update,
     storage::{results::BOUNDS, rules::Migrations},
 };
@@ -87,7 +87,7 @@ async fn when_there_are_too_many_results_the_oldest_goes() {
     for ((results, bytes), left) in limits.into_iter().zip([3, 2, 2, 1]) {
         for second in [3, 1, 4, 2, 5] {
             let at = Timestamp::from_second(second).unwrap();
-            let result = KeptResult { update: update.clone(), at };
+            let result = CachedResult { update: update.clone(), at };
             let bounds = crate::storage::results::Bounds { results, bytes, ..BOUNDS };
             let work = Keep::new(&key(second), &result, bounds).unwrap();
             storage.transact("keep a result".to_owned(), work).await.unwrap();

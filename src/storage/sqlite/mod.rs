@@ -32,8 +32,8 @@ use self::{
 use super::journal::{self, Codec, Detail};
 use crate::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged,
-        Message, Position, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken,
+        Message, Position, RunInfo, RunListItem, RunSummary, SavedRun,
     },
     fault::{self as faults, Point},
     id::{ChannelName, RunId, Step},
@@ -160,7 +160,7 @@ impl SqliteStorage {
         after: u64,
         limit: usize,
         detail: Detail,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let run = run.clone();
         self.read(format!("read the journal of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
@@ -288,7 +288,7 @@ impl Checkpointer for SqliteStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError> {
+    ) -> Result<Vec<RunListItem>, CheckpointError> {
         let before = before.cloned();
         self.read("list the runs".to_owned(), move |database, _| {
             let runs = Run::newest(database, before.as_ref(), limit)?;
@@ -332,7 +332,7 @@ impl Checkpointer for SqliteStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Whole).await
     }
 
@@ -341,7 +341,7 @@ impl Checkpointer for SqliteStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Outline).await
     }
 
@@ -396,8 +396,8 @@ fn accept(
     first: &Entry,
 ) -> Result<LeaseToken, Fault> {
     let run = Run::insert(database, info, json)?;
-    let (head, link) = run.append_first(database, codec, first, json)?;
-    let hold = run.begin(database, &head, link, claim)?;
+    let (head, hash) = run.append_first(database, codec, first, json)?;
+    let hold = run.begin(database, &head, hash, claim)?;
     faults::hit(Point::AcceptBeforeCommit)?;
     Ok(hold)
 }

@@ -340,6 +340,7 @@ mod tests {
 
     #[test]
     fn an_older_format_is_migrated_once_and_as_a_whole() {
+        const ADD: &str = "CREATE TABLE added (number INTEGER) STRICT";
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
         let database = open(&path, |_| ()).unwrap();
@@ -353,7 +354,6 @@ mod tests {
             let cause = error.source().map(ToString::to_string).unwrap_or_default();
             format!("{error} {cause}")
         };
-        const ADD: &str = "CREATE TABLE added (number INTEGER) STRICT";
         let reason = refused(&[ADD]);
         assert!(reason.contains("it has format 1, and an older program owns run `R1`"), "{reason}");
         database.execute_batch("UPDATE heads SET owner = NULL").unwrap();

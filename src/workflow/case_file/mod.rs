@@ -18,7 +18,7 @@ use std::{
 
 use serde_json::Value;
 
-pub use self::sights::{Computed, computed, sights};
+pub use self::sights::{Computed, accesses, computed};
 use super::{
     LoadError,
     reader::{self, Yaml},

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{Answers, Case, CaseFile, Draft, sights};
+use super::{Answers, Case, CaseFile, Draft, accesses};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     graph::{Access, Graph},
@@ -30,7 +30,7 @@ pub(super) struct Reading<'a> {
     pub(super) report: Report,
     pub(super) workflow: &'a Workflow,
     pub(super) graph: &'a Graph,
-    pub(super) sights: Vec<Access>,
+    pub(super) accesses: Vec<Access>,
     folder: PathBuf,
 }
 
@@ -57,7 +57,7 @@ impl Draft {
         let Self { path, report, root } = self;
         let folder = path.parent().map(PathBuf::from).unwrap_or_default();
         let mut reading =
-            Reading { report, workflow, graph, sights: sights(workflow, graph), folder };
+            Reading { report, workflow, graph, accesses: accesses(workflow, graph), folder };
         let cases = root.as_ref().map(|it| reading.file(it)).unwrap_or_default();
         reading.report.into_findings().or_ok(CaseFile { cases })
     }

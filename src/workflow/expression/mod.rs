@@ -152,8 +152,8 @@ impl Expression {
     }
 
     /// Its access set.
-    pub(crate) fn sights(&self) -> AccessSet {
-        sights::sights(&self.root, &self.reads, self.item.as_deref())
+    pub(crate) fn access_set(&self) -> AccessSet {
+        sights::access_set(&self.root, &self.reads, self.item.as_deref())
     }
 
     /// Whether it is a plain path into the state and not computed.
