@@ -22,9 +22,9 @@ use graphrun::{
     engine::{Engine, RunEnd, Stop},
     event::{Event, EventSink, Report, Status},
     graph::{Command, GraphBuilder, Node, NodeContext, NodeError, Question, Target, node_fn},
-    llm::{ChatModel, ChatReply, ChatRequest, ModelError, Usage},
+    llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{Cache, Cached, ModelSource, Services, factory, registry},
-    results::{KeptResult, ResultKey, ResultStore},
+    results::{CachedResult, ResultKey, ResultStore},
     state::Update,
     storage::{MemoryResults, MemoryStorage},
     tool::{ToolContext, ToolError, tool_fn},
@@ -55,7 +55,7 @@ impl ChatModel for Counting {
         if call <= self.failures {
             return Err(ModelError::Auth { message: "no key".to_owned() });
         }
-        let usage = Usage { input_tokens: 10, calls: 1, ..Usage::default() };
+        let usage = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
         Ok(ChatReply { text: format!("answer {call}"), usage, ..ChatReply::default() })
     }
 
@@ -76,13 +76,13 @@ struct Aged(MemoryResults, Duration);
 
 #[async_trait]
 impl ResultStore for Aged {
-    async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+    async fn find(&self, key: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
         self.0.find(key).await
     }
 
-    async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
+    async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError> {
         let at = result.at.checked_sub(self.1).unwrap();
-        self.0.keep(key, &KeptResult { at, ..result.clone() }).await
+        self.0.keep(key, &CachedResult { at, ..result.clone() }).await
     }
 }
 
@@ -92,12 +92,12 @@ struct Broken;
 
 #[async_trait]
 impl ResultStore for Broken {
-    async fn find(&self, _: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+    async fn find(&self, _: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
         let source = "the disk is gone".into();
         Err(CheckpointError::Storage { action: "look".to_owned(), source })
     }
 
-    async fn keep(&self, _: &ResultKey, _: &KeptResult) -> Result<(), CheckpointError> {
+    async fn keep(&self, _: &ResultKey, _: &CachedResult) -> Result<(), CheckpointError> {
         let source = "the disk is full".into();
         Err(CheckpointError::Storage { action: "keep".to_owned(), source })
     }
@@ -154,7 +154,7 @@ impl Ran {
     }
 
     fn reused(&self) -> usize {
-        self.reports.iter().filter(|it| matches!(it, Report::Reused { .. })).count()
+        self.reports.iter().filter(|it| matches!(it, Report::CacheHit { .. })).count()
     }
 
     fn warnings(&self) -> Vec<&str> {
@@ -208,10 +208,10 @@ async fn a_result_is_used_by_another_run_and_takes_nothing() {
     let bench = Bench::new();
     let first = bench.run(&writer("cache: true"), brief("cats")).await;
     assert_eq!((first.field("answer"), first.reused()), (json!("answer 1"), 0));
-    assert_eq!(first.end.position.spent.usage.calls, 1);
+    assert_eq!(first.end.position.usage.tokens.calls, 1);
     let second = bench.run(&writer("cache: true"), brief("cats")).await;
     assert_eq!((second.field("answer"), second.reused()), (json!("answer 1"), 1));
-    assert_eq!(second.end.position.spent.usage, Usage::default());
+    assert_eq!(second.end.position.usage.tokens, TokenUsage::default());
     assert_eq!(bench.model.calls(), 1);
 }
 
@@ -294,12 +294,12 @@ async fn a_clock_that_was_put_back_makes_no_result_old() {
     struct Ahead(MemoryResults);
     #[async_trait]
     impl ResultStore for Ahead {
-        async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+        async fn find(&self, key: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
             self.0.find(key).await
         }
-        async fn keep(&self, key: &ResultKey, it: &KeptResult) -> Result<(), CheckpointError> {
+        async fn keep(&self, key: &ResultKey, it: &CachedResult) -> Result<(), CheckpointError> {
             let at = it.at.checked_add(Duration::from_secs(7200)).unwrap();
-            self.0.keep(key, &KeptResult { at, ..it.clone() }).await
+            self.0.keep(key, &CachedResult { at, ..it.clone() }).await
         }
     }
     let bench = Bench::over(Arc::new(Ahead(MemoryResults::default())));

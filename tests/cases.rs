@@ -90,7 +90,7 @@ async fn a_failed_case_shows_its_place_and_the_difference() {
 #[test]
 fn numbers_that_only_a_condition_on_an_item_names_are_tried() {
     let explored = explored("tests/cases/explore/items.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
@@ -191,7 +191,7 @@ fn explored(path: &str, states_max: usize) -> Explored {
 #[test]
 fn both_results_of_every_kind_of_decision_are_tried() {
     let explored = explored("tests/cases/explore/sound.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
@@ -200,7 +200,7 @@ fn both_results_of_every_kind_of_decision_are_tried() {
 #[test]
 fn outcomes_inside_and_after_a_used_workflow_are_tried() {
     let explored = explored("tests/cases/used/outer.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
@@ -210,8 +210,8 @@ fn a_path_to_an_inner_failure_shows_the_inner_outcomes() {
     let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
     assert_eq!(stuck.reason, "`part.share` failed: division by zero");
     let named = |(node, outcome): &(NodeName, String)| format!("{node} {outcome}");
-    let way: Vec<String> = stuck.way.iter().flatten().map(named).collect();
-    assert_eq!(way, ["plan count 3", "part ", "part.share "]);
+    let path: Vec<String> = stuck.path.iter().flatten().map(named).collect();
+    assert_eq!(path, ["plan count 3", "part ", "part.share "]);
 }
 
 #[test]
@@ -224,8 +224,8 @@ fn stuck_runs_and_unreached_nodes_are_reported() {
             .map(|(node, outcome)| format!("{node} {outcome}").trim_end().to_owned())
             .collect()
     };
-    let way: Vec<String> = stuck.way.iter().flat_map(shown).collect();
-    assert_eq!(way, ["judge verdict \"good\"", "count", "share"]);
+    let path: Vec<String> = stuck.path.iter().flat_map(shown).collect();
+    assert_eq!(path, ["judge verdict \"good\"", "count", "share"]);
     let unreached: Vec<&str> = explored.unreached.iter().map(NodeName::as_str).collect();
     assert_eq!(unreached, ["mend"]);
 }
@@ -240,8 +240,8 @@ fn an_unexpected_failure_is_reported_even_if_it_is_caught() {
 #[test]
 fn an_abandoned_search_reports_only_its_results() {
     let explored = explored("tests/cases/explore/sound.yaml", 3);
-    assert_eq!((explored.states, explored.is_whole), (3, false));
-    assert!(explored.open > 0 && !explored.not_come_to.is_empty(), "{explored:?}");
+    assert_eq!((explored.states, explored.is_complete), (3, false));
+    assert!(explored.open > 0 && !explored.not_yet_reached.is_empty(), "{explored:?}");
     assert_eq!(explored.unreached, []);
 }
 
@@ -251,8 +251,8 @@ const WIDE: &str = "tests/cases/explore/wide.yaml";
 #[test]
 fn nodes_behind_a_step_with_very_many_outcomes_are_come_to() {
     let explored = explored(WIDE, 2_000);
-    assert_eq!((explored.states, explored.is_whole), (2_000, false));
-    assert_eq!(explored.not_come_to, [], "after {} steps", explored.steps);
+    assert_eq!((explored.states, explored.is_complete), (2_000, false));
+    assert_eq!(explored.not_yet_reached, [], "after {} steps", explored.steps);
 }
 
 #[test]
@@ -261,8 +261,8 @@ fn a_search_ends_when_its_time_is_over() {
     let effort = Effort { states_max: usize::MAX, time_max: Some(Duration::ZERO) };
     let mut told = 0;
     let explored = explore(&definition, &compiled, effort, |_| told += 1);
-    assert_eq!((explored.steps, explored.is_whole, told), (1, false, 0));
-    assert!(explored.not_come_to.iter().any(|it| it.as_str() == "a0"), "{explored:?}");
+    assert_eq!((explored.steps, explored.is_complete, told), (1, false, 0));
+    assert!(explored.not_yet_reached.iter().any(|it| it.as_str() == "a0"), "{explored:?}");
 }
 
 #[test]
@@ -274,5 +274,5 @@ fn progress_ends_with_the_final_numbers() {
     let explored = explore(&definition, &compiled, effort, |it| told.push((it.states, it.steps)));
     assert!(told.is_sorted());
     assert_eq!(told.last(), Some(&(explored.states, explored.steps)));
-    assert_eq!((explored.open, explored.not_come_to), (0, vec![]));
+    assert_eq!((explored.open, explored.not_yet_reached), (0, vec![]));
 }

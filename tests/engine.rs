@@ -16,12 +16,12 @@ use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, RunInfo},
     compile::CompiledGraph,
     engine::{Engine, RunEnd, RunError, Stop},
-    event::{Event, EventSink, Report, Spent, Status},
+    event::{Event, EventSink, Report, Status, Usage},
     graph::{
         Backoff, Catch, Command, Dispatch, ErrorKind, GraphBuilder, Limits, Node, NodeContext,
         NodeError, Policies, Question, Target, node_fn,
     },
-    llm::Usage,
+    llm::TokenUsage,
     state::{State, Update},
     storage::MemoryStorage,
 };
@@ -434,9 +434,10 @@ async fn a_node_that_outlasts_the_grace_is_dropped_and_runs_again() {
 #[tokio::test]
 async fn tokens_of_failed_attempts_count_for_the_limit() {
     let talks = node_fn(|_: Nothing, ctx: NodeContext| async move {
-        let usage = Usage { input_tokens: 30, output_tokens: 10, calls: 1, ..Usage::default() };
-        let spent = Spent { usage, cost_usd: None };
-        ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+        let tokens =
+            TokenUsage { input_tokens: 30, output_tokens: 10, calls: 1, ..TokenUsage::default() };
+        let usage = Usage { tokens, cost_usd: None };
+        ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
         if ctx.attempt == 1 { Err(NodeError::transient("529")) } else { noted("said") }
     });
     let policies = Policies {
@@ -454,7 +455,7 @@ async fn tokens_of_failed_attempts_count_for_the_limit() {
     let end = engine(compiled(graph)).run(&()).await.unwrap();
     assert_eq!(end.status, Status::Limit);
     assert_eq!(end.reason.unwrap(), "the limit of 150 tokens is reached: 160 are used");
-    assert_eq!((end.position.spent.usage.calls, end.position.step.0), (4, 2));
+    assert_eq!((end.position.usage.tokens.calls, end.position.step.0), (4, 2));
 }
 
 #[tokio::test]
@@ -690,8 +691,8 @@ async fn a_command_ends_its_branch_only_where_it_was_declared_to() {
 async fn a_command_may_go_only_where_it_was_declared_to() {
     let goes = |to: &'static str| {
         node_fn(move |_: Nothing, _| async move {
-            let hop = graphrun::graph::Transition::To(Target::Node(name(to)));
-            let goto = graphrun::graph::Goto::Instead(vec![hop]);
+            let transition = graphrun::graph::Transition::To(Target::Node(name(to)));
+            let goto = graphrun::graph::Goto::Instead(vec![transition]);
             Ok::<_, NodeError>(Command { update: Noted { notes: vec!["goes".into()] }, goto })
         })
     };

@@ -15,7 +15,7 @@ use graphrun::{
     compile::{CompiledGraph, Envelope, NodeEnvelope, Why, compile},
     draw::{Charset, Drawing},
     engine::superstep::{Action, Attempt, Event, Machine, Task},
-    event::Spent,
+    event::Usage,
     graph::{
         Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Limits, Node, NodeContext,
         NodeError, Policies, Target, Transition,
@@ -72,7 +72,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                         next.extend(machine.apply(Event::Woke { task, wake }));
                     }
                     Action::Commit(_) => taken.count(&machine),
-                    Action::Emit { .. } | Action::Hear(_) => (),
+                    Action::Emit { .. } | Action::PublishMessages(_) => (),
                     Action::Record(_) | Action::Rest { .. } => (),
                 }
             }
@@ -91,7 +91,7 @@ fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
     let attempt = Attempt {
         number: task.attempt,
         ms: 0,
-        spent: Spent::default(),
+        usage: Usage::default(),
         ended: jiff::Timestamp::UNIX_EPOCH,
     };
     if dice.fails() {
@@ -104,10 +104,11 @@ fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
         _ => None,
     });
     let may: Vec<Target> = may.flatten().collect();
-    let hops: Vec<Transition> = if may.is_empty() { Vec::new() } else { dice.hops(&may, 3) };
+    let transitions: Vec<Transition> =
+        if may.is_empty() { Vec::new() } else { dice.transitions(&may, 3) };
     let goto = match dice.below(3) {
-        1 if !hops.is_empty() => Goto::Instead(hops),
-        2 => Goto::Also(hops),
+        1 if !transitions.is_empty() => Goto::Instead(transitions),
+        2 => Goto::Also(transitions),
         _ => Goto::Edges,
     };
     let command = Command { update: Update::default(), goto };

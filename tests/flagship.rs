@@ -10,7 +10,7 @@ use graphrun::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     engine::{Engine, RunEnd, Stop},
-    event::{Event, EventSink, Stamped, Status},
+    event::{Event, EventSink, RunEvent, Status},
     llm::Replay,
     nodes::{Services, factory, registry},
     state::Update,
@@ -25,7 +25,7 @@ struct Ran {
     end: RunEnd,
     state: TeamState,
     records: Vec<TaskRecord>,
-    events: Vec<Stamped>,
+    events: Vec<RunEvent>,
     replay: Arc<Replay>,
     folder: tempfile::TempDir,
 }
@@ -119,7 +119,7 @@ async fn the_architect_starts_a_design_without_the_old_best() {
     ran.assert_done();
     assert_eq!(ran.trace(), "ba qc+ta sse unit_tests tl qa architect sse unit_tests tl qa publish");
     let escalated = ran.events.iter().find_map(|it| match &it.event {
-        Event::Emitted { name, message, .. } => Some((name.as_str(), message.as_str())),
+        Event::TaskEmitted { name, message, .. } => Some((name.as_str(), message.as_str())),
         _ => None,
     });
     assert_eq!(escalated, Some(("escalated", "qa escalated to architect")));

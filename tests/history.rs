@@ -12,7 +12,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Claim, ForkedFrom, Mapping, Presence, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Presence, RunInfo},
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
     event::{Event, EventSink, Status},
@@ -151,7 +151,7 @@ impl Bench {
     async fn fork(&self, run: &RunId, step: u64, set: &[(&str, Value)]) -> Result<RunId, RunError> {
         let info = RunInfo::new("board");
         let id = info.id.clone();
-        let from = ForkedFrom { run: run.clone(), name: "one".into(), step: Step(step) };
+        let from = ForkSource { run: run.clone(), name: "one".into(), step: Step(step) };
         let set = set.iter().map(|(name, value)| (channel(name), Some(value.clone())));
         self.engine().fork(info, from, set.collect()).await.map(|()| id)
     }
@@ -211,7 +211,7 @@ async fn an_update_in_the_place_of_a_node_goes_where_its_routes_lead() {
     let told = Event::StateUpdated {
         step: Step(4),
         node: Some(judge.clone()),
-        wrote: vec!["verdict".into()],
+        writes: vec!["verdict".into()],
     };
     assert_eq!(events.last().unwrap().event, told);
 
@@ -334,7 +334,7 @@ async fn a_fork_takes_another_route_and_keeps_the_original() {
     let fork = bench.fork(&run, 1, &[("brief", json!("y"))]).await.unwrap();
     let saved = bench.storage.load(&fork).await.unwrap();
     assert_eq!((saved.position.step, saved.summary.status), (Step(0), Status::Interrupted));
-    let from = saved.summary.info.forked.unwrap();
+    let from = saved.summary.info.fork_source.unwrap();
     assert_eq!((from.run, from.step), (run.clone(), Step(1)));
     let end = bench.resume(&fork).await;
     assert_eq!(
@@ -353,8 +353,8 @@ async fn a_fork_resets_usage_and_keeps_visits() {
     bench.engine().update(&run, write("verdict", json!("rework")), Some(&judge)).await.unwrap();
     let fork = bench.fork(&run, 4, &[]).await.unwrap();
     let position = bench.storage.load(&fork).await.unwrap().position;
-    assert_eq!((position.worked_ms, position.visits[&name("plan")]), (0, 2));
-    assert_eq!((position.asked.len(), position.heard), (0, 0));
+    assert_eq!((position.elapsed_ms, position.visits[&name("plan")]), (0, 2));
+    assert_eq!((position.question_keys.len(), position.last_message), (0, 0));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, ForkedFrom, Mapping, Message, Outcome, Presence,
+        CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Message, Outcome, Presence,
         QuestionOutcome, RunInfo, asked_questions,
     },
     compile::{CompiledGraph, compile},
@@ -312,10 +312,10 @@ async fn g16_migration_keeps_questions_with_name_and_deadline() {
     place.start(&place.engine(graph("review"))).await;
     place.resume(graph("review"), &[("go@2.1", json!(true))]).await.0.unwrap();
     let before = place.storage.load(&place.run).await.unwrap();
-    let asked = |journal: &[graphrun::checkpoint::Logged]| {
+    let asked = |journal: &[graphrun::checkpoint::JournalEntry]| {
         let asked = asked_questions(journal).into_iter();
         let told = |it: graphrun::checkpoint::AskedQuestion| {
-            (it.full_name(), it.link, it.became == QuestionOutcome::Open, it.question.deadline)
+            (it.full_name(), it.hash, it.outcome == QuestionOutcome::Open, it.question.deadline)
         };
         asked.map(told).collect::<Vec<_>>()
     };
@@ -455,7 +455,7 @@ async fn g17_dropped_tasks_still_count_their_usage() {
     let migrated = place.migrate(graph(old), &mapping).await.unwrap();
     assert_eq!(migrated.questions, []);
     let asked = asked_questions(&place.storage.journal(&place.run, 0, 99).await.unwrap());
-    assert!(matches!(asked[0].became, QuestionOutcome::Dropped { .. }), "{asked:?}");
+    assert!(matches!(asked[0].outcome, QuestionOutcome::Dropped { .. }), "{asked:?}");
     let end = place.end(graph(old), &[]).await;
     assert_eq!(list(&end, "notes"), ["plan", "work", "both"]);
 
@@ -511,7 +511,7 @@ async fn forks_from_before_a_migration_use_the_new_graph() {
         [(0, "f0", vec!["write 1"]), (1, "f1", vec!["draft 1"]), (3, "f3", vec!["draft 1"])]
     {
         let fork = RunInfo { id: RunId::parse(id).unwrap(), name: id.into(), ..RunInfo::new("b") };
-        let from = ForkedFrom { run: place.run.clone(), name: "r".into(), step: Step(step) };
+        let from = ForkSource { run: place.run.clone(), name: "r".into(), step: Step(step) };
         place.engine(graph()).fork(fork, from, BTreeMap::new()).await.unwrap();
         let run = RunId::parse(id).unwrap();
         let (events, stop) = (EventSink::default(), Stop::default());

@@ -12,7 +12,7 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        AskedQuestion, Checkpointer, ForkedFrom, QuestionOutcome, RunInfo, asked_questions,
+        AskedQuestion, Checkpointer, ForkSource, QuestionOutcome, RunInfo, asked_questions,
     },
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, RunEnd, RunError, Stop, failures},
@@ -234,7 +234,7 @@ async fn a_nested_question_is_answered_by_another_process() {
     let asked = asked(storage.as_ref(), &run()).await;
     let [asked] = asked.as_slice() else { panic!("it is asked once: {asked:?}") };
     let by_ann =
-        matches!(&asked.became, QuestionOutcome::Answered { by: Some(by), .. } if by == "ann");
+        matches!(&asked.outcome, QuestionOutcome::Answered { by: Some(by), .. } if by == "ann");
     assert!(asked.node.as_str() == ASK && by_ann, "{asked:?}");
     let late = next.resume(&storage, &run(), Some("bad")).await.unwrap_err();
     assert!(matches!(late, RunError::Closed { .. }), "{late}");
@@ -364,7 +364,7 @@ async fn a_fork_inside_a_used_workflow_ends_the_same() {
     for (step, set, prompt) in forks {
         let (next, info) = (Process::new("top.yaml", Fragile::Works), RunInfo::new("top"));
         let fork = info.id.clone();
-        let from = ForkedFrom { run: run(), name: "r".into(), step: Step(step) };
+        let from = ForkSource { run: run(), name: "r".into(), step: Step(step) };
         next.engine(&storage).fork(info, from, set.into_iter().collect()).await.unwrap();
         let end = next.resume(&storage, &fork, None).await.unwrap();
         assert_eq!(

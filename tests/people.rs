@@ -99,8 +99,8 @@ impl Place {
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. } => "retrying",
-            Outcome::CutOff => "aborted",
-            Outcome::Noted { .. } => "noted",
+            Outcome::Aborted => "aborted",
+            Outcome::MemoSaved { .. } => "memo_saved",
             Outcome::Asked { .. } => "asked",
             Outcome::Answered { .. } => "answered",
         };
@@ -171,18 +171,20 @@ async fn g16_an_answer_belongs_to_the_entry_that_asked() {
     place.answer(&[("go@2.1", json!(true))]).await.unwrap();
     let journal = place.storage.journal(&place.run, 0, 99).await.unwrap();
     let asked_in = |index: u32| {
-        let asks = |it: &&graphrun::checkpoint::Logged| {
+        let asks = |it: &&graphrun::checkpoint::JournalEntry| {
             let is_it = |it: &graphrun::checkpoint::TaskRecord| {
                 it.task.index == index && matches!(it.outcome, Outcome::Asked { .. })
             };
             it.entry.records.iter().any(is_it)
         };
-        journal.iter().find(asks).unwrap().link
+        journal.iter().find(asks).unwrap().hash
     };
     let asked = asked_questions(&journal);
     let [open, answered, _] = asked.as_slice() else { panic!("{asked:?}") };
-    assert_eq!((&open.became, open.link), (&QuestionOutcome::Open, asked_in(0)));
-    let QuestionOutcome::Answered { by, to, .. } = &answered.became else { panic!("{answered:?}") };
+    assert_eq!((&open.outcome, open.hash), (&QuestionOutcome::Open, asked_in(0)));
+    let QuestionOutcome::Answered { by, to, .. } = &answered.outcome else {
+        panic!("{answered:?}")
+    };
     assert_eq!((by.as_deref(), *to), (Some("ann"), Some(asked_in(1))));
 }
 
@@ -387,7 +389,7 @@ async fn a_running_workflow_processes_messages_between_steps() {
     let said: Vec<bool> = events
         .iter()
         .filter_map(|it| match &it.event {
-            Event::Said { to, by, problem } => {
+            Event::MessageReceived { to, by, problem } => {
                 assert_eq!((to.as_str(), by.as_deref()), ("notes", Some("ann")));
                 Some(problem.is_none())
             }

@@ -12,7 +12,7 @@ use graphrun::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     engine::superstep::{Action, Attempt, Event, Machine, Task},
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{
         Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node, NodeContext,
         NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError, RouteView, Spread,
@@ -255,7 +255,11 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
                 return wiring.iter().any(|it| reason.contains(it)).then_some(reason);
             }
             Action::Rest { .. } => return None,
-            Action::Record(_) | Action::Commit(_) | Action::Emit { .. } | Action::Hear(_) | Action::Sleep { .. } => (),
+            Action::Record(_)
+            | Action::Commit(_)
+            | Action::Emit { .. }
+            | Action::PublishMessages(_)
+            | Action::Sleep { .. } => (),
         }
     }
     None
@@ -265,7 +269,7 @@ fn event(graph: &CompiledGraph, task: &Task, dice: &std::sync::Mutex<u64>) -> Ev
     let attempt = Attempt {
         number: task.attempt,
         ms: 0,
-        spent: Spent::default(),
+        usage: Usage::default(),
         ended: jiff::Timestamp::UNIX_EPOCH,
     };
     let spec = graph.node(&task.node).unwrap();

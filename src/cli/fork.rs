@@ -16,7 +16,7 @@ use super::{
     set::{SetArgs, SetKind},
 };
 use crate::{
-    checkpoint::ForkedFrom,
+    checkpoint::ForkSource,
     engine::{Answers, ReviseError, RunError},
 };
 
@@ -67,7 +67,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             graph
         };
         let (id, name) = (info.id.clone(), info.name.clone());
-        let from = ForkedFrom {
+        let from = ForkSource {
             run: found.info.id.clone(),
             name: found.info.name.clone(),
             step: found.position.step,

@@ -18,7 +18,9 @@ use super::{
     who::who,
 };
 use crate::{
-    checkpoint::{AskedQuestion, Logged, OpenQuestion, SavedRun, asked_questions, open_questions},
+    checkpoint::{
+        AskedQuestion, JournalEntry, OpenQuestion, SavedRun, asked_questions, open_questions,
+    },
     engine::Answers,
 };
 
@@ -70,7 +72,7 @@ pub(super) fn drive_saved(
     run: &str,
     globals: &Globals,
     wanted: impl FnOnce(Origin) -> Origin,
-    begin: impl FnOnce(&SavedRun, &[Logged]) -> Result<Begin, CliError>,
+    begin: impl FnOnce(&SavedRun, &[JournalEntry]) -> Result<Begin, CliError>,
 ) -> Result<Exit, CliError> {
     let database = globals.database()?;
     let checkpointer = database.open_for(run)?;

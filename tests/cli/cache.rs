@@ -39,7 +39,8 @@ fn a_view_reports_a_cached_result() {
     let ended = place.run(["execute", &workflow("cached"), "-i", "brief=x", "--progress", "plain"]);
     assert!(ended.stderr.contains("tell uses the cached result of 20"), "{ended}");
     let ended = place.run(["execute", &workflow("cached"), "-i", "brief=x", "--output", "jsonl"]);
-    let reused = ended.stdout.lines().filter(|it| it.contains(r#""kind":"reused","kept":"20"#));
+    let reused =
+        ended.stdout.lines().filter(|it| it.contains(r#""kind":"cache_hit","computed_at":"20"#));
     assert_eq!(reused.count(), 1, "{ended}");
 }
 

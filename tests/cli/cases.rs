@@ -190,16 +190,16 @@ fn everything_is_tried_without_any_case() {
             "workflow",
             "states",
             "steps",
-            "is_whole",
+            "is_complete",
             "open",
-            "not_come_to",
+            "not_yet_reached",
             "stuck",
             "unreached",
             "gaps"
         ]
     );
     assert_eq!(explored["unreached"], json!(["mend"]));
-    assert_eq!(explored["stuck"][0]["way"][0][0]["node"], "judge");
+    assert_eq!(explored["stuck"][0]["path"][0][0]["node"], "judge");
     let ended = place.run(["test", "--explore", "--explore-max", "1", "stuck.yaml"]);
     assert_eq!(ended.code, 0, "{ended}");
     assert!(ended.stdout.contains("raise `--explore-max` or `--explore-time`"), "{ended}");

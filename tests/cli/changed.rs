@@ -215,12 +215,12 @@ fn g17_every_refusal_names_a_migration_that_works() {
 fn g17_a_refused_run_is_not_touched() {
     let place = Place::new();
     let name = paused(&place);
-    let link =
-        || place.run(["runs", "verify", &name, "--output", "json"]).json()[0]["link"].clone();
-    let before = link();
+    let hash =
+        || place.run(["runs", "verify", &name, "--output", "json"]).json()[0]["hash"].clone();
+    let before = hash();
     change(&place, &[("merge: append", "merge: union")]);
     assert_eq!(place.run(["resume", &name, "--answer", "judge=\"good\""]).code, 6);
-    assert_eq!(link(), before);
+    assert_eq!(hash(), before);
 }
 
 #[test]

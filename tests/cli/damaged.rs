@@ -88,7 +88,7 @@ fn a_kept_result_that_is_damaged_is_not_used() {
     assert_eq!(time(), first);
     for harm in [
         "UPDATE results SET payload = replace(payload, '1', '2')",
-        "UPDATE results SET kept = kept + 1",
+        "UPDATE results SET saved_at = saved_at + 1",
         "UPDATE results SET checksum = zeroblob(32)",
     ] {
         let before = time();

@@ -24,11 +24,11 @@ fn g8_a_history_is_verified_by_its_hash() {
         (Some(&*other), Some(&*one))
     );
     assert_eq!((&verdicts[1]["intact"], &verdicts[1]["steps"]), (&json!(true), &json!(2)));
-    let link = verdicts[1]["link"].as_str().unwrap();
-    let ended = place.run(["runs", "verify", &one, "--expect", link]);
+    let hash = verdicts[1]["hash"].as_str().unwrap();
+    let ended = place.run(["runs", "verify", &one, "--expect", hash]);
     assert!(ended.code == 0 && ended.stdout.contains("has the expected hash"), "{ended}");
     // It is the hash of another run.
-    let ended = place.run(["runs", "verify", &other, "--expect", link]);
+    let ended = place.run(["runs", "verify", &other, "--expect", hash]);
     assert!(ended.code == 6 && ended.stdout.contains("the history was changed"), "{ended}");
 
     tamper(&place, "UPDATE journal SET seq = seq + 1 WHERE run = 1 AND number = 2");
@@ -54,11 +54,11 @@ fn the_steps_of_a_run_list_tasks_and_changes() {
         (
             step["step"].clone(),
             ran.collect::<Vec<_>>(),
-            step["changed"].clone(),
+            step["changes"].clone(),
             step["next"].clone(),
         )
     };
-    let set = |field: &str| json!([{"field": field, "how": "set"}]);
+    let set = |field: &str| json!([{"field": field, "kind": "set"}]);
     assert_eq!(told(0), (json!(0), vec![], set("brief"), json!(["first"])));
     assert_eq!(told(1), (json!(1), vec![json!("first")], set("draft"), json!(["second"])));
     assert_eq!(told(2), (json!(2), vec![json!("second")], set("answer"), json!([])));

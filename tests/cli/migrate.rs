@@ -134,7 +134,7 @@ fn a_run_is_looked_at_across_its_migration() {
     assert_eq!((&shown["workflow"], &shown["status"]), (&json!("table"), &json!("paused")));
     assert_eq!(shown["reason"], "waiting for an answer to referee");
     let history = place.run(["runs", "history", &board, "--output", "json"]).json();
-    assert_eq!((&history[2]["migrated"], &history[2]["tasks"]), (&json!("table"), &json!([])));
+    assert_eq!((&history[2]["migrated_to"], &history[2]["tasks"]), (&json!("table"), &json!([])));
     let text = place.run(["runs", "history", &board]);
     assert!(text.stdout.contains("migrated to table"), "{text}");
     let state = |step: &str| place.run(["runs", "state", &format!("{board}@{step}")]).json();
@@ -151,10 +151,10 @@ fn a_run_is_looked_at_across_its_migration() {
     let last: Value = serde_json::from_str(export.lines().last().unwrap()).unwrap();
     let migration = &last["migration"];
     assert_eq!(
-        (&migration["was"]["workflow"], &migration["is"]["workflow"]),
+        (&migration["from"]["workflow"], &migration["to"]["workflow"]),
         (&json!("board"), &json!("table"))
     );
-    assert!(migration["is"]["graph"]["nodes"]["referee"].is_object(), "{last}");
+    assert!(migration["to"]["graph"]["nodes"]["referee"].is_object(), "{last}");
 
     // The old name no longer works.
     let stale = place.run(["resume", &board, "--answer", "judge=\"good\""]);

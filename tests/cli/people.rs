@@ -168,10 +168,10 @@ fn g16_an_answer_names_the_entry_that_asked() {
     let answer = &shown["answers"][0];
     assert_eq!(answer["key"], "help@1.0");
     assert!(answer["by"].as_str().unwrap().starts_with("ann@"), "{answer}");
-    let link = answer["asked"].as_str().unwrap();
-    assert_eq!(link.len(), 64, "{answer}");
+    let hash = answer["question_hash"].as_str().unwrap();
+    assert_eq!(hash.len(), 64, "{answer}");
     let text = place.run(["runs", "show", &run]);
-    assert!(text.stdout.contains("ann@") && text.stdout.contains(&link[..12]), "{text}");
+    assert!(text.stdout.contains("ann@") && text.stdout.contains(&hash[..12]), "{text}");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_message_is_read_once_before_the_next_step() {
     assert_eq!((done.code, &done.json()["state"]), (0, &heard), "{done}");
     assert!(done.stderr.contains("ann@"), "{done}");
     let events = place.run(["runs", "events", &run, "--output", "jsonl"]).stdout;
-    assert_eq!(events.matches(r#""type":"said""#).count(), 2, "{events}");
+    assert_eq!(events.matches(r#""type":"message.received""#).count(), 2, "{events}");
     let late = place.run(["message", &run, "too late"]);
     assert_eq!(late.code, 6, "{late}");
 }

@@ -67,7 +67,7 @@ fn a_program_reads_the_same_worst_case_as_json() {
         "tokens_max",
         "cost_usd_max",
         "time_ms_max",
-        "mostly",
+        "largest",
         "unknown",
         "limits",
         "warnings",
@@ -82,9 +82,9 @@ fn a_program_reads_the_same_worst_case_as_json() {
         "calls_max": 270, "tokens_max": null, "cost_usd_max": null, "time_ms_max": 81_000_000,
         "is_per_item": false, "why": why});
     assert_eq!(sse, &expected);
-    let mostly =
+    let largest =
         json!({"steps": "sse", "calls": "sse", "tokens": null, "cost_usd": null, "time_ms": "sse"});
-    assert_eq!(plan["mostly"], mostly);
+    assert_eq!(plan["largest"], largest);
 }
 
 #[test]

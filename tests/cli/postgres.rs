@@ -118,7 +118,7 @@ const CASES: &[Case] = &[
         says: &["entry 2 of run `run-1` is damaged"],
     },
     Case {
-        harms: &["UPDATE heads SET standing = replace(standing, 'paused', 'failed')"],
+        harms: &["UPDATE heads SET run_status = replace(run_status, 'paused', 'failed')"],
         code: 6,
         says: &["the status of run `run-1` is damaged"],
     },

@@ -21,12 +21,15 @@ fn an_export_is_the_whole_journal_with_its_links() {
     let lines: Vec<Value> =
         ended.stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
     assert_eq!((&lines[0]["run"]["name"], &lines[0]["entry"]), (&json!(name), &json!(0)));
-    assert_eq!(keys(&lines[1]), ["v", "entry", "link", "records", "commit", "standing", "events"]);
+    assert_eq!(
+        keys(&lines[1]),
+        ["v", "entry", "hash", "records", "commit", "run_status", "events"]
+    );
     assert_eq!(lines[1]["commit"]["changes"][0]["kind"]["set"], "x");
     let verdict = place.run(["runs", "verify", &name, "--output", "json"]).json();
     let last = lines.last().unwrap();
-    assert_eq!((&last["link"], &last["entry"]), (&verdict[0]["link"], &verdict[0]["entries"]));
-    assert_eq!(last["standing"]["status"], "done");
+    assert_eq!((&last["hash"], &last["entry"]), (&verdict[0]["hash"], &verdict[0]["entries"]));
+    assert_eq!(last["run_status"]["status"], "done");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn events(place: &Place) -> Vec<Value> {
 
 /// Returns the memos of each task: models and tools, by their requests.
 fn noted(events: &[Value]) -> Vec<String> {
-    let noted = events.iter().filter(|it| it["type"] == "task.noted");
+    let noted = events.iter().filter(|it| it["type"] == "memo.saved");
     noted.map(|it| format!("{} {}", it["task"], it["name"])).collect()
 }
 
@@ -51,7 +51,7 @@ fn a_question_about_files_is_answered_from_their_content() {
         [true, false, false, true],
         "calls are saved before they are made: {saved:?}"
     );
-    let called = events.iter().filter(|it| it["report"]["kind"] == "tool_called");
+    let called = events.iter().filter(|it| it["report"]["kind"] == "tool_call");
     let called: Vec<&Value> = called.map(|it| &it["report"]).collect();
     let tools: Vec<&str> = called.iter().map(|it| it["tool"].as_str().unwrap()).collect();
     // The first two calls run in parallel, and each is reported when it ends.

@@ -12,7 +12,7 @@ use graphrun::{
     draw::{Charset, Drawing},
     graph::{
         Catch, Command, Edge, ErrorKind, GraphBuilder, Limits, Node, NodeContext, NodeError,
-        Policies, Route, RouteError, RouteView, Target, RouteTarget,
+        Policies, Route, RouteError, RouteTarget, RouteView, Target,
     },
     id::{ChannelName, NodeName},
     state::Schema,

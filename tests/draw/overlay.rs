@@ -41,7 +41,7 @@ struct Noting {
 impl Node for Noting {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         if ctx.attempt == 1 {
-            let (from, how) = match &ctx.via {
+            let (from, how) = match &ctx.trigger {
                 Trigger::Start => (String::new(), "start"),
                 Trigger::Then { node } => (node.to_string(), "then"),
                 Trigger::Exhausted { node, .. } => (node.to_string(), "exhausted"),
@@ -66,8 +66,8 @@ fn goes_on(_: u32) -> Result<Command, NodeError> {
 }
 
 fn goto(names: &[&str]) -> Command {
-    let hops = names.iter().map(|it| Transition::To(target(it))).collect();
-    Command { update: Update::default(), goto: Goto::Instead(hops) }
+    let transitions = names.iter().map(|it| Transition::To(target(it))).collect();
+    Command { update: Update::default(), goto: Goto::Instead(transitions) }
 }
 
 /// Runs a graph of nodes that do these things, and lays the run over its drawing.
@@ -185,11 +185,11 @@ async fn attempts_dispatches_and_failures_are_counted() {
     let flaky: Work = |run| match run {
         1 | 2 => Err(NodeError::transient("not yet")),
         _ => {
-            let hop = |n: u64| {
+            let transition = |n: u64| {
                 let node = NodeName::parse("item").unwrap();
                 Transition::Dispatch(Dispatch { node, input: Value::from(n) })
             };
-            let goto = Goto::Instead((0..3).map(hop).collect());
+            let goto = Goto::Instead((0..3).map(transition).collect());
             Ok(Command { update: Update::default(), goto })
         }
     };
@@ -270,8 +270,8 @@ async fn where_a_run_failed_is_where_it_stands() {
             .then("c", "end")
     })
     .await;
-    assert_eq!(visits(&drawing, "b").unwrap().standing, Some(NodeStatus::Failed));
-    assert_eq!((visits(&drawing, "a").unwrap().standing, visits(&drawing, "c")), (None, None));
+    assert_eq!(visits(&drawing, "b").unwrap().status, Some(NodeStatus::Failed));
+    assert_eq!((visits(&drawing, "a").unwrap().status, visits(&drawing, "c")), (None, None));
     insta::assert_snapshot!(drawing.to_listing(Charset::Unicode), @r"
     ran
     calm-otter: failed after 1 step: `b` failed: no

@@ -86,7 +86,9 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "the status is changed",
-        harm: |path| sql(path, "UPDATE heads SET standing = replace(standing, 'paused', 'failed')"),
+        harm: |path| {
+            sql(path, "UPDATE heads SET run_status = replace(run_status, 'paused', 'failed')")
+        },
         code: 6,
         says: &["the status of run `run-1` is damaged"],
     },

@@ -10,7 +10,7 @@ use graphrun::{
     diagnostic::Diagnostics,
     graph::{
         Backoff, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, NodeSpec, Policies,
-        Route, RouteChoice, RouteError, RouteView, Spread, Target, Transition, RouteTarget,
+        Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -98,14 +98,14 @@ impl Dice {
     }
 
     /// Some hops along the ways, dispatches among them.
-    pub(crate) fn hops(&self, ways: &[Target], many: usize) -> Vec<Transition> {
-        let hop = |_| match self.way(ways) {
+    pub(crate) fn transitions(&self, ways: &[Target], many: usize) -> Vec<Transition> {
+        let transition = |_| match self.way(ways) {
             Target::Node(node) if self.coin() => {
                 Transition::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
             }
             target => Transition::To(target.clone()),
         };
-        (0..=self.below(many)).map(hop).collect()
+        (0..=self.below(many)).map(transition).collect()
     }
 }
 
@@ -139,13 +139,13 @@ impl Route for Thrower {
         if let Some(choices) = &self.choices {
             let RouteChoice { to, is_dispatched, .. } = &choices[self.dice.below(choices.len())];
             let items = if *is_dispatched { 1 + self.dice.below(3) } else { 1 };
-            let hop = |to: &Target| match to {
+            let transition = |to: &Target| match to {
                 Target::Node(node) if *is_dispatched => {
                     Transition::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
                 }
                 target => Transition::To(target.clone()),
             };
-            return Ok((0..items).flat_map(|_| to.iter().map(hop)).collect());
+            return Ok((0..items).flat_map(|_| to.iter().map(transition)).collect());
         }
         let ways: Vec<Target> = self.ways.iter().map(|it| it.to.clone()).collect();
         Ok(match self.spread {
@@ -153,7 +153,7 @@ impl Route for Thrower {
             Spread::Several => {
                 ways.into_iter().filter(|_| self.dice.below(4) > 0).map(Transition::To).collect()
             }
-            Spread::Items => self.dice.hops(&ways, 4),
+            Spread::Items => self.dice.transitions(&ways, 4),
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use graphrun::llm::{
-    ChatModel, ChatReply, ErrorKind, Failure, Finish, ModelError, Usage, read_reply,
+    ChatModel, ChatReply, ErrorKind, Failure, Finish, ModelError, TokenUsage, read_reply,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -136,7 +136,7 @@ fn check_error(case: &str, expected: &ExpectedError, error: &ModelError) {
     assert!(message.chars().count() < 700, "{case}: {message:?} is too long to read");
 }
 
-fn check_tokens(case: &str, expected: Option<(u64, u64)>, usage: Usage) {
+fn check_tokens(case: &str, expected: Option<(u64, u64)>, usage: TokenUsage) {
     if let Some(tokens) = expected {
         assert_eq!((usage.input_tokens, usage.output_tokens), tokens, "{case}");
     }

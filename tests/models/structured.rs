@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use graphrun::llm::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, OutputSchema, SchemaCheck, Structured,
-    StructuredError, Usage, ask_structured, strict_schema,
+    StructuredError, TokenUsage, ask_structured, strict_schema,
 };
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ impl ChatModel for Scripted {
     }
 }
 
-const ROUND: Usage = Usage {
+const ROUND: TokenUsage = TokenUsage {
     input_tokens: 10,
     output_tokens: 5,
     calls: 1,
@@ -76,7 +76,7 @@ async fn ask(
     model: &Scripted,
     request: ChatRequest,
     repairs_max: u32,
-) -> (Result<Structured<Value>, StructuredError>, Vec<Usage>) {
+) -> (Result<Structured<Value>, StructuredError>, Vec<TokenUsage>) {
     let schema = colour_schema();
     let check = SchemaCheck::new(&schema.schema).expect("the schema is valid");
     let mut told = Vec::new();
@@ -140,7 +140,7 @@ async fn repairs_are_bounded_and_keep_answer_and_usage() {
     assert_eq!(problems, ["the answer contains no JSON"]);
     assert_eq!(
         usage,
-        Usage {
+        TokenUsage {
             input_tokens: 30,
             output_tokens: 15,
             calls: 3,

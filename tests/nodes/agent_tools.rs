@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use graphrun::{
     event::{Event, Report, Status},
     llm::{
-        ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, ToolCall, ToolChoice,
-        Usage,
+        ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall,
+        ToolChoice,
     },
     nodes::{ModelSource, Services, registry},
     tool::{ToolContext, ToolError, tool_fn},
@@ -219,7 +219,7 @@ async fn a_model_calls_tools_before_it_answers() {
     assert_eq!((added.keys().len(), distinct.len()), (3, 3), "each call has another key");
     assert!(distinct.iter().all(|it| it.starts_with(keys[0].as_str())), "{distinct:?}");
     let called = ended.events.iter().filter_map(|it| match &it.event {
-        Event::TaskReported { report: Report::ToolCalled { tool, input, error, .. }, .. } => {
+        Event::TaskReported { report: Report::ToolCall { tool, input, error, .. }, .. } => {
             Some((tool.as_str(), input.as_str(), error.is_some()))
         }
         _ => None,
@@ -416,7 +416,7 @@ async fn calls_of_a_round_are_parallel_and_truncated() {
 
 #[tokio::test]
 async fn a_model_asks_no_more_once_the_tokens_of_the_run_are_used_up() {
-    let usage = Usage { input_tokens: 10, calls: 1, ..Usage::default() };
+    let usage = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
     let round = |number: u32| {
         let call = call("", "math.add", &format!(r#"{{"numbers": [{number}]}}"#));
         Ok(ChatReply { tool_calls: vec![call], usage, ..ChatReply::default() })
@@ -428,5 +428,5 @@ async fn a_model_asks_no_more_once_the_tokens_of_the_run_are_used_up() {
     assert_eq!(ended.end.status, Status::Limit, "{}", ended.reason());
     assert_eq!(ended.reason(), "the limit of 25 tokens is reached: 30 are used");
     assert_eq!((model.asked().len(), added.keys().len()), (3, 3));
-    assert!(ended.told().contains("task.cut_off"));
+    assert!(ended.told().contains("task.aborted"));
 }

@@ -17,7 +17,7 @@ use graphrun::{
     compile::compile,
     diagnostic::SourceFile,
     engine::{Engine, RunEnd, Stop},
-    event::{EventSink, Stamped},
+    event::{EventSink, RunEvent},
     nodes::{Services, factory, registry},
     state::Update,
     storage::MemoryStorage,
@@ -28,7 +28,7 @@ use serde_json::Value;
 /// The end of a run, and its events.
 struct Ended {
     end: RunEnd,
-    events: Vec<Stamped>,
+    events: Vec<RunEvent>,
 }
 
 impl Ended {
@@ -38,7 +38,7 @@ impl Ended {
 
     /// The events, one a line.
     fn told(&self) -> String {
-        let line = |it: &Stamped| serde_json::to_string(&it.event).unwrap() + "\n";
+        let line = |it: &RunEvent| serde_json::to_string(&it.event).unwrap() + "\n";
         self.events.iter().map(line).collect()
     }
 

@@ -68,8 +68,8 @@ fn a_skipped_node_arrives_at_joins() {
     let mut hand = Hand::start(&graph);
     assert_eq!(hand.open.len(), 1, "only `qc` runs");
     let skipped: Vec<_> = hand.records.iter().map(|it| it.outcome.clone()).collect();
-    let hops = vec![Transition::Join(name("sse"))];
-    assert_eq!(skipped, [Outcome::Skipped { condition: "round > 0".into(), hops }]);
+    let transitions = vec![Transition::Join(name("sse"))];
+    assert_eq!(skipped, [Outcome::Skipped { condition: "round > 0".into(), transitions }]);
 
     let task = hand.open.pop_front().unwrap();
     hand.finish(&task, noting(&task));
@@ -222,7 +222,7 @@ fn deferred_nodes_are_saved_and_count_as_one_visit() {
     let position = hand.machine.position();
     assert!(position.deferred.is_empty());
     assert_eq!(position.visits[&name("report")], 1);
-    let Trigger::Then { node } = &position.frontier[0].via else { panic!("an edge led to it") };
+    let Trigger::Then { node } = &position.frontier[0].trigger else { panic!("an edge led to it") };
     assert_eq!(node, &name("a"), "the first way that led to it is the one it sees");
 }
 

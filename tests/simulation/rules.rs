@@ -5,7 +5,7 @@ use graphrun::{
     checkpoint::{Checkpoint, Commit, TaskRecord},
     compile::CompiledGraph,
     engine::superstep::{Action, Attempt, Event, Machine, Task},
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{Command, ErrorKind, Failure, Limits, Question},
     id::{ChannelName, RunId},
     state::{State, Update},
@@ -144,7 +144,9 @@ impl Process {
                 Action::Sleep { task, wake, .. } => self.pending.push(Event::Woke { task, wake }),
                 Action::Rest { status, reason } => self.rest = Some((status, reason)),
                 Action::Emit { .. } => (),
-                Action::Hear(heard) => assert_eq!(heard, [], "there are no messages"),
+                Action::PublishMessages(messages) => {
+                    assert_eq!(messages, [], "there are no messages");
+                }
             }
         }
     }
@@ -157,7 +159,13 @@ impl Process {
                 |it: &Event| matches!(it, Event::Answered { task: of, .. } if *of == task);
             if !self.pending.iter().any(on_its_way) {
                 let answer = json!(task.step.0);
-                self.pending.push(Event::Answered { task, key, answer, by: None, asked: None });
+                self.pending.push(Event::Answered {
+                    task,
+                    key,
+                    answer,
+                    by: None,
+                    question_hash: None,
+                });
             }
         }
     }
@@ -166,7 +174,7 @@ impl Process {
     fn end_of(&self, task: &Task) -> Event {
         let id = task.id;
         let ended = Timestamp::UNIX_EPOCH;
-        let attempt = Attempt { number: task.attempt, ms: 7, spent: Spent::default(), ended };
+        let attempt = Attempt { number: task.attempt, ms: 7, usage: Usage::default(), ended };
         let failed = |kind, transient| {
             let failure = Failure { transient, ..Failure::new(kind, "no") };
             Event::Failed { task: id, failure, attempt }

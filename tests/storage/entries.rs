@@ -30,7 +30,7 @@ fn full() -> Entry {
         records: vec![record(1, 0, failed()), record(1, 0, finished())],
         commit: Some(commit(1, vec![set("brief", "a calculator"), appended("notes", &["b"])])),
         migration: None,
-        standing: Some(standing(Status::Failed, Some("it broke"))),
+        run_status: Some(run_status(Status::Failed, Some("it broke"))),
         events: events("R1", [2, 3]),
     }
 }
@@ -169,7 +169,7 @@ async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {
     let zero = Commit { position: position(0), changes: vec![] };
     for first in [
         Entry::default(),
-        entry(standing(Status::Running, None), &events("R1", [1])),
+        entry(run_status(Status::Running, None), &events("R1", [1])),
         commit(1, vec![]).into(),
         Entry { commit: Some(zero.clone()), ..record(0, 0, finished()).into() },
         Entry { commit: Some(zero.clone()), ..record(1, 0, failed()).into() },
@@ -262,7 +262,7 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
         for (what, entry) in [
             ("save the outcome of task 1.0 of run `R1`", entry(record(1, 0, finished()), &news)),
             ("save step 1 of run `R1`", entry(commit(1, vec![set("brief", 1)]), &news)),
-            ("save that run `R1` is done", entry(standing(Status::Done, None), &news)),
+            ("save that run `R1` is done", entry(run_status(Status::Done, None), &news)),
             ("save the events of run `R1`", entry(Entry::default(), &news)),
         ] {
             let error = storage.append(&hold, &entry).await.unwrap_err();

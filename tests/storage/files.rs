@@ -79,8 +79,8 @@ fn foreign_databases_are_refused_and_unchanged() {
         ("half a header", |path| write(path, b"SQLite format 3\0")),
         ("another program's", foreign),
         ("marked as another's", |path| marked(path, "PRAGMA application_id = 7")),
-        ("newer", |path| marked(path, "PRAGMA user_version = 4")),
-        ("older", |path| marked(path, "PRAGMA user_version = 1")),
+        ("newer", |path| marked(path, "PRAGMA user_version = 2")),
+        ("without a format", |path| marked(path, "PRAGMA user_version = 0")),
         ("a folder", |path| fs::create_dir(path).unwrap()),
     ];
     let mut shown = Vec::new();
@@ -351,7 +351,7 @@ async fn items_appended_to_a_long_list_are_written_once() {
     let whole = commit(0, vec![set("messages", json!(vec!["x"; 1000]))]).into();
     let hold = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
     let update = Update::default().write(channel("messages"), "one more");
-    let wrote = Outcome::Finished { update, hops: vec![] };
+    let wrote = Outcome::Finished { update, transitions: vec![] };
     storage.append(&hold, &record(1, 0, wrote.clone()).into()).await.unwrap();
     let one = vec![appended("messages", &["one more"])];
     storage.append(&hold, &commit(1, one.clone()).into()).await.unwrap();

@@ -58,7 +58,7 @@ async fn assert_powerless(home: &Home, hold: &LeaseToken, why: &str) {
     let entries: [(Entry, &str); 4] = [
         (record(1, 0, finished()).into(), "save the outcome of task 1.0 of run `R1`"),
         (commit(1, vec![set("brief", "late")]).into(), "save step 1 of run `R1`"),
-        (standing(Status::Failed, Some("late")).into(), "save that run `R1` is failed"),
+        (run_status(Status::Failed, Some("late")).into(), "save that run `R1` is failed"),
         (entry(Entry::default(), &events("R1", [1])), "save the events of run `R1`"),
     ];
     for (entry, what) in entries {
@@ -138,7 +138,7 @@ async fn of_several_that_claim_a_run_at_once_one_gets_it(home: Home) {
         })
         .await;
         let done =
-            Entry { commit: Some(commit(step, vec![])), ..standing(Status::Paused, None).into() };
+            Entry { commit: Some(commit(step, vec![])), ..run_status(Status::Paused, None).into() };
         home.open().append(&hold, &done).await.unwrap();
     }
     assert_eq!(home.open().load(&run("R1")).await.unwrap().summary.step, Step(3));
@@ -236,13 +236,13 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
     let hold = create(&home.open(), "R1").await;
     for working in [
         commit(1, vec![]).into(),
-        standing(Status::Running, None).into(),
-        Entry { standing: Some(standing(Status::Running, None)), ..commit(2, vec![]).into() },
+        run_status(Status::Running, None).into(),
+        Entry { run_status: Some(run_status(Status::Running, None)), ..commit(2, vec![]).into() },
     ] {
         home.open().append(&hold, &working).await.unwrap();
         assert_eq!(holder(&home).await.map(|it| it.fence), Some(hold.fence));
     }
-    home.open().append(&hold, &standing(Status::Paused, None).into()).await.unwrap();
+    home.open().append(&hold, &run_status(Status::Paused, None).into()).await.unwrap();
     let mut before = hold;
     for (step, status) in (3..).zip([
         Status::Done,
@@ -256,7 +256,7 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
         let hold = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
         assert!(hold.fence > before.fence);
         assert_powerless(&home, &before, "the run was taken over by 7@box7").await;
-        let rest = Entry { commit: Some(commit(step, vec![])), ..standing(status, None).into() };
+        let rest = Entry { commit: Some(commit(step, vec![])), ..run_status(status, None).into() };
         home.open().append(&hold, &rest).await.unwrap();
         let found = home.open().load(&run("R1")).await.unwrap().summary;
         assert_eq!((found.status, found.step, found.holder), (status, Step(step), None));

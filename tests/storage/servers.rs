@@ -283,8 +283,8 @@ async fn g8_changes_in_the_tables_are_found_and_named() {
         "UPDATE runs SET info = info || ' '",
         "UPDATE heads SET number = number + 1",
         "UPDATE heads SET step = step + 1",
-        "UPDATE heads SET standing = '{\"status\":\"done\"}'",
-        "UPDATE heads SET link = substr(link, 2)",
+        "UPDATE heads SET run_status = '{\"status\":\"done\"}'",
+        "UPDATE heads SET hash = substr(hash, 2)",
         "UPDATE heads SET fence = fence + 1",
         "UPDATE heads SET owner = NULL",
         "UPDATE heads SET until = until + 1",
@@ -296,10 +296,10 @@ async fn g8_changes_in_the_tables_are_found_and_named() {
         "UPDATE journal SET data = data || ' ' WHERE number = 2",
         "UPDATE journal SET meta = ''",
         "UPDATE journal SET changes = NULL WHERE number = 1",
-        "UPDATE journal SET link = substr(link, 2) WHERE number = 3",
+        "UPDATE journal SET hash = substr(hash, 2) WHERE number = 3",
         "UPDATE journal SET seq = 7 WHERE number = 3",
         "UPDATE journal SET number = 4 WHERE number = 3",
-        "INSERT INTO journal SELECT run, 4, step, seq, changes, meta, data, link FROM journal WHERE number = 3",
+        "INSERT INTO journal SELECT run, 4, step, seq, changes, meta, data, hash FROM journal WHERE number = 3",
     ];
     for (at, change) in changes.into_iter().enumerate() {
         let id = format!("R{at}");

@@ -44,7 +44,7 @@ impl Closed {
     /// Returns the outcome of the last question with this name that is not open.
     pub fn of(name: &str, asked: &[AskedQuestion]) -> Option<Self> {
         let is_it = |it: &&AskedQuestion| it.full_name() == name || it.question.key == name;
-        asked.iter().rev().filter(is_it).find_map(|it| match it.became.clone() {
+        asked.iter().rev().filter(is_it).find_map(|it| match it.outcome.clone() {
             QuestionOutcome::Open => None,
             QuestionOutcome::Answered { by, at, .. } => Some(Self::Answered { by, at }),
             QuestionOutcome::Dropped { at } => {
@@ -100,13 +100,14 @@ impl Engine {
             }
             let of_it = asked
                 .iter()
-                .rfind(|it| it.task == question.task && it.became == QuestionOutcome::Open);
-            let (key, link) = match of_it {
-                Some(it) => (it.question.key.clone(), Some(it.link)),
+                .rfind(|it| it.task == question.task && it.outcome == QuestionOutcome::Open);
+            let (key, hash) = match of_it {
+                Some(it) => (it.question.key.clone(), Some(it.hash)),
                 None => (question.question.key.clone(), None),
             };
             let task = question.task;
-            let mut answered = Event::Answered { task, key, answer, by: by.clone(), asked: link };
+            let mut answered =
+                Event::Answered { task, key, answer, by: by.clone(), question_hash: hash };
             redact_event(&mut answered);
             found.push(answered);
         }

@@ -29,7 +29,7 @@ use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::redact_event,
     lease::Lease,
-    log::{Log, Watched, event_of, event_of_heard},
+    log::{Log, Watched, event_of, event_of_message},
     superstep::{self, Action, Machine},
     task::{self, AttemptContext},
 };
@@ -128,7 +128,7 @@ impl<'a> Driver<'a> {
         if !changes.is_empty() {
             driver.log.add(Event::WorkflowChanged { changes });
         }
-        driver.entry.standing = Some(RunStatus { status: Status::Running, reason: None });
+        driver.entry.run_status = Some(RunStatus { status: Status::Running, reason: None });
         driver.save().await?;
         driver.set_alarm();
         Ok(driver)
@@ -241,12 +241,12 @@ impl<'a> Driver<'a> {
                 Action::Emit { task, node, from, name } => {
                     self.emit(task, node, from.as_ref(), name).await;
                 }
-                Action::Hear(heard) => {
+                Action::PublishMessages(messages) => {
                     if self.entry.commit.is_some() {
                         self.save().await?;
                     }
-                    for it in &heard {
-                        self.log.add(event_of_heard(it));
+                    for it in &messages {
+                        self.log.add(event_of_message(it));
                     }
                 }
                 Action::Run(task) if self.deadline.is_none() => self.queue.push(task),
@@ -385,7 +385,7 @@ impl<'a> Driver<'a> {
             Some(from) => format!("{from} {name} to {node}"),
             None => format!("{node} {name}"),
         };
-        let event = Event::Emitted { task, node, name, message };
+        let event = Event::TaskEmitted { task, node, name, message };
         if self.entry.commit.is_some() {
             self.log.add(event);
         } else {

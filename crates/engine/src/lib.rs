@@ -239,6 +239,6 @@ impl Engine {
 
     fn terms(&self) -> Terms {
         let (limits, pauses) = (self.limits.clone(), self.pauses.clone());
-        Terms { limits, pauses, said: Vec::new() }
+        Terms { limits, pauses, messages: Vec::new() }
     }
 }

@@ -124,25 +124,25 @@ impl Engine {
     ) -> Result<Migrated, RunError> {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
         let saved = self.checkpointer.load(run).await?;
-        let said = self.said(&saved).await?;
-        let was = saved.summary.info.basis();
-        let origin = origin.unwrap_or_else(|| was.origin.clone());
+        let messages = self.new_messages(&saved).await?;
+        let from = saved.summary.info.basis();
+        let origin = origin.unwrap_or_else(|| from.origin.clone());
         let workflow = self.graph.graph().name.clone();
         let graph = Some(Box::new(Outline::of(&self.graph)));
-        let is = Basis { workflow, origin, graph };
+        let to = Basis { workflow, origin, graph };
         let (before, last_seq) = (saved.values.clone(), saved.last_seq);
-        let stood = PriorStatus::of(&saved, mapping);
-        let (migrated, state) = self.carried(saved, &said, mapping)?;
+        let prior = PriorStatus::of(&saved, mapping);
+        let (migrated, state) = self.carried(saved, &messages, mapping)?;
 
         let position = migrated.position.clone();
         let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), self.clock.clone());
-        log.add(migrated_to(&is.workflow, &position, mapping));
+        log.add(migrated_to(&to.workflow, &position, mapping));
         let records = migrated.records.clone();
         let entry = Entry {
             records: Vec::new(),
             commit: Some(Commit { position, changes: changes(&before, &state) }),
-            migration: Some(Box::new(Migration { was, is, mapping: mapping.clone(), records })),
-            standing: Some(stood.after(&migrated)),
+            migration: Some(Box::new(Migration { from, to, mapping: mapping.clone(), records })),
+            run_status: Some(prior.after(&migrated)),
             events: log.unsaved(),
         };
         self.checkpointer.append(lease.hold(), &entry).await?;
@@ -161,14 +161,14 @@ impl Engine {
         mapping: &Mapping,
     ) -> Result<Migrated, RunError> {
         let saved = self.checkpointer.load(run).await?;
-        let said = self.said(&saved).await?;
-        Ok(self.carried(saved, &said, mapping)?.0)
+        let messages = self.new_messages(&saved).await?;
+        Ok(self.carried(saved, &messages, mapping)?.0)
     }
 
     fn carried(
         &self,
         saved: SavedRun,
-        said: &[InboxMessage],
+        messages: &[InboxMessage],
         mapping: &Mapping,
     ) -> Result<(Migrated, graphrun_core::state::State), RunError> {
         if saved.position.frontier.is_empty() {
@@ -178,14 +178,14 @@ impl Engine {
         let (graph, new) = (&self.graph, &Outline::of(&self.graph));
         let unknown = Outline::default();
         let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
-        let compared = Compared { old, new, graph, saved: &saved, said };
+        let compared = Compared { old, new, graph, saved: &saved, messages };
         if saved.summary.info.graph.is_none() {
             // Without an outline, missing parts cannot be detected, so nothing may be missing.
             fit_by(mapping, graph, &saved.position)
                 .map_err(|source| RunError::Changed { run: run.clone(), source })?;
         }
         let mut differences = compare(compared, Some(mapping));
-        let carried = carry(graph, mapping, (&saved.position, &saved.records), said);
+        let carried = carry(graph, mapping, (&saved.position, &saved.records), messages);
         let is_settled = differences.iter().all(|it| it.breaks.is_none());
         if is_settled && carried.position.frontier.is_empty() {
             differences.insert(0, nothing_left(&carried.position));

@@ -46,7 +46,7 @@ mod structured;
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};
 pub use failure::Failure;
-pub use graphrun_core::usage::Usage;
+pub use graphrun_core::usage::TokenUsage;
 pub use prices::{Price, Prices};
 pub use profile::{OutputMode, PROVIDERS, Profile, Provider, TokenLimit};
 pub use reader::read_reply;

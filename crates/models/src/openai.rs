@@ -27,7 +27,7 @@ use super::reader::read_reply;
 use super::secret::Secret;
 use super::shape::{shape_request, unwrap_answer};
 use super::transport::Transport;
-use graphrun_core::usage::Usage;
+use graphrun_core::usage::TokenUsage;
 /// The address of a model and the settings of its requests.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -321,7 +321,7 @@ fn unexpected(error: &OpenAIError) -> ModelError {
     ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
 }
 
-fn estimate(request: &ChatRequest, text: &str) -> Usage {
+fn estimate(request: &ChatRequest, text: &str) -> TokenUsage {
     let asked = request.messages.iter().map(|message| message.content.chars().count()).sum();
-    Usage::estimate(asked, text.chars().count())
+    TokenUsage::estimate(asked, text.chars().count())
 }

@@ -197,7 +197,7 @@ impl Service<HttpRequestFactory> for Transport {
 fn read_json(text: &str) -> Result<Value, ModelError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
-        return Err(ModelError::EmptyResponse { usage: super::Usage::default() });
+        return Err(ModelError::EmptyResponse { usage: super::TokenUsage::default() });
     }
     let mut body: Value = serde_json::from_str(text).map_err(|error| {
         let start: String = redact(text).chars().take(80).collect();

@@ -220,7 +220,7 @@ fn prompt_view(ctx: &NodeContext) -> PromptView<'_> {
         state: &ctx.state,
         visit: ctx.visit(),
         max_visits: ctx.max_visits,
-        via: &ctx.via,
+        trigger: &ctx.trigger,
         input: &ctx.input,
     }
 }

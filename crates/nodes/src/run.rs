@@ -219,17 +219,17 @@ impl Node for Run {
         "run"
     }
 
-    fn identity(&self) -> Value {
+    fn fingerprint(&self) -> Value {
         let RunNode { argv, sandbox, writes, .. } = &self.definition;
         let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
         json!({
             "argv": argv,
-            "sandbox": sandbox.identity(),
+            "sandbox": sandbox.fingerprint(),
             "writes": writes.collect::<Vec<Value>>(),
         })
     }
 
-    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         let RunNode { env, stdin, files, .. } = &self.definition;
         let view = expression_view(ctx, None);
         let value = |it: &Expression| it.evaluate(&view);

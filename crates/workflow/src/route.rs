@@ -7,8 +7,8 @@ use std::{
 
 use graphrun_core::{
     graph::{
-        AccessSet, Condition, Dispatch, Route, RouteChoice, RouteError, RouteView, Spread, Target,
-        Transition, RouteTarget,
+        AccessSet, Condition, Dispatch, Route, RouteChoice, RouteError, RouteTarget, RouteView,
+        Spread, Target, Transition,
     },
     id::{ChannelName, NodeName},
 };
@@ -146,7 +146,7 @@ impl Route for Cases {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
-        Ok(hops(&self.tried[self.first(view)?].to))
+        Ok(transitions(&self.tried[self.first(view)?].to))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
@@ -155,13 +155,13 @@ impl Route for Cases {
         Ok((start..start + self.tried[at].to.len()).collect())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        let mut sights = AccessSet::default();
+    fn access_set(&self) -> Option<AccessSet> {
+        let mut set = AccessSet::default();
         self.tried
             .iter()
             .filter_map(|it| it.when.as_ref())
-            .for_each(|it| sights.extend(it.sights()));
-        Some(sights)
+            .for_each(|it| set.extend(it.access_set()));
+        Some(set)
     }
 }
 
@@ -185,7 +185,7 @@ impl Route for Match {
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let (_, to) = self.arm(view)?;
-        Ok(hops(to))
+        Ok(transitions(to))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
@@ -194,8 +194,8 @@ impl Route for Match {
         Ok(ways.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.on.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.on.access_set())
     }
 }
 
@@ -213,7 +213,7 @@ fn spread<'a>(mut choices: impl Iterator<Item = &'a Vec<Target>>) -> Spread {
     if choices.all(|it| it.len() < 2) { Spread::One } else { Spread::Several }
 }
 
-fn hops(to: &[Target]) -> Vec<Transition> {
+fn transitions(to: &[Target]) -> Vec<Transition> {
     to.iter().cloned().map(Transition::To).collect()
 }
 
@@ -226,8 +226,8 @@ impl Condition for Expression {
         Some(self.reads())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.access_set())
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
@@ -258,7 +258,7 @@ impl Route for Each {
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let over = evaluated(&self.over, view)?;
         match over.as_ref() {
-            Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
+            Value::Array(items) if items.is_empty() => Ok(transitions(&self.after)),
             Value::Array(items) => {
                 // The check comes before a task is made for each item.
                 DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
@@ -277,8 +277,8 @@ impl Route for Each {
         Ok(if is_empty { (1..self.ways.len()).collect() } else { vec![0] })
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.over.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.over.access_set())
     }
 }
 

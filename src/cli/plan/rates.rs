@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     cli::config::{Config, FILE},
     id::NodeName,
-    llm::{Price, Usage},
+    llm::{Price, TokenUsage},
     workflow::{NodeKind, Workflow},
 };
 
@@ -85,8 +85,8 @@ impl AgentModel {
     /// tokens.
     fn cost(&self) -> Option<f64> {
         let (tokens, price) = (self.tokens?, self.price?);
-        let asked = Usage { input_tokens: tokens, ..Usage::default() };
-        let answered = Usage { output_tokens: tokens, ..Usage::default() };
+        let asked = TokenUsage { input_tokens: tokens, ..TokenUsage::default() };
+        let answered = TokenUsage { output_tokens: tokens, ..TokenUsage::default() };
         Some(price.cost(asked).max(price.cost(answered)))
     }
 }

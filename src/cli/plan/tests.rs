@@ -26,7 +26,7 @@ fn unknown_values_are_never_shown_as_zero() {
         tokens_max: None,
         cost_usd_max: None,
         time_ms_max: None,
-        mostly: LargestNodes::of(&nodes),
+        largest: LargestNodes::of(&nodes),
         unknown: Vec::new(),
         limits: PlannedLimits::new(&Limits::default()),
         warnings: Vec::new(),

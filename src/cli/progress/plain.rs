@@ -5,12 +5,12 @@ use std::io;
 use super::{
     super::{
         terminal::print_message,
-        words::{clean, cost, duration, spent, tokens},
+        words::{clean, cost, duration, tokens, tokens_and_cost},
     },
     Caption, View,
 };
 use crate::{
-    event::{Event, Report, Stamped},
+    event::{Event, Report, RunEvent},
     id::NodeName,
 };
 
@@ -28,7 +28,7 @@ impl Plain {
 }
 
 impl View for Plain {
-    fn show(&mut self, stamped: &Stamped) -> io::Result<()> {
+    fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         print_message(&line(stamped, &self.caption));
         Ok(())
     }
@@ -39,12 +39,12 @@ impl View for Plain {
 }
 
 /// Returns an event as one line: the time of day in UTC, and the event.
-pub(in super::super) fn line(stamped: &Stamped, caption: &Caption) -> String {
+pub(in super::super) fn line(stamped: &RunEvent, caption: &Caption) -> String {
     let time = stamped.ts.get(11..19).unwrap_or_default();
     format!("{time} {}", text(stamped, caption))
 }
 
-fn text(stamped: &Stamped, caption: &Caption) -> String {
+fn text(stamped: &RunEvent, caption: &Caption) -> String {
     match &stamped.event {
         Event::RunStarted { name, workflow } => {
             format!("run {name} ({}) of {workflow}{}", stamped.run, resume(caption))
@@ -71,27 +71,27 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
         Event::RunForked { from, step, set } => {
             format!("forked from {from} after step {step}{}", written(set))
         }
-        Event::StateUpdated { step, node, wrote } => {
+        Event::StateUpdated { step, node, writes } => {
             let place = node.as_ref().map(|it| format!(" as the update of {it}"));
             let place = place.unwrap_or_default();
-            format!("step {step} was made by hand{place}{}", written(wrote))
+            format!("step {step} was made by hand{place}{}", written(writes))
         }
         Event::TaskStarted { node, attempt, visit, max_visits, .. } => {
             let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
             format!("{} started{again}", label(node, *visit, *max_visits))
         }
         Event::TaskReported { node, report, .. } => format!("{node} {}", reported(report)),
-        Event::TaskNoted { node, name, .. } => format!("{node} has saved `{}`", clean(name)),
+        Event::MemoSaved { node, name, .. } => format!("{node} has saved `{}`", clean(name)),
         Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
             let (error, wait) = (clean(error), duration(*wait_ms));
             format!("{node} attempt {attempt} failed: {error}; retries in {wait}")
         }
-        Event::TaskCutOff { node, ms, .. } => {
+        Event::TaskAborted { node, ms, .. } => {
             format!("{node} was aborted after {}: a limit of the run is reached", duration(*ms))
         }
-        Event::TaskFinished { node, ms, to, spent: took, .. } => {
-            let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
-            format!("{node} finished in {}{}{took}", duration(*ms), describe_targets(to))
+        Event::TaskFinished { node, ms, to, usage, .. } => {
+            let usage = tokens_and_cost(usage).map(|it| format!(" ({it})")).unwrap_or_default();
+            format!("{node} finished in {}{}{usage}", duration(*ms), describe_targets(to))
         }
         Event::TaskSkipped { node, condition, to, .. } => {
             format!("{node} skipped: `{}` is not true{}", clean(condition), describe_targets(to))
@@ -107,18 +107,20 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
             "{node}: the question `{key}` is \
             answered"
         ),
-        Event::Said { to, by, problem } => describe_message(to, by.as_deref(), problem.as_deref()),
-        Event::Emitted { name, message, .. } => format!("*** {} ({name})", clean(message)),
+        Event::MessageReceived { to, by, problem } => {
+            describe_message(to, by.as_deref(), problem.as_deref())
+        }
+        Event::TaskEmitted { name, message, .. } => format!("*** {} ({name})", clean(message)),
         Event::StepCommitted { step, next } if next.is_empty() => format!("step {step} is saved"),
         Event::StepCommitted { step, next } => {
             let next: Vec<&str> = next.iter().map(NodeName::as_str).collect();
             format!("step {step} is saved, next: {}", next.join(", "))
         }
-        Event::RunFinished { status, reason, steps, spent: took } => {
-            let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
+        Event::RunFinished { status, reason, steps, usage } => {
+            let usage = tokens_and_cost(usage).map(|it| format!(" ({it})")).unwrap_or_default();
             let reason = reason.as_deref().map(|it| format!(": {}", clean(it)));
             let (name, status) = (&caption.name, status.as_str());
-            format!("run {name} {status} after step {steps}{took}{}", reason.unwrap_or_default())
+            format!("run {name} {status} after step {steps}{usage}{}", reason.unwrap_or_default())
         }
     }
 }
@@ -155,14 +157,16 @@ fn written(fields: &[String]) -> String {
 
 fn reported(report: &Report) -> String {
     match report {
-        Report::ModelCalled { model, spent, ms } => {
-            let (tokens, cost) = (tokens(spent.tokens()), cost(spent.cost_usd));
+        Report::ModelCall { model, usage, ms } => {
+            let (tokens, cost) = (tokens(usage.total_tokens()), cost(usage.cost_usd));
             format!("got an answer from {} in {}: {tokens}, {cost}", clean(model), duration(*ms))
         }
-        Report::ToolCalled { tool, input, ms, error } => called(tool, input, *ms, error.as_deref()),
+        Report::ToolCall { tool, input, ms, error } => called(tool, input, *ms, error.as_deref()),
         Report::Warning { message } => format!("warning: {}", clean(message)),
         Report::Note { message } => format!("note: {}", clean(message)),
-        Report::Reused { kept } => format!("uses the cached result of {}", clean(kept)),
+        Report::CacheHit { computed_at } => {
+            format!("uses the cached result of {}", clean(computed_at))
+        }
         Report::Artifact { path } => format!("wrote {}", clean(path)),
     }
 }
@@ -198,8 +202,8 @@ mod tests {
         let mut stamped = sample::events().remove(0);
         let (step, node) = (crate::id::Step(1), NodeName::parse("sse").unwrap());
         let task = crate::id::TaskId { step, index: 0 };
-        let spent = crate::event::Spent::default();
-        stamped.event = Event::TaskCutOff { task, node, attempt: 1, ms: 2_000, spent };
+        let usage = crate::event::Usage::default();
+        stamped.event = Event::TaskAborted { task, node, attempt: 1, ms: 2_000, usage };
         let line = line(&stamped, &sample::caption());
         assert!(
             line.ends_with("sse was aborted after 2.0 s: a limit of the run is reached"),

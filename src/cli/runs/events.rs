@@ -14,7 +14,7 @@ use super::super::{
 };
 use crate::{
     checkpoint::{Checkpointer, RunSummary},
-    event::{Stamped, Status},
+    event::{RunEvent, Status},
     id::RunId,
 };
 
@@ -120,11 +120,12 @@ impl Reading<'_> {
     }
 
     /// Returns the events of the next entries; none if there are no new entries.
-    async fn next(&mut self) -> Result<Option<Vec<Stamped>>, CliError> {
+    async fn next(&mut self) -> Result<Option<Vec<RunEvent>>, CliError> {
         let entries = self.checkpointer.journal(&self.run, self.number, ENTRIES_AT_ONCE).await?;
         let Some(last) = entries.last() else { return Ok(None) };
         self.number = last.number;
-        let mut events: Vec<Stamped> = entries.into_iter().flat_map(|it| it.entry.events).collect();
+        let mut events: Vec<RunEvent> =
+            entries.into_iter().flat_map(|it| it.entry.events).collect();
         events.retain(|it| it.seq > self.seq);
         self.seq = events.last().map_or(self.seq, |it| it.seq);
         Ok(Some(events))
@@ -137,7 +138,7 @@ fn is_left(summary: &RunSummary) -> bool {
     holder.is_none_or(|it| it.owner.is_gone() || it.until <= jiff::Timestamp::now())
 }
 
-fn drawn(event: &Stamped, globals: &Globals, caption: &Caption) -> Result<String, CliError> {
+fn drawn(event: &RunEvent, globals: &Globals, caption: &Caption) -> Result<String, CliError> {
     let text = match globals.output {
         Output::Jsonl => {
             serde_json::to_string(event).map_err(|error| CliError::write(error.into()))?

@@ -11,7 +11,7 @@ use super::super::{
     words::{clean, count, in_one_line, table},
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, Link},
+    checkpoint::{CheckpointError, Checkpointer, EntryHash},
     storage::{Proof, prove},
 };
 
@@ -22,7 +22,7 @@ pub(super) struct Args {
     runs: Vec<String>,
     /// A hash that you noted: fails unless the history of the run still contains it
     #[arg(long, value_name = "HASH", requires = "runs")]
-    expect: Option<Link>,
+    expect: Option<EntryHash>,
 }
 
 /// The result of verifying one run.
@@ -36,7 +36,7 @@ struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<Link>,
+    hash: Option<EntryHash>,
     /// The entry with the expected hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected_at: Option<u64>,
@@ -85,7 +85,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
 async fn judge(
     checkpointer: &dyn Checkpointer,
     run: &str,
-    expected: Option<Link>,
+    expected: Option<EntryHash>,
 ) -> Result<Verdict, CliError> {
     let proven = match checkpointer.find(run).await {
         Ok(summary) => {
@@ -102,7 +102,7 @@ async fn judge(
             intact: false,
             entries: None,
             steps: None,
-            link: None,
+            hash: None,
             expected_at: None,
             problem: Some(in_one_line(&error)),
         }),
@@ -111,7 +111,7 @@ async fn judge(
 }
 
 impl Verdict {
-    fn of(run: String, name: Option<String>, proof: Proof, expected: Option<Link>) -> Self {
+    fn of(run: String, name: Option<String>, proof: Proof, expected: Option<EntryHash>) -> Self {
         let is_there = expected.is_none() || proof.expected_at.is_some();
         let problem = "no entry has the expected hash: the history was changed or truncated";
         Self {
@@ -120,7 +120,7 @@ impl Verdict {
             intact: is_there,
             entries: Some(proof.entries),
             steps: Some(proof.steps.0),
-            link: Some(proof.link),
+            hash: Some(proof.hash),
             expected_at: proof.expected_at,
             problem: (!is_there).then(|| problem.to_owned()),
         }
@@ -138,8 +138,8 @@ fn draw(verdicts: &[Verdict], paint: Paint) -> String {
         if let Some(at) = it.expected_at {
             said = format!("{said}; entry {at} has the expected hash");
         }
-        let link = it.link.map(|it| it.to_string()).unwrap_or_default();
-        vec![name, paint.good("intact"), link, said]
+        let hash = it.hash.map(|it| it.to_string()).unwrap_or_default();
+        vec![name, paint.good("intact"), hash, said]
     });
     table(&rows.collect::<Vec<_>>())
 }

@@ -136,7 +136,13 @@ impl ScopeSearch<'_> {
         };
         let is_alone = inside.iter().filter(|it| **it != end).all(abandons);
         let exits = Vec::new();
-        (is_last && is_begun && is_alone).then_some(UsedScope { user, end, inside, begun_anew, exits })
+        (is_last && is_begun && is_alone).then_some(UsedScope {
+            user,
+            end,
+            inside,
+            begun_anew,
+            exits,
+        })
     }
 
     /// Returns the nodes of a scope whose counts the starting node always resets.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
-    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, Spread, Target, RouteTarget},
+    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, RouteTarget, Spread, Target},
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };

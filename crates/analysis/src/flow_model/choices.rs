@@ -22,7 +22,11 @@ pub(super) fn combinations_of(model: &FlowModel, node: usize) -> Option<Vec<Comb
 }
 
 /// Like [`combinations_of`], without choices that certainly fail and without guessed choices.
-pub(super) fn hopeful_combinations_of(model: &FlowModel, doomed: &Bits, node: usize) -> Option<Vec<Combination>> {
+pub(super) fn hopeful_combinations_of(
+    model: &FlowModel,
+    doomed: &Bits,
+    node: usize,
+) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
     let taken = |it: &Decision| {
         let skipped = if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 };

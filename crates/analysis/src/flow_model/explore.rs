@@ -19,7 +19,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::{
     Arrow, Bits, Ending, FlowModel,
-    choices::{COMBINATIONS_MAX, Combination, doomed, hopeful_combinations_of, subsets, combinations_of},
+    choices::{
+        COMBINATIONS_MAX, Combination, combinations_of, doomed, hopeful_combinations_of, subsets,
+    },
     reach::Reach,
 };
 
@@ -78,7 +80,8 @@ pub fn together(model: &FlowModel) -> Option<Vec<Bits>> {
 pub fn starving(model: &FlowModel) -> Option<Vec<Starving>> {
     let reach = Reach::of(model);
     let doomed = doomed(model);
-    let mut exploring = Exploring::new(model, &reach, |it| hopeful_combinations_of(model, &doomed, it))?;
+    let mut exploring =
+        Exploring::new(model, &reach, |it| hopeful_combinations_of(model, &doomed, it))?;
     exploring.run()?;
     Some(exploring.starving())
 }

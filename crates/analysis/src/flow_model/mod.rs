@@ -12,9 +12,9 @@
 //! - [`starving`]: which joins may wait forever;
 //! - [`Assigned`]: which fields are written when a node starts, on every way or on some way.
 
-mod build;
 mod assigned;
 mod bits;
+mod build;
 mod choices;
 mod ending;
 mod explore;
@@ -25,9 +25,9 @@ mod revisits;
 pub use self::{
     assigned::{Assigned, Gap, GapKind},
     bits::Bits,
+    build::{field_numbers, with_default},
     explore::{Astray, Starving, starving, together},
     pairs::Concurrency,
-    build::{field_numbers, with_default},
 };
 
 /// The flow model of a graph. Nodes, joins and fields are numbers that start at zero.

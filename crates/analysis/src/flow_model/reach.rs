@@ -110,7 +110,12 @@ impl Reach {
 
     /// Returns the nodes that may run when an arrow leads from one node to another: the target, or
     /// the nodes behind its bound. `from` is `None` at the start, where no bound is used up.
-    pub(super) fn reached(&self, model: &FlowModel, from: Option<usize>, to: usize) -> Vec<Reached> {
+    pub(super) fn reached(
+        &self,
+        model: &FlowModel,
+        from: Option<usize>,
+        to: usize,
+    ) -> Vec<Reached> {
         let mut found = vec![Reached { node: to, spent: Vec::new() }];
         self.behind_bounds(model, from, to, |spent, arrow| {
             if let Arrow::Node(node) | Arrow::Tasks(node) = arrow {

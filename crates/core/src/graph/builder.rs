@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Edge, Graph, Limits, Node, NodeSpec, Policies, Target, condition_fn, route::IntoChoice, route_fn,
+    Edge, Graph, Limits, Node, NodeSpec, Policies, Target, condition_fn, route::IntoChoice,
+    route_fn,
 };
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{NodeContext, NodeError};
-use crate::{event::Spent, state::measure};
+use crate::{event::Usage, state::measure};
 
 /// The results of parts that a task has saved, by name.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub struct Memo {
     /// The time of the attempt so far, in milliseconds.
     pub ms: u64,
     /// The usage of the attempt so far.
-    pub spent: Spent,
+    pub usage: Usage,
     /// Signals that the result is durable.
     pub saved: oneshot::Sender<()>,
 }

@@ -51,15 +51,15 @@ pub trait Route: fmt::Debug + Send + Sync {
     ///
     /// Fails if the decision fails.
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
-        let hops = self.decide(view)?;
-        let is_taken = |way: &RouteTarget| hops.iter().any(|it| it.target() == way.to);
+        let transitions = self.decide(view)?;
+        let is_taken = |way: &RouteTarget| transitions.iter().any(|it| it.target() == way.to);
         let ways = self.ways().iter().enumerate().filter(|(_, way)| is_taken(way));
         Ok(ways.map(|(at, _)| at).collect())
     }
 
     /// Returns the access set: which parts of its channels affect the decision, so that a test
     /// knows which answers it needs and which it may try. `None` if any part may.
-    fn sights(&self) -> Option<AccessSet> {
+    fn access_set(&self) -> Option<AccessSet> {
         None
     }
 }
@@ -179,7 +179,8 @@ where
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
         // A single name is always one of the ways; a list of names may be empty.
-        let choice = |it: &RouteTarget| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
+        let choice =
+            |it: &RouteTarget| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
         (C::SPREAD == Spread::One).then(|| self.ways.iter().map(choice).collect())
     }
 
@@ -236,10 +237,10 @@ impl<C: IntoChoice> IntoChoice for Vec<C> {
     };
 
     fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
-        let mut hops = Vec::new();
+        let mut transitions = Vec::new();
         for choice in self {
-            hops.extend(choice.into_hops(ways)?);
+            transitions.extend(choice.into_hops(ways)?);
         }
-        Ok(hops)
+        Ok(transitions)
     }
 }

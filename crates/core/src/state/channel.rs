@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::{
-    ReadError, LenientValue, Reducer, Type,
+    LenientValue, ReadError, Reducer, Type,
     measure::{measure, rounded_int},
     validator_for,
 };

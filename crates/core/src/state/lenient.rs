@@ -205,7 +205,9 @@ fn quoted(text: &str) -> String {
 /// # Errors
 ///
 /// Names every place where the answer cannot be read as `T`.
-pub fn read_as<T: ReadLeniently + Serialize>(answer: Value) -> Result<LenientValue<Value>, ReadError> {
+pub fn read_as<T: ReadLeniently + Serialize>(
+    answer: Value,
+) -> Result<LenientValue<Value>, ReadError> {
     let LenientValue { value, warnings } = T::read_leniently(answer)?;
     let value = serde_json::to_value(value)
         .map_err(|error| ReadError { problems: vec![error.to_string()] })?;

@@ -105,7 +105,7 @@ pub(super) struct Compared<'a> {
     pub(super) graph: &'a CompiledGraph,
     pub(super) saved: &'a SavedRun,
     /// The inbox messages that are not processed yet.
-    pub(super) said: &'a [InboxMessage],
+    pub(super) messages: &'a [InboxMessage],
 }
 
 /// Returns every difference between the graph of a run and another graph; those that break the run at its
@@ -117,7 +117,7 @@ pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<
     comparing.names();
     comparing.nodes();
     comparing.fields();
-    comparing.said();
+    comparing.messages();
     comparing.unwritten();
     let Compared { old, new, .. } = compared;
     let entry: BTreeSet<NodeName> = old.entry.iter().filter_map(|it| comparing.node(it)).collect();
@@ -238,10 +238,15 @@ impl Comparing<'_> {
     }
 
     /// Messages need a list in the new graph.
-    fn said(&mut self) {
-        let Compared { saved, said, new, .. } = self.compared;
-        let said = saved.position.said.iter().chain(said).map(|it| it.message.channel.clone());
-        for channel in said.collect::<BTreeSet<_>>() {
+    fn messages(&mut self) {
+        let Compared { saved, messages, new, .. } = self.compared;
+        let channels = saved
+            .position
+            .pending_messages
+            .iter()
+            .chain(messages)
+            .map(|it| it.message.channel.clone());
+        for channel in channels.collect::<BTreeSet<_>>() {
             let is_told = self.holds(&channel);
             if is_told || self.field(&channel).is_some() || self.is_dropped_field(&channel) {
                 continue;
@@ -295,8 +300,8 @@ impl Comparing<'_> {
 
     /// Returns the position of the run in the new graph.
     fn midway(&self) -> Midway {
-        let Compared { graph, saved, said, .. } = self.compared;
-        let carried = carry(graph, &self.mapping, (&saved.position, &saved.records), said);
+        let Compared { graph, saved, messages, .. } = self.compared;
+        let carried = carry(graph, &self.mapping, (&saved.position, &saved.records), messages);
         let position = &carried.position;
         let mut midway = Midway { arrived: position.joins.clone(), ..Midway::default() };
         let finals = carried.records.iter().filter(|it| it.outcome.is_final());
@@ -308,13 +313,13 @@ impl Comparing<'_> {
             if let crate::checkpoint::Outcome::Finished { update, .. } = &record.outcome {
                 midway.held.extend(update.writes.iter().map(|(field, _)| field.clone()));
             }
-            for hop in record.outcome.hops() {
-                match hop {
+            for transition in record.outcome.transitions() {
+                match transition {
                     Transition::Join(to) => {
                         let arrived = midway.arrived.entry(to.clone()).or_default();
                         arrived.insert(record.node.clone());
                     }
-                    hop => midway.next.extend(hop.target().node().cloned()),
+                    transition => midway.next.extend(transition.target().node().cloned()),
                 }
             }
         }

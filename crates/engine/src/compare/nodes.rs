@@ -58,43 +58,43 @@ impl Comparing<'_> {
             self.note(format!("`{name}` is `{now}`"));
         }
         self.awaits(name, was, now, is);
-        if was.kind != is.kind || was.does != is.does {
+        if was.kind != is.kind || was.behaviour != is.behaviour {
             let what = if was.kind == is.kind {
                 format!("`{now}` ({}) does something else", is.kind)
             } else {
                 format!("`{now}` was {} and is {}", article(&was.kind), article(&is.kind))
             };
-            self.does(name, now, what, was.kind == is.kind);
+            self.behaviour(name, now, what, was.kind == is.kind);
         }
         if was.policies != is.policies {
             self.note(format!("the conditions under which `{now}` runs have changed"));
         }
-        let before = self.leads(was);
-        if before != is.leads {
+        let before = self.targets(was);
+        if before != is.targets {
             let told =
                 |it: &[String]| if it.is_empty() { "nowhere".to_owned() } else { it.join(", ") };
             self.note(format!(
                 "`{now}` leads to {}, and led to {} before",
-                told(&is.leads),
+                told(&is.targets),
                 told(&before)
             ));
         }
     }
 
     /// Returns the targets of an old node, by their new names.
-    fn leads(&self, was: &NodeOutline) -> Vec<String> {
+    fn targets(&self, was: &NodeOutline) -> Vec<String> {
         let named = |lead: &String| {
             let (name, rest) = lead.split_at(lead.find(' ').unwrap_or(lead.len()));
             let now = NodeName::parse_path(name).ok().and_then(|it| self.node(&it));
             now.map_or_else(|| lead.clone(), |it| format!("{it}{rest}"))
         };
-        let mut leads: Vec<String> = was.leads.iter().map(named).collect();
-        leads.sort();
-        leads
+        let mut targets: Vec<String> = was.targets.iter().map(named).collect();
+        targets.sort();
+        targets
     }
 
     /// A node with an open question must be the one that receives the answer, unless it asks again.
-    fn does(&mut self, name: &NodeName, now: &NodeName, what: String, is_same_kind: bool) {
+    fn behaviour(&mut self, name: &NodeName, now: &NodeName, what: String, is_same_kind: bool) {
         let is_said = matches!(self.mapping.fate_of_node(name), Fate::Named(_)) && is_same_kind;
         if !self.asks(name) || is_said || self.mapping.again.contains(name) {
             return self.note(what);

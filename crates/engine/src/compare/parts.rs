@@ -34,7 +34,11 @@ impl Comparing<'_> {
             return Some("it is deferred until the other nodes have run".to_owned());
         }
         let leads_there = |it: &&TaskRecord| {
-            it.outcome.hops().iter().map(Transition::target).any(|it| it.node() == Some(name))
+            it.outcome
+                .transitions()
+                .iter()
+                .map(Transition::target)
+                .any(|it| it.node() == Some(name))
         };
         let from = records.iter().find(leads_there);
         from.map(|it| format!("`{}` has finished and leads there", it.node))
@@ -45,7 +49,10 @@ impl Comparing<'_> {
         let SavedRun { position, records, .. } = self.compared.saved;
         let before = position.joins.get(name).into_iter().flatten();
         let joins = |it: &&TaskRecord| {
-            it.outcome.hops().iter().any(|it| matches!(it, Transition::Join(to) if to == name))
+            it.outcome
+                .transitions()
+                .iter()
+                .any(|it| matches!(it, Transition::Join(to) if to == name))
         };
         before.chain(records.iter().filter(joins).map(|it| &it.node)).cloned().collect()
     }
@@ -60,8 +67,8 @@ impl Comparing<'_> {
                                  forgotten"
             ));
         }
-        let took = position.took.contains_key(name);
-        took.then(|| "its usage would be forgotten".to_owned())
+        let has_usage = position.node_usage.contains_key(name);
+        has_usage.then(|| "its usage would be forgotten".to_owned())
     }
 
     /// Returns whether a question of the node is open, or an answer to it is unused.

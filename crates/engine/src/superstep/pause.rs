@@ -30,7 +30,7 @@ pub struct Terms {
     /// The breakpoints.
     pub pauses: Pauses,
     /// The inbox messages that are not processed yet, in the order of their numbers.
-    pub said: Vec<InboxMessage>,
+    pub messages: Vec<InboxMessage>,
 }
 
 impl From<Limits> for Terms {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_core::{
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{Command, Failure, Input, OriginalTask, Question, Trigger},
     id::{NodeName, TaskId},
     state::{State, StateError},
@@ -13,7 +13,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::hear::ProcessedMessage;
-use crate::checkpoint::{Commit, Link, TaskRecord};
+use crate::checkpoint::{Commit, EntryHash, TaskRecord};
 
 /// An event of a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,14 +37,14 @@ pub enum Event {
         attempt: Attempt,
     },
     /// Its node was aborted because a limit of the run is reached.
-    CutOff {
+    Aborted {
         /// The task.
         task: TaskId,
         /// The attempt.
         attempt: Attempt,
     },
     /// Its node has saved the result of a part of its work, and continues.
-    Noted {
+    MemoSaved {
         /// The task.
         task: TaskId,
         /// The name of the part.
@@ -74,7 +74,7 @@ pub enum Event {
         /// The person who gave it, if known.
         by: Option<String>,
         /// The hash of the entry with the question, if there is one.
-        asked: Option<Link>,
+        question_hash: Option<EntryHash>,
     },
     /// The deadline of its question has passed.
     Expired {
@@ -98,7 +98,7 @@ pub struct Attempt {
     /// Its duration in milliseconds.
     pub ms: u64,
     /// Its model usage.
-    pub spent: Spent,
+    pub usage: Usage,
     /// When it ended. The rules have no clock.
     pub ended: Timestamp,
 }
@@ -122,7 +122,7 @@ pub enum Action {
         name: String,
     },
     /// Publish inbox messages; the commit that follows applies them.
-    Hear(Vec<ProcessedMessage>),
+    PublishMessages(Vec<ProcessedMessage>),
     /// Run a node.
     Run(Box<Task>),
     /// Wait, then deliver [`Event::Woke`].
@@ -151,13 +151,13 @@ pub struct Task {
     /// The node.
     pub node: NodeName,
     /// The original names of both, if the run was migrated since the task began.
-    pub began: Option<OriginalTask>,
+    pub original: Option<OriginalTask>,
     /// The attempt, from one.
     pub attempt: u32,
     /// Its input.
     pub input: Input,
     /// The trigger of the task.
-    pub via: Trigger,
+    pub trigger: Trigger,
     /// How often each node has run since its count was last reset.
     pub visits: Arc<BTreeMap<NodeName, u32>>,
     /// The state at the start of the step.
@@ -196,8 +196,8 @@ impl Event {
         match self {
             Self::Finished { task, .. }
             | Self::Failed { task, .. }
-            | Self::CutOff { task, .. }
-            | Self::Noted { task, .. }
+            | Self::Aborted { task, .. }
+            | Self::MemoSaved { task, .. }
             | Self::Asked { task, .. }
             | Self::Answered { task, .. }
             | Self::Expired { task }

@@ -58,10 +58,10 @@ impl Toolbox {
     }
 
     /// The part of the cache key for the tools.
-    pub(super) fn identity(&self) -> Value {
-        let identity =
+    pub(super) fn fingerprint(&self) -> Value {
+        let fingerprint =
             |it: &Checked| json!([it.tool.name(), it.tool.description(), it.tool.input_schema()]);
-        self.0.iter().map(identity).collect()
+        self.0.iter().map(fingerprint).collect()
     }
 
     fn find(&self, name: &str) -> Option<&Checked> {
@@ -168,7 +168,7 @@ impl<'a> WithTools<'a> {
         let told = ToolContext { key, cancel: self.ctx.cancel.clone() };
         let started = Instant::now();
         let outcome = tool.call(input, &told).await;
-        let report = Report::ToolCalled {
+        let report = Report::ToolCall {
             tool: name.to_owned(),
             input: cut(&given, INPUT_CHARACTERS_MAX),
             ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -1,9 +1,9 @@
 //! Runs in a PostgreSQL database, which many processes on many machines may share.
 //!
-//! `place` and `tls` describe the connection; `open` and `migrate` check and create the database;
-//! `session` runs transactions, `work` has one type for each of them; `run` and `entries` are the
-//! SQL, `fault` the errors. The format is that of `storage/journal`. Here, each call of the trait
-//! becomes one transaction.
+//! `place` and `tls` describe the connection; `open` checks and creates the tables, `migrate`
+//! updates older formats; `session` runs transactions, `work` has one type for each of them; `run`
+//! and `entries` are the SQL, `fault` the errors. The format is that of `storage/journal`. Here,
+//! each call of the trait becomes one transaction.
 
 mod entries;
 mod fault;
@@ -23,14 +23,15 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use graphrun_core::id::{ChannelName, RunId, Step};
 use graphrun_engine::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged, Message,
-    Position, RunInfo, RunSummary, SavedRun,
+    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    Position, RunInfo, RunListItem, RunSummary, SavedRun,
 };
 use graphrun_guard::redact;
 use serde_json::Value;
 
 use self::{
     inbox::{Inbox, Post},
+    migrate::MIGRATIONS,
     open::{Missing, Traits},
     place::Place,
     session::{Server, Work},
@@ -138,7 +139,7 @@ impl PostgresStorage {
         after: u64,
         limit: usize,
         detail: Detail,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let action = format!("read the journal of run `{run}`");
         let work = Entries { run: run.clone(), after, limit };
         let (found, pages) = self.transact(action, work).await?;
@@ -174,7 +175,7 @@ fn connect(url: &str, missing: Missing) -> Result<(Arc<Server>, Option<Traits>),
     let server = Arc::new(Server::new(place)?);
     let opening = Arc::clone(&server);
     let traits = server.wait(async move {
-        let opened = open::open(&opening, missing).await;
+        let opened = open::open(&opening, missing, MIGRATIONS).await;
         opened.map_err(|fault| fault.explain(&opening.place, format!("open {}", opening.place)))
     })?;
     Ok((server, traits))
@@ -237,7 +238,7 @@ impl Checkpointer for PostgresStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError> {
+    ) -> Result<Vec<RunListItem>, CheckpointError> {
         let work = Newest { before: before.cloned(), limit };
         let found = self.transact("list the runs".to_owned(), work).await?;
         Ok(found.into_iter().map(|it| it.and_then(|it| it.summary())).collect())
@@ -256,7 +257,7 @@ impl Checkpointer for PostgresStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Whole).await
     }
 
@@ -265,7 +266,7 @@ impl Checkpointer for PostgresStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Outline).await
     }
 

@@ -26,8 +26,8 @@ use graphrun_core::{
     id::{ChannelName, RunId, Step},
 };
 use graphrun_engine::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged, Message,
-    Position, RunInfo, RunSummary, SavedRun,
+    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    Position, RunInfo, RunListItem, RunSummary, SavedRun,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
@@ -156,7 +156,7 @@ impl SqliteStorage {
         after: u64,
         limit: usize,
         detail: Detail,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let run = run.clone();
         self.read(format!("read the journal of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
@@ -284,7 +284,7 @@ impl Checkpointer for SqliteStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError> {
+    ) -> Result<Vec<RunListItem>, CheckpointError> {
         let before = before.cloned();
         self.read("list the runs".to_owned(), move |database, _| {
             let runs = Run::newest(database, before.as_ref(), limit)?;
@@ -328,7 +328,7 @@ impl Checkpointer for SqliteStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Whole).await
     }
 
@@ -337,7 +337,7 @@ impl Checkpointer for SqliteStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Outline).await
     }
 
@@ -392,8 +392,8 @@ fn accept(
     first: &Entry,
 ) -> Result<LeaseToken, Fault> {
     let run = Run::insert(database, info, json)?;
-    let (head, link) = run.append_first(database, codec, first, json)?;
-    let hold = run.begin(database, &head, link, claim)?;
+    let (head, hash) = run.append_first(database, codec, first, json)?;
+    let hold = run.begin(database, &head, hash, claim)?;
     faults::hit(Point::AcceptBeforeCommit)?;
     Ok(hold)
 }

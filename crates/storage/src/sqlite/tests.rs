@@ -113,7 +113,7 @@ async fn a_connection_has_the_durable_settings() {
         assert_eq!(pragma("trusted_schema"), "0");
         assert_eq!(pragma("cell_size_check"), "1");
         assert_eq!(pragma("application_id"), u32::from_be_bytes(*b"grun").to_string());
-        assert_eq!(pragma("user_version"), "3");
+        assert_eq!(pragma("user_version"), "1");
         let timeout = |it: &Connection| {
             it.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, u32>(0)).unwrap()
         };

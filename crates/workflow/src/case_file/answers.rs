@@ -78,7 +78,7 @@ impl Reading<'_> {
         if has("fail") && !is_field("fail") {
             return self.failure(&what, yaml).map(Answer::Fails);
         }
-        let asks = self.graph.nodes[node].node.touches() == SideEffects::Nothing
+        let asks = self.graph.nodes[node].node.side_effects() == SideEffects::Nothing
             && self.graph.nodes[node].node.kind() == "ask";
         if has("answer") && (asks || !is_field("answer")) {
             return self.said(node, asks, yaml);

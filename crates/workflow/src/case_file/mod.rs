@@ -29,7 +29,7 @@ use graphrun_guard::{
 };
 use serde_json::Value;
 
-pub use self::sights::{Computed, computed, sights};
+pub use self::sights::{Computed, accesses, computed};
 use super::{
     LoadError,
     reader::{self, Yaml},

@@ -10,7 +10,7 @@ use graphrun_core::{
 };
 use graphrun_models::Replay;
 
-use super::{Answers, Case, CaseFile, Draft, sights};
+use super::{Answers, Case, CaseFile, Draft, accesses};
 use crate::{
     NodeKind, Workflow,
     reader::{Data, Entry, SpannedText, Yaml},
@@ -31,7 +31,7 @@ pub(super) struct Reading<'a> {
     pub(super) report: Report,
     pub(super) workflow: &'a Workflow,
     pub(super) graph: &'a Graph,
-    pub(super) sights: Vec<Access>,
+    pub(super) accesses: Vec<Access>,
     folder: PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl Draft {
         let Self { path, report, root } = self;
         let folder = path.parent().map(PathBuf::from).unwrap_or_default();
         let mut reading =
-            Reading { report, workflow, graph, sights: sights(workflow, graph), folder };
+            Reading { report, workflow, graph, accesses: accesses(workflow, graph), folder };
         let cases = root.as_ref().map(|it| reading.file(it)).unwrap_or_default();
         reading.report.into_findings().or_ok(CaseFile { cases })
     }

@@ -34,7 +34,7 @@ impl Reading<'_> {
     /// The smallest value of a field that a case leaves out; reported if the field decides a route.
     pub(super) fn guessed(&mut self, channel: &Channel, at: &Range<usize>) -> Option<Value> {
         let name = channel.name();
-        let looked_at = self.sights.iter().any(|it| it.channel == *name && !it.is_presence);
+        let looked_at = self.accesses.iter().any(|it| it.channel == *name && !it.is_presence);
         if looked_at {
             self.report_unsaid(&[name.to_string()], at);
             return None;
@@ -67,9 +67,9 @@ impl Reading<'_> {
         let is_item = matches!(channel.ty().required(), Type::List(_)) && !value.is_array();
         let value = if is_item { Value::Array(vec![value]) } else { value };
         let mut unsaid = Vec::new();
-        let sights = &self.sights;
+        let accesses = &self.accesses;
         let mut may_guess = |path: &[String]| {
-            let may = !sights.iter().any(|it: &Access| it.is_below(channel.name(), path));
+            let may = !accesses.iter().any(|it: &Access| it.is_below(channel.name(), path));
             if !may {
                 let mut whole = vec![channel.name().to_string()];
                 whole.extend_from_slice(path);

@@ -14,8 +14,8 @@ use serde_json::Value;
 use super::{
     ExpressionScope,
     operators::joined,
-    syntax::{Each, Kind, Node, Operator},
     satisfiability::Types,
+    syntax::{Each, Kind, Node, Operator},
 };
 use crate::{
     report::{Problem, suggestion},

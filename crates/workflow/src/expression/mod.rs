@@ -17,11 +17,11 @@ mod operators;
 mod output_path;
 mod parser;
 mod print;
+mod satisfiability;
 mod sights;
 mod syntax;
 #[cfg(test)]
 mod tests;
-mod satisfiability;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -151,8 +151,8 @@ impl Expression {
     }
 
     /// Its access set.
-    pub(crate) fn sights(&self) -> AccessSet {
-        sights::sights(&self.root, &self.reads, self.item.as_deref())
+    pub(crate) fn access_set(&self) -> AccessSet {
+        sights::access_set(&self.root, &self.reads, self.item.as_deref())
     }
 
     /// Whether it is a plain path into the state and not computed.

@@ -71,7 +71,7 @@ pub struct PromptView<'a> {
     /// The bound of `visit`.
     pub max_visits: Option<u32>,
     /// The trigger of the task.
-    pub via: &'a Trigger,
+    pub trigger: &'a Trigger,
     /// The input of the task.
     pub input: &'a Input,
 }
@@ -172,9 +172,9 @@ impl Prompt {
             let name = self.item.as_deref().unwrap_or("item");
             context.insert(name, Value::from(Serde(item)));
         }
-        let mut via = BTreeMap::from([("reason", view.via.reason().to_owned())]);
-        via.extend(view.via.node().map(|it| ("node", it.to_string())));
-        via.extend(view.via.error().map(|it| ("error", it)));
+        let mut via = BTreeMap::from([("reason", view.trigger.reason().to_owned())]);
+        via.extend(view.trigger.node().map(|it| ("node", it.to_string())));
+        via.extend(view.trigger.error().map(|it| ("error", it)));
         context.insert("via", Value::from(Serde(via)));
         Value::from(Serde(context))
     }
@@ -269,13 +269,14 @@ mod tests {
         schema.apply(schema.empty(), [&update]).unwrap().0
     }
 
-    fn rendered(text: &str, via: &Trigger) -> Result<String, PromptError> {
+    fn rendered(text: &str, trigger: &Trigger) -> Result<String, PromptError> {
         let state = state(&[
             ("code", json!({"path": "a.py", "text": "if a < b & c: 'x'"})),
             ("later", json!(null)),
         ]);
         let input = Input::State;
-        let view = PromptView { state: &state, visit: 2, max_visits: Some(3), via, input: &input };
+        let view =
+            PromptView { state: &state, visit: 2, max_visits: Some(3), trigger, input: &input };
         Prompt::compile("p.md", text).unwrap().render(&view)
     }
 
@@ -283,10 +284,10 @@ mod tests {
     fn a_prompt_reads_the_state_the_visit_and_the_trigger() {
         let node = NodeName::parse("sse").unwrap();
         let failure = Failure::new(ErrorKind::InvalidOutput, "no JSON at all");
-        let via = Trigger::Caught { node, failure };
+        let trigger = Trigger::Caught { node, failure };
         let text = "{{ code.path }} {{ visit }}/{{ max_visits }} \
                     {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
-        assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all False");
+        assert_eq!(rendered(text, &trigger).unwrap(), "a.py 2/3 sse caught no JSON at all False");
         assert_eq!(rendered("{{ via.node is defined }}", &Trigger::Start).unwrap(), "False");
     }
 
