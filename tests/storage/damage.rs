@@ -237,7 +237,7 @@ async fn damage_in_a_long_run_is_reported_at_its_first_entry() {
         (vec![middle, missing], "entry 1200 of run `R1` is damaged: it is missing"),
         (
             vec![middle, missing, unreadable],
-            "entry 1300 of run `R1` is damaged: its link is too short",
+            "entry 1300 of run `R1` is damaged: its hash is too short",
         ),
     ] {
         let (_folder, storage) = changed(&folder, &changes.join(";"));

@@ -89,8 +89,7 @@ impl ReadLeniently for Option<bool> {
                 Some(unique_word(text, &["true"]).is_some())
             }
             other => {
-                reader
-                    .warn(&format!("{} is neither true nor false; it was omitted", shown(other)));
+                reader.warn(&format!("{} is neither true nor false; it was omitted", shown(other)));
                 None
             }
         }
