@@ -134,10 +134,10 @@ impl Bench {
         let services = Services {
             models: Arc::new(self.model.clone()),
             cache_dir: support::cache_dir(),
-            results: self.cache.clone(),
             ..Services::offline()
         };
-        let graph = workflow.into_graph(&factory(services, self.registry.clone()));
+        let graph = workflow
+            .into_graph(&factory(services, self.registry.clone()).with_cache(self.cache.clone()));
         compile(graph).unwrap_or_else(|it| panic!("{it}")).0
     }
 
@@ -407,12 +407,10 @@ async fn equal_tasks_of_one_step_both_run_and_later_ones_do_not() {
         let text = format!("graphrun: 1\nname: w\n{EQUAL}");
         let file = Arc::new(SourceFile { name: "w.yaml".into(), text });
         let (workflow, _) = parse(file, Path::new("tests/workflow"), &registry()).unwrap();
-        let services = Services {
-            models: Arc::new(listing.clone()),
-            results: bench.cache.clone(),
-            ..Services::offline()
-        };
-        compile(workflow.into_graph(&factory(services, registry()))).unwrap().0
+        let services = Services { models: Arc::new(listing.clone()), ..Services::offline() };
+        compile(workflow.into_graph(&factory(services, registry()).with_cache(bench.cache.clone())))
+            .unwrap()
+            .0
     };
     let first = run(graph(), json!({"words": ["cats", "cats", "dogs"]})).await;
     assert_eq!((first.end.status, first.reused(), bench.model.calls()), (Status::Done, 0, 3));
@@ -600,13 +598,11 @@ async fn a_used_workflow_has_separate_results_for_each_use() {
     std::fs::write(folder.path().join("outer.yaml"), outer).unwrap();
     let graph = || {
         let path = folder.path().join("outer.yaml");
-        let (workflow, _) = graphrun::workflow::load(&path, &registry()).unwrap();
-        let services = Services {
-            models: Arc::new(bench.model.clone()),
-            results: bench.cache.clone(),
-            ..Services::offline()
-        };
-        compile(workflow.into_graph(&factory(services, registry()))).unwrap().0
+        let (workflow, _) = graphrun_workflow::load(&path, &registry()).unwrap();
+        let services = Services { models: Arc::new(bench.model.clone()), ..Services::offline() };
+        compile(workflow.into_graph(&factory(services, registry()).with_cache(bench.cache.clone())))
+            .unwrap()
+            .0
     };
     for reused in [0, 2] {
         let ran = run(graph(), json!({"topic": "cats"})).await;

@@ -14,6 +14,7 @@ use graphrun::{
     event::{self, Event, Report, RunEvent, Status, Usage},
     id::{NodeName, RunId, Step, TaskId},
     llm::TokenUsage,
+    nodes::registry,
     state::Schema,
     team::TeamState,
     workflow,
@@ -69,7 +70,7 @@ fn problems(validator: &Validator, value: &Value) -> Vec<String> {
 
 #[test]
 fn loaded_files_fit_the_schema() {
-    let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
+    let validator = jsonschema::validator_for(&workflow::json_schema(&registry())).unwrap();
     for path in workflows() {
         let problems = problems(&validator, &read(&path));
         assert!(problems.is_empty(), "{}: {problems:#?}", path.display());
@@ -78,7 +79,7 @@ fn loaded_files_fit_the_schema() {
 
 #[test]
 fn the_right_examples_of_every_code_fit_the_schema() {
-    let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
+    let validator = jsonschema::validator_for(&workflow::json_schema(&registry())).unwrap();
     let of_workflows = CODES.iter().filter(|it| !it.right().starts_with("graphrun_test:"));
     for code in of_workflows {
         let example = to_json(&Yaml::load_from_str(code.right()).unwrap()[0]);
@@ -91,7 +92,7 @@ fn the_right_examples_of_every_code_fit_the_schema() {
 /// blamed, and in the end no section of the schema is left untried.
 #[test]
 fn a_misspelt_key_is_refused_at_its_section() {
-    let schema = workflow::json_schema();
+    let schema = workflow::json_schema(&registry());
     let validator = jsonschema::validator_for(&schema).unwrap();
     let mut tried = BTreeSet::new();
     for path in workflows() {
@@ -168,7 +169,7 @@ fn closed(schema: &Value, pointer: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn known_words_and_bounds_are_part_of_the_schema() {
-    let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
+    let validator = jsonschema::validator_for(&workflow::json_schema(&registry())).unwrap();
     let mut right = read(Path::new("graphs/dev_team.yaml"));
     right["limits"]["usd"] = json!(5);
     assert!(validator.is_valid(&right));
@@ -201,7 +202,7 @@ fn known_words_and_bounds_are_part_of_the_schema() {
 
 #[test]
 fn a_field_with_more_than_a_type_differs_from_a_record() {
-    let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
+    let validator = jsonschema::validator_for(&workflow::json_schema(&registry())).unwrap();
     let fits = |state: Value| {
         let state = json!({"graphrun": 1, "name": "w", "start": "a", "nodes": {}, "state": state});
         problems(&validator, &state).is_empty()
@@ -228,7 +229,7 @@ fn printed(arguments: &[&str]) -> Value {
 
 #[test]
 fn the_program_prints_each_schema() {
-    assert_eq!(printed(&["schema", "workflow"]), workflow::json_schema());
+    assert_eq!(printed(&["schema", "workflow"]), workflow::json_schema(&registry()));
     assert_eq!(printed(&["schema", "events"]), event::json_schema());
     let team = printed(&["schema", "state", "TeamState"]);
     let mut expected = TeamState::schema().to_json_schema();

@@ -22,11 +22,9 @@ use graphrun::{
         Transition,
     },
     id::{ChannelName, NodeName},
+    nodes::{self, AgentNode, AskNode, RunTestsNode, TestOutput},
     state::{Fold, Schema, State, Update},
-    workflow::{
-        self, LoadError, NodeDefinition, NodeFactory, NodeKind, Registry, TestOutput, Workflow,
-        load, parse,
-    },
+    workflow::{self, LoadError, NodeDefinition, NodeFactory, Registry, Workflow, load, parse},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -87,7 +85,7 @@ struct Reserved {
 }
 
 fn registry() -> Registry {
-    Registry::new()
+    nodes::registry()
         .state("Notes", Schema::of::<Notes>().unwrap())
         .state("Reserved", Schema::of::<Reserved>().unwrap())
         .node("planner", Arc::new(Planner))
@@ -222,7 +220,7 @@ fn node<'a>(workflow: &'a Workflow, name: &str) -> &'a NodeDefinition {
 #[test]
 fn an_agent_may_name_a_model_and_write_its_system_prompt_itself() {
     let workflow = loaded("tests/workflow/right/inline.yaml");
-    let NodeKind::Agent(agent) = &node(&workflow, "write").kind else { panic!("an agent") };
+    let agent: &AgentNode = node(&workflow, "write").settings.downcast_ref().expect("an agent");
     assert_eq!(agent.models, ["openai/gpt-5-mini"]);
     let system = agent.system.as_ref().expect("it has a system prompt");
     assert_eq!(system.text(), "You write in a {{ tone }} tone.");
@@ -262,14 +260,13 @@ fn a_parallel_becomes_edges_to_its_branches_and_a_join() {
 #[test]
 fn the_nodes_of_the_team_match_the_file() {
     let workflow = dev_team();
-    let NodeKind::Agent(sse) = &node(&workflow, "sse").kind else { panic!("sse is an agent") };
+    let sse: &AgentNode = node(&workflow, "sse").settings.downcast_ref().expect("an agent");
     assert_eq!(sse.models, ["openai/gpt-5", "anthropic/claude-opus-4-5"]);
     assert!(sse.prompt_again.is_some() && sse.system.is_some());
     assert_eq!(sse.writes, [channel("candidate")]);
     assert_eq!(sse.repairs_max, 2);
-    let NodeKind::RunTests(tests) = &node(&workflow, "unit_tests").kind else {
-        panic!("run_tests")
-    };
+    let tests = node(&workflow, "unit_tests").settings.downcast_ref::<RunTestsNode>();
+    let tests = tests.expect("run_tests");
     assert_eq!(tests.sandbox.memory_bytes, 2 << 30);
     assert_eq!(tests.sandbox.requirements, ["pytest", "pydantic"]);
     assert_eq!(tests.writes[2], (channel("sse_status"), TestOutput::Status));
@@ -386,7 +383,7 @@ fn properties<'s>(schema: &'s Value, found: &mut BTreeSet<&'s str>) {
 fn the_reference_describes_every_key() {
     let pages = reference();
     let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
-    let schema = workflow::json_schema();
+    let schema = workflow::json_schema(&registry());
     let mut keys = BTreeSet::new();
     properties(&schema, &mut keys);
     assert!(keys.len() > 60, "only {}", keys.len());
@@ -470,12 +467,11 @@ impl NodeFactory for Planners {
         name: &NodeName,
         definition: &NodeDefinition,
     ) -> Result<Arc<dyn Node>, graphrun::diagnostic::Diagnostic> {
-        match definition.kind {
-            NodeKind::Ask(_) => {
-                Err(graphrun::diagnostic::Diagnostic::error("GR009", format!("no node for {name}")))
-            }
-            _ => Ok(Arc::new(Planner)),
+        if definition.settings.downcast_ref::<AskNode>().is_some() {
+            let message = format!("no node for {name}");
+            return Err(graphrun::diagnostic::Diagnostic::error("GR009", message));
         }
+        Ok(Arc::new(Planner))
     }
 }
 

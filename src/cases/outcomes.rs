@@ -43,6 +43,8 @@ pub(super) struct Outcome {
 pub(super) struct Outcomes<'a> {
     graph: &'a CompiledGraph,
     accesses: Vec<Access>,
+    /// The nodes that ask a person.
+    asking: BTreeSet<NodeName>,
     made: BTreeMap<NodeName, Vec<Outcome>>,
     /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
@@ -54,7 +56,9 @@ type Named = (String, Value);
 impl<'a> Outcomes<'a> {
     pub(super) fn new(definition: &Workflow, graph: &'a CompiledGraph) -> Self {
         let accesses = accesses(definition, graph.graph());
-        Self { graph, accesses, made: BTreeMap::new(), gaps: BTreeSet::new() }
+        let asks = |it: &&NodeName| definition.nodes[*it].settings.choices().is_some();
+        let asking = definition.nodes.keys().filter(asks).cloned().collect();
+        Self { graph, accesses, asking, made: BTreeMap::new(), gaps: BTreeSet::new() }
     }
 
     /// Returns the possible inputs of a run.
@@ -76,7 +80,7 @@ impl<'a> Outcomes<'a> {
         if spec.node.side_effects() == SideEffects::Nothing {
             // The result depends on the state, so it cannot be cached.
             let mut outcomes = self.computed(run, task);
-            outcomes.extend(self.failures(&task.node, spec.node.kind() == "ask"));
+            outcomes.extend(self.failures(&task.node, self.asking.contains(&task.node)));
             return outcomes;
         }
         if let Some(made) = self.made.get(&task.node) {

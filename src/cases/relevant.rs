@@ -10,7 +10,7 @@ use crate::{
     graph::{Edge, Graph, SideEffects},
     id::{ChannelName, NodeName},
     workflow::{
-        NodeKind, Workflow,
+        Workflow,
         case_file::{Computed, accesses, computed},
     },
 };
@@ -42,16 +42,8 @@ impl Relevant {
         for (name, spec) in &graph.nodes {
             // The loop above covers computations, and the routes cover what a `map` reads. Values
             // shown to people do not affect decisions.
-            let is_known = matches!(
-                definition.nodes.get(name).map(|it| &it.kind),
-                Some(
-                    NodeKind::Set(_)
-                        | NodeKind::Enter(_)
-                        | NodeKind::Leave(_)
-                        | NodeKind::Ask(_)
-                        | NodeKind::Map(_)
-                )
-            );
+            let settings = definition.nodes.get(name).map(|it| &it.settings);
+            let is_known = settings.is_some_and(|it| it.computes().is_some());
             if is_known || spec.node.side_effects() != SideEffects::Nothing {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{config::FILE, error::CliError, exit::Exit, models::Connected, options::Settings};
-use crate::workflow::{NodeDefinition, NodeKind, Workflow};
+use crate::workflow::{NodeDefinition, Workflow};
 
 /// Refuses a cost limit if the price of a paid model is unknown.
 ///
@@ -16,8 +16,8 @@ pub(super) fn check(
     connected: &Connected,
 ) -> Result<(), CliError> {
     let unpriced = |it: &NodeDefinition| -> Vec<String> {
-        let NodeKind::Agent(agent) = &it.kind else { return Vec::new() };
-        let models = agent.models.iter().filter(|it| connected.may_be_paid(it));
+        let Some(used) = it.settings.models() else { return Vec::new() };
+        let models = used.models.iter().filter(|it| connected.may_be_paid(it));
         let counting = settings.trusted_prices.as_ref().unwrap_or(&settings.prices);
         models.filter(|it| counting.of(it).is_none()).cloned().collect()
     };

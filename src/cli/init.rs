@@ -16,7 +16,7 @@ use super::{
     json::to_json,
     terminal::print_result,
 };
-use crate::workflow;
+use crate::{nodes::registry, workflow};
 
 /// The schema that the YAML language server of an editor uses for completion and checks.
 const SCHEMA: &str = "workflow.schema.json";
@@ -97,7 +97,7 @@ impl Template {
 /// Writes all files or none, and prints the next commands.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("init", &[Output::Text, Output::Json])?;
-    let schema = to_json(&workflow::json_schema())?;
+    let schema = to_json(&workflow::json_schema(&registry()))?;
     let mut files: Vec<(PathBuf, &str)> =
         args.template.files().iter().map(|(path, text)| (args.dir.join(path), *text)).collect();
     files.push((args.dir.join(SCHEMA), &schema));

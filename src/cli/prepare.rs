@@ -14,7 +14,7 @@ use crate::{
     diagnostic::Diagnostics,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
-    workflow::{self, LoadError, NodeDefinition, NodeKind, Workflow},
+    workflow::{self, LoadError, NodeDefinition, Workflow},
 };
 
 /// A loaded workflow with its warnings.
@@ -35,7 +35,7 @@ pub(super) struct LoadedWorkflow {
 pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadError> {
     let (workflow, warnings) = workflow::load(path, &nodes::registry())?;
     let services = services(models::unconnected(), PathBuf::new());
-    assemble(workflow, warnings, services).map_err(LoadError::Invalid)
+    assemble((workflow, warnings), services, None).map_err(LoadError::Invalid)
 }
 
 /// Reads a workflow.
@@ -69,8 +69,8 @@ impl LoadedWorkflow {
         settings.options.limit(&mut self.workflow.limits);
         if let Some(model) = &settings.options.model {
             for definition in self.workflow.nodes.values_mut() {
-                if let NodeKind::Agent(agent) = &mut definition.kind {
-                    agent.models = vec![model.clone()];
+                if let Some(settings) = definition.settings.with_model(model) {
+                    definition.settings = settings;
                 }
             }
         }
@@ -83,8 +83,8 @@ impl LoadedWorkflow {
     ///
     /// Fails when a model or the sandbox cannot be used, or a cost limit cannot be enforced.
     pub(super) fn connect(&self) -> Result<Arc<dyn ModelSource>, CliError> {
-        let kinds = || self.workflow.nodes.iter().map(|(name, it)| (name, &it.kind));
-        if kinds().any(|(_, kind)| matches!(kind, NodeKind::RunTests(_) | NodeKind::Run(_))) {
+        let settings = || self.workflow.nodes.iter().map(|(name, it)| (name, &it.settings));
+        if settings().any(|(_, it)| it.needs_sandbox()) {
             Sandbox::probe().map_err(|error| {
                 let help = error.hint();
                 let message = "the workflow needs a sandbox, and no usable one was found on this \
@@ -93,10 +93,7 @@ impl LoadedWorkflow {
                 help.into_iter().fold(refused, CliError::with_help)
             })?;
         }
-        let agents = kinds().filter_map(|(name, kind)| match kind {
-            NodeKind::Agent(agent) => Some((name, agent.models.as_slice())),
-            _ => None,
-        });
+        let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
         let connected = models::connect(agents, &self.settings)?;
         costs::check(&self.workflow, &self.settings, &connected)?;
         Ok(connected.source)
@@ -108,7 +105,7 @@ impl LoadedWorkflow {
     ///
     /// Fails when the workflow delivers files and the folder for them cannot be created or written.
     pub(super) fn check_out(&self, out: &Path) -> Result<(), CliError> {
-        let delivers = |it: &NodeDefinition| matches!(it.kind, NodeKind::WriteFiles(_));
+        let delivers = |it: &NodeDefinition| it.settings.needs_output_dir();
         if !self.workflow.nodes.values().any(delivers) {
             return Ok(());
         }
@@ -160,18 +157,19 @@ impl LoadedWorkflow {
         let prices = self.settings.prices;
         let replace =
             if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
-        let services = Services { prices, replace, results, ..services(models, out.to_owned()) };
-        assemble(self.workflow, self.warnings, services)
+        let services = Services { prices, replace, ..services(models, out.to_owned()) };
+        assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }
 }
 
 fn assemble(
-    workflow: Workflow,
-    warnings: Diagnostics,
+    (workflow, warnings): (Workflow, Diagnostics),
     services: Services,
+    results: Option<Cache>,
 ) -> Result<(CompiledGraph, Diagnostics), Diagnostics> {
-    let (graph, mut findings) = workflow.into_graph(&nodes::factory(services, nodes::registry()));
+    let factory = nodes::factory(services, nodes::registry()).with_cache(results);
+    let (graph, mut findings) = workflow.into_graph(&factory);
     findings.extend(warnings);
     compile((graph, findings))
 }

@@ -43,7 +43,7 @@ enum Of {
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("schema", &[Output::Text, Output::Json])?;
     let schema = match &args.of {
-        Of::Workflow => workflow::json_schema(),
+        Of::Workflow => workflow::json_schema(&nodes::registry()),
         Of::Events => event::json_schema(),
         Of::State { of } => state(of, &nodes::registry())?,
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Drawing, groups};
 use crate::{
     id::NodeName,
-    workflow::{NodeDefinition, NodeKind, Workflow},
+    workflow::{NodeDefinition, Workflow},
 };
 
 /// The details of a workflow beyond its graph. Collected before the workflow becomes a graph.
@@ -36,14 +36,7 @@ impl Details {
 
 impl NodeDetails {
     fn of(definition: &NodeDefinition) -> Self {
-        // For most kinds of nodes the kind is enough; these also show their agent, source or name.
-        let detail = match &definition.kind {
-            NodeKind::Agent(agent) => Some(agent.agent.clone()),
-            NodeKind::Map(map) => Some(format!("over {}", map.over.source())),
-            NodeKind::Custom(name) => Some(name.clone()),
-            _ => None,
-        };
-        Self { detail, about: definition.about.clone() }
+        Self { detail: definition.settings.detail(), about: definition.about.clone() }
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     state::Type,
-    workflow::{KINDS, Outline, Slot, Step, source_paths},
+    workflow::{Outline, Registry, Slot, Step, source_paths},
 };
 
 /// The maximum number of suggested files, and the maximum depth of folders searched for them.
@@ -67,7 +67,9 @@ impl Offers<'_, '_> {
             }
             _ => {
                 for (key, schema) in grammar::keys(schema) {
-                    if present.contains(&key) || !is_of_kind(key, &slot.path, &present) {
+                    if present.contains(&key)
+                        || !is_of_kind(self.view.registry, key, &slot.path, &present)
+                    {
                         continue;
                     }
                     let item = self.add(key, ItemKind::Property);
@@ -283,12 +285,11 @@ fn values(ty: &Type) -> Vec<String> {
 }
 
 /// Returns whether a node with these keys accepts a key; keys of another kind are invalid.
-fn is_of_kind(key: &str, path: &[Step], present: &[&str]) -> bool {
+fn is_of_kind(registry: &Registry, key: &str, path: &[Step], present: &[&str]) -> bool {
     let is_node = path.len() == 2 && path[0] == Step::Key("nodes".to_owned());
-    let kind = KINDS.iter().find(|(kind, _)| present.contains(kind));
-    let (true, Some((kind, own))) = (is_node, kind) else { return true };
-    let of_others = KINDS.iter().any(|(other, keys)| other == &key || keys.contains(&key));
-    !of_others || kind == &key || own.contains(&key)
+    let kind = registry.kinds().iter().find(|it| present.contains(&it.key()));
+    let (true, Some(kind)) = (is_node, kind) else { return true };
+    kind.takes(key) || !registry.kinds().iter().any(|it| it.takes(key))
 }
 
 /// Collects the files in a folder and its subfolders, with their paths as a workflow writes them.

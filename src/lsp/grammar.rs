@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::workflow::{Step, json_schema};
+use crate::workflow::{Registry, Step, json_schema};
 
 /// The JSON Schema of the format.
 #[derive(Debug)]
@@ -33,13 +33,12 @@ pub(super) enum Role {
     SchemaFile,
 }
 
-impl Default for Grammar {
-    fn default() -> Self {
-        Self(json_schema())
-    }
-}
-
 impl Grammar {
+    /// Returns the grammar with the kinds of a registry.
+    pub(super) fn new(registry: &Registry) -> Self {
+        Self(json_schema(registry))
+    }
+
     /// Returns the schema of the value at the end of a path.
     pub(super) fn at(&self, path: &[Step]) -> Option<&Value> {
         path.iter().try_fold(&self.0, |schema, step| {
@@ -116,12 +115,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::nodes::registry;
 
     /// Fails if the format gets a kind of name that this module lacks.
     #[test]
     fn every_role_of_the_format_is_known() {
         let mut names = BTreeSet::new();
-        collect(&Grammar::default().0, &mut names);
+        collect(&Grammar::new(&registry()).0, &mut names);
         assert!(names.len() >= 10, "{names:?}");
         for name in names {
             let known = role(&serde_json::json!({"x-refers": name})).is_some();
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_path_leads_to_its_part_of_the_format() {
-        let grammar = Grammar::default();
+        let grammar = Grammar::new(&registry());
         let path = |keys: &str| -> Vec<Step> {
             let step = |it: &str| match it.parse() {
                 Ok(at) => Step::Item(at),

@@ -1,13 +1,18 @@
 //! Descriptions of nodes, fields, agents and other names of a file, for hover texts and symbols.
 
+use std::collections::BTreeSet;
+
 use super::workspace::View;
-use crate::workflow::{KINDS, Part, Step};
+use crate::workflow::{
+    Part, Step,
+    kind::{KeyValue, RegisteredKind},
+};
 
 impl View<'_> {
     /// Returns the kind of a node.
-    pub(super) fn kind_of(&self, node: &str) -> Option<&'static str> {
+    fn kind_of(&self, node: &str) -> Option<&RegisteredKind> {
         let has = |key: &str| self.outline.under(&["nodes", node, key]).is_some();
-        KINDS.iter().map(|(kind, _)| *kind).find(|it| has(it))
+        self.registry.kinds().iter().find(|it| has(it.key()))
     }
 
     /// Returns the texts of a value: a scalar, the items of a list, or the keys of a mapping.
@@ -37,12 +42,13 @@ impl View<'_> {
     /// Returns the kind of a node and its main argument, such as `agent sse`.
     pub(super) fn headline(&self, node: &str) -> Option<String> {
         let kind = self.kind_of(node)?;
-        let of = match kind {
-            "agent" | "node" | "tool" => self.scalar(&["nodes", node, kind])?.to_owned(),
-            "parallel" => self.texts(&["nodes", node, kind]).join(", "),
-            _ => return Some(kind.to_owned()),
+        let key = kind.key();
+        let of = match kind.value() {
+            KeyValue::Name => self.scalar(&["nodes", node, key])?.to_owned(),
+            KeyValue::Nodes => self.texts(&["nodes", node, key]).join(", "),
+            KeyValue::Other => return Some(key.to_owned()),
         };
-        Some(format!("{kind} {of}"))
+        Some(format!("{key} {of}"))
     }
 
     /// Returns the hover text of a node.
@@ -61,8 +67,7 @@ impl View<'_> {
             words => format!("\n\n{}", words.join(" ")),
         };
         let mut facts = Vec::new();
-        let writes = [self.texts(&["nodes", node, "writes"]), self.texts(&["nodes", node, "set"])];
-        if let writes @ [_, ..] = writes.concat().as_slice() {
+        if let writes @ [_, ..] = self.written_by(node).as_slice() {
             facts.push(format!("writes {}", listed(writes)));
         }
         if let Some(bound) = self.scalar(&["nodes", node, "max_visits"]) {
@@ -80,10 +85,15 @@ impl View<'_> {
 
     /// Returns the nodes that write a field.
     pub(super) fn writers(&self, field: &str) -> Vec<&str> {
-        let writes = |node: &&str| {
-            ["writes", "set"].iter().any(|it| self.texts(&["nodes", node, it]).contains(&field))
-        };
+        let writes = |node: &&str| self.written_by(node).contains(&field);
         self.names("nodes").into_iter().filter(writes).collect()
+    }
+
+    /// Returns the fields that a node writes.
+    fn written_by(&self, node: &str) -> Vec<&str> {
+        let kinds = self.registry.kinds().iter();
+        let keys: BTreeSet<&str> = kinds.flat_map(RegisteredKind::keys_of_written_fields).collect();
+        keys.into_iter().flat_map(|it| self.texts(&["nodes", node, it])).collect()
     }
 
     /// Returns the bindings of the maps that run a node under this path, such as `for task in

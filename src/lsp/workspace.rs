@@ -68,7 +68,7 @@ pub(super) struct Spot {
 impl Workspace {
     pub(super) fn new(registry: Registry) -> Self {
         let (documents, published) = (BTreeMap::new(), BTreeMap::new());
-        Self { registry, grammar: Grammar::default(), documents, published }
+        Self { grammar: Grammar::new(&registry), registry, documents, published }
     }
 
     /// Sets the text of an opened or changed document.

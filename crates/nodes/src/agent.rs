@@ -1,6 +1,7 @@
 //! `agent`: asks a model and writes its answer to the fields of the state.
 
 mod answer;
+mod read;
 mod tools;
 
 use async_trait::async_trait;
@@ -12,32 +13,29 @@ use graphrun_core::{
 use graphrun_models::{
     ChatModel, ChatRequest, Message, ModelError, StructuredError, ask_structured,
 };
-use graphrun_workflow::{AgentNode, Prompt};
+use graphrun_workflow::{Prompt, PromptView, kind::Services};
 use serde_json::{Value, json};
 
-pub(super) use self::tools::Toolbox;
-use self::{answer::Answer, tools::WithTools};
-use super::{
-    Services,
-    call::{Calls, Watched, failure_of, may_fall_back},
-    prompt_view,
+pub(super) use self::read::AgentKind;
+pub use self::read::AgentNode;
+use self::{
+    answer::Answer,
+    tools::{Toolbox, WithTools},
 };
+use super::call::{Calls, Watched, failure_of, may_fall_back};
+
 /// Asks a model for the fields that the node writes.
 #[derive(Debug)]
-pub(super) struct Agent {
+struct Agent {
     definition: AgentNode,
     services: Services,
     toolbox: Toolbox,
 }
 
 impl Agent {
-    pub(super) fn new(definition: AgentNode, services: Services, toolbox: Toolbox) -> Self {
-        Self { definition, services, toolbox }
-    }
-
     fn messages(&self, ctx: &NodeContext) -> Result<Vec<Message>, NodeError> {
         let AgentNode { system, prompt, prompt_again, .. } = &self.definition;
-        let view = prompt_view(ctx);
+        let view = PromptView::of(ctx);
         let prompt = prompt_again.as_ref().filter(|_| ctx.visit() > 1).unwrap_or(prompt);
         let mut messages = Vec::new();
         if let Some(system) = system {

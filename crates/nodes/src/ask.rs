@@ -1,24 +1,24 @@
 //! `ask`: asks a person. The run is saved and waits for the answer.
 
+mod read;
+
 use async_trait::async_trait;
 use graphrun_core::{
     graph::{Command, Contract, Node, NodeContext, NodeError, Question, SideEffects},
     state::Update,
 };
-use graphrun_workflow::AskNode;
+use graphrun_workflow::PromptView;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::prompt_view;
+pub(super) use self::read::AskKind;
+pub use self::read::AskNode;
+
 /// Asks a person under the name of the node.
 #[derive(Debug)]
-pub(super) struct Ask(AskNode);
+struct Ask(AskNode);
 
 impl Ask {
-    pub(super) fn new(definition: AskNode) -> Self {
-        Self(definition)
-    }
-
     /// Returns the schema of an answer: one of the choices, or any value of the written field.
     fn schema(&self, ctx: &NodeContext) -> Value {
         if !self.0.choices.is_empty() {
@@ -38,7 +38,7 @@ impl Node for Ask {
             .iter()
             .filter_map(|it| Some((it.to_string(), ctx.state.get(it.as_str())?.clone())))
             .collect();
-        let prompt = self.0.prompt.render(&prompt_view(&ctx))?;
+        let prompt = self.0.prompt.render(&PromptView::of(&ctx))?;
         let mut question =
             Question::new(ctx.node.as_str(), prompt.trim()).with_schema(self.schema(&ctx));
         // The deadline counts from now and is saved with the question: it applies while no process

@@ -16,11 +16,10 @@ use graphrun_engine::{
     results::{CachedResult, ResultKey, ResultStore},
 };
 use graphrun_guard::redact::redact_value;
-use graphrun_workflow::Expression;
+use graphrun_workflow::{Expression, ExpressionView};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::expression_view;
 /// The store of results, and whether existing results are used.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -106,7 +105,7 @@ impl Cached {
     fn key(&self, ctx: &NodeContext) -> Result<ResultKey, NodeError> {
         let inputs = match &self.key {
             Some(key) => {
-                json!({"key": key.source(), "value": key.evaluate(&expression_view(ctx, None))?})
+                json!({"key": key.source(), "value": key.evaluate(&ExpressionView::of(ctx))?})
             }
             None => self.inner.cache_key(ctx)?,
         };

@@ -1,10 +1,13 @@
 //! A tool whose input and output are checked at each call, for every caller.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use graphrun_core::state::validator_for;
+use graphrun_core::{diagnostic::Diagnostic, state::validator_for};
 use graphrun_guard::redact::redact;
-use graphrun_workflow::tool::{Tool, ToolContext, ToolError};
+use graphrun_workflow::{
+    kind::MakeContext,
+    tool::{Tool, ToolContext, ToolError, built_in},
+};
 use jsonschema::Validator;
 use serde_json::Value;
 
@@ -24,8 +27,26 @@ pub(super) struct Checked {
 }
 
 impl Checked {
+    /// Finds the tool of a node.
+    pub(super) fn find(ctx: &MakeContext<'_>, tool: &str, root: &Path) -> Result<Self, Diagnostic> {
+        let node = ctx.name;
+        let found = ctx.registry.find_tool(tool);
+        let found = found.or_else(|| built_in(tool, root.to_owned())).ok_or_else(|| {
+            let message = format!("node `{node}` names `{tool}`, which is not registered");
+            Diagnostic::error("GR110", message)
+                .at(Some(ctx.place.clone()), "no such tool in Rust")
+                .help("register it with `Registry::tool`, in the program that loads the file")
+        })?;
+        Self::new(found).map_err(|reason| {
+            let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
+            Diagnostic::error("GR114", message)
+                .at(Some(ctx.place.clone()), "called here")
+                .help("correct the schema, in the program that registers the tool")
+        })
+    }
+
     /// Fails if one of the tool's schemas is invalid.
-    pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, String> {
+    fn new(tool: Arc<dyn Tool>) -> Result<Self, String> {
         let compile = |what: &str, schema: &Value| {
             validator_for(schema).map_err(|error| format!("the schema of its {what}: {error}"))
         };

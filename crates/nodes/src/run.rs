@@ -3,6 +3,10 @@
 //! The output of the command is its result. Texts of the state reach it as variables, as standard
 //! input and as files, and never as a part of its arguments.
 
+mod read;
+
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
@@ -11,15 +15,17 @@ use graphrun_core::{
     state::{Update, read_json_bytes},
 };
 use graphrun_sandbox::{Finished, Job, JobError, Outcome, SandboxError, SourceFile, clean_output};
-use graphrun_workflow::{Expression, ExpressionView, RunNode, RunOutput};
+use graphrun_workflow::{Expression, ExpressionView};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+pub(super) use self::read::RunKind;
+pub use self::read::{RunNode, RunOutput};
 use super::{
-    Services, expression_view,
     sandboxed::{Bench, unusable},
     write_files::source_files,
 };
+
 /// The longest value of a variable; the kernel takes twice as much.
 const VARIABLE_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of each stream that are kept. Written into the script below.
@@ -45,9 +51,9 @@ exit "$status"
 
 /// Runs a command.
 #[derive(Debug)]
-pub(super) struct Run {
+struct Run {
     definition: RunNode,
-    services: Services,
+    cache_dir: PathBuf,
     /// Made on first use, and kept for later visits in a loop.
     bench: OnceCell<Bench>,
 }
@@ -60,8 +66,8 @@ struct Ended {
 }
 
 impl Run {
-    pub(super) fn new(definition: RunNode, services: Services) -> Self {
-        Self { definition, services, bench: OnceCell::new() }
+    fn new(definition: RunNode, cache_dir: PathBuf) -> Self {
+        Self { definition, cache_dir, bench: OnceCell::new() }
     }
 
     /// Returns the job, and the names of the files with its streams. The names cannot be guessed,
@@ -176,9 +182,9 @@ impl Run {
 #[async_trait]
 impl Node for Run {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let prepare = || Bench::prepare(&self.definition.sandbox, &self.services.cache_dir);
+        let prepare = || Bench::prepare(&self.definition.sandbox, &self.cache_dir);
         let bench = self.bench.get_or_try_init(prepare).await?;
-        let (job, names) = self.job(&expression_view(&ctx, None), bench)?;
+        let (job, names) = self.job(&ExpressionView::of(&ctx), bench)?;
         let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
             Ok(finished) => finished,
             // A model may have chosen these names, so the failure is one of the work.
@@ -231,7 +237,7 @@ impl Node for Run {
 
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         let RunNode { env, stdin, files, .. } = &self.definition;
-        let view = expression_view(ctx, None);
+        let view = ExpressionView::of(ctx);
         let value = |it: &Expression| it.evaluate(&view);
         let env = env.iter().map(|(name, it)| Ok(json!([name, value(it)?])));
         Ok(json!({

@@ -1,5 +1,10 @@
 //! `run_tests`: runs the tests of generated code in a sandbox, and trusts only the runner.
 
+mod fixed_files;
+mod read;
+mod read_runner;
+mod runner;
+
 use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
@@ -13,18 +18,23 @@ use graphrun_sandbox::{
     run_node, run_pytest, run_test_command,
 };
 use graphrun_team::{SseStatus, TestProof, TestResult};
-use graphrun_workflow::{RunTestsNode, TestOutput, TestRunner};
+use graphrun_workflow::ExpressionView;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+pub(super) use self::read::RunTestsKind;
+pub use self::{
+    read::{RunTestsNode, TestOutput},
+    runner::{Runner, TestRunner},
+};
 use super::{
-    Services, expression_view,
     sandboxed::{Bench, unusable},
     write_files::source_files,
 };
+
 /// Runs the tests of an artifact.
 #[derive(Debug)]
-pub(super) struct RunTests {
+struct RunTests {
     definition: RunTestsNode,
     cache_dir: PathBuf,
     /// Made on first use, and kept for later visits in a loop.
@@ -32,13 +42,13 @@ pub(super) struct RunTests {
 }
 
 impl RunTests {
-    pub(super) fn new(definition: RunTestsNode, services: Services) -> Self {
-        Self { definition, cache_dir: services.cache_dir, bench: OnceCell::new() }
+    fn new(definition: RunTestsNode, cache_dir: PathBuf) -> Self {
+        Self { definition, cache_dir, bench: OnceCell::new() }
     }
 
     /// Returns the tested artifact and the number of the attempt.
     fn tested_and_attempt(&self, ctx: &NodeContext) -> Result<(Arc<Value>, Arc<Value>), NodeError> {
-        let view = expression_view(ctx, None);
+        let view = ExpressionView::of(ctx);
         let artifact = self.definition.artifact.evaluate(&view)?;
         let attempt = match &self.definition.attempt {
             Some(attempt) => attempt.evaluate(&view)?,

@@ -4,29 +4,88 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use graphrun_core::{
+    diagnostic::Diagnostic,
     graph::{Command, Contract, Node, NodeContext, NodeError, SideEffects},
+    id::ChannelName,
     state::{Reducer, Update},
 };
-use graphrun_workflow::SetNode;
+use graphrun_workflow::{
+    Expression, ExpressionView,
+    kind::{
+        CacheRefusal, Computation, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings,
+        Yaml,
+        values::{self, FieldName, Named},
+    },
+};
+use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::expression_view;
-/// Computes fields of the state by expressions that all read the state before the node.
+/// The kind `set`.
 #[derive(Debug)]
-pub(super) struct Set(SetNode);
+pub(super) struct SetKind;
 
-impl Set {
-    pub(super) fn new(definition: SetNode) -> Self {
-        Self(definition)
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct SetKeys {
+    /// Computes fields by expressions. All of them read the state before this node.
+    set: Named<FieldName, values::Expression>,
+}
+
+/// A node that computes fields of the state by expressions that all read the state before it.
+#[derive(Clone, Debug)]
+pub struct SetNode {
+    /// Each field and its value.
+    pub sets: Vec<(ChannelName, Expression)>,
+}
+
+impl Kind for SetKind {
+    fn key(&self) -> &'static str {
+        "set"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of::<SetKeys>()
+    }
+
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+        let yaml = reader.value();
+        let Data::Map(entries) = &yaml.data else {
+            reader.report().wrong_kind(yaml, "`set`", "a mapping from fields to expressions");
+            return None;
+        };
+        let mut sets = Vec::new();
+        for Entry { key, value } in entries {
+            let channel = reader.channel(key);
+            let expression = reader.expression(value);
+            let (Some(channel), Some(expression)) = (channel, expression) else { continue };
+            reader.expect_update(value, &channel, expression.ty());
+            sets.push((channel, expression));
+        }
+        Some(Arc::new(SetNode { sets }))
+    }
+
+    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+        let help = "omit it: computing the fields is faster than a lookup";
+        Some(CacheRefusal::of_kind(self, help))
+    }
+}
+
+impl NodeSettings for SetNode {
+    fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn computes(&self) -> Option<Vec<Computation>> {
+        Some(self.sets.iter().map(|(to, value)| Computation::of(to, value)).collect())
     }
 }
 
 #[async_trait]
-impl Node for Set {
+impl Node for SetNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let view = expression_view(&ctx, None);
+        let view = ExpressionView::of(&ctx);
         let mut update = Update::default();
-        for (channel, expression) in &self.0.sets {
+        for (channel, expression) in &self.sets {
             let replaces = ctx.state.schema().channel(channel.as_str());
             let replaces = replaces.is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
             // A reducer copies the items of a list into another list.
@@ -41,7 +100,7 @@ impl Node for Set {
     }
 
     fn contract(&self) -> Contract {
-        let writes = self.0.sets.iter().map(|(channel, _)| channel.clone()).collect();
+        let writes = self.sets.iter().map(|(channel, _)| channel.clone()).collect();
         Contract { reads: None, writes: Some(writes) }
     }
 
@@ -50,7 +109,7 @@ impl Node for Set {
     }
 
     fn fingerprint(&self) -> Value {
-        let sets = self.0.sets.iter().map(|(channel, it)| json!([channel, it.source()]));
+        let sets = self.sets.iter().map(|(channel, it)| json!([channel, it.source()]));
         sets.collect()
     }
 

@@ -1,5 +1,7 @@
 //! `tool`: calls a tool and writes its output to the fields of the state.
 
+mod read;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,26 +10,25 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_workflow::{
-    ToolNode,
+    ExpressionView,
     tool::{ToolContext, ToolError},
 };
 use serde_json::{Map, Value, json};
 
-use super::{checked::Checked, expression_view};
+pub(super) use self::read::ToolKind;
+pub use self::read::ToolNode;
+use super::checked::Checked;
+
 /// Calls a tool.
 #[derive(Debug)]
-pub(super) struct Call {
+struct Call {
     definition: ToolNode,
     tool: Checked,
 }
 
 impl Call {
-    pub(super) fn new(definition: ToolNode, tool: Checked) -> Self {
-        Self { definition, tool }
-    }
-
     fn arguments(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
-        let view = expression_view(ctx, None);
+        let view = ExpressionView::of(ctx);
         let mut arguments = Map::new();
         for (name, argument) in &self.definition.args {
             arguments.insert(name.clone(), Arc::unwrap_or_clone(argument.evaluate(&view)?));

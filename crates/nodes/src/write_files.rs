@@ -1,5 +1,7 @@
 //! `write_files`: delivers files, documents and a report to a folder.
 
+mod read;
+
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -8,10 +10,12 @@ use graphrun_core::{
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
 };
 use graphrun_sandbox::{Replace, SourceFile, WriteError};
-use graphrun_workflow::WriteFilesNode;
+use graphrun_workflow::{ExpressionView, PromptView};
 use serde_json::Value;
 
-use super::{Services, expression_view, prompt_view};
+pub(super) use self::read::WriteFilesKind;
+pub use self::read::WriteFilesNode;
+
 /// The file name of a report.
 const REPORT: &str = "report.md";
 /// The longest part of a path that is shown, in characters.
@@ -22,20 +26,15 @@ const PATH_CHARACTERS_MAX: usize = 200;
 /// Delivering twice is harmless: the same files are replaced by themselves. Files of other origin
 /// are replaced only where the services say so.
 #[derive(Debug)]
-pub(super) struct WriteFiles {
+struct WriteFiles {
     definition: WriteFilesNode,
     output_dir: PathBuf,
     replace: Replace,
 }
 
 impl WriteFiles {
-    pub(super) fn new(definition: WriteFilesNode, services: Services) -> Self {
-        let Services { output_dir, replace, .. } = services;
-        Self { definition, output_dir, replace }
-    }
-
     fn collect(&self, ctx: &NodeContext, output_dir: &str) -> Result<Vec<SourceFile>, NodeError> {
-        let view = expression_view(ctx, Some(output_dir));
+        let view = ExpressionView::of(ctx).with_output_dir(output_dir);
         let mut files = match &self.definition.files {
             Some(files) => source_files(files.evaluate(&view)?.as_ref())?,
             None => Vec::new(),
@@ -46,7 +45,7 @@ impl WriteFiles {
             files.push(SourceFile { path: name.clone(), content });
         }
         if let Some(report) = &self.definition.report {
-            let content = report.render(&prompt_view(ctx))?;
+            let content = report.render(&PromptView::of(ctx))?;
             files.push(SourceFile { path: REPORT.to_owned(), content });
         }
         Ok(files)
@@ -58,7 +57,8 @@ impl Node for WriteFiles {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let output_dir = self.output_dir.to_string_lossy();
         let files = self.collect(&ctx, &output_dir)?;
-        let to = self.definition.to.evaluate(&expression_view(&ctx, Some(&output_dir)))?;
+        let to =
+            self.definition.to.evaluate(&ExpressionView::of(&ctx).with_output_dir(&output_dir))?;
         let to = to.as_str().unwrap_or_default();
         let below = below(&output_dir, to).ok_or_else(|| not_below(&output_dir, to))?;
         let delivery = Delivery {

@@ -4,25 +4,16 @@ use graphrun_core::{diagnostic::Diagnostic, id::NodeName};
 
 use super::{
     Caching,
+    kind::CacheRefusal,
     lower::Lowering,
     reader::{Data, Yaml},
     shape::{Section, duration_of},
 };
-use crate::tool::BUILT_IN;
 
 /// The keys of `cache`.
 pub(super) const CACHE_KEYS: &[&str] = &["for", "key"];
 
-/// The kinds that cannot be cached, because their results differ each time, with the alternative.
-const NEVER_KEPT: &[(&str, &str)] = &[
-    ("ask", "omit it: a person is asked every time"),
-    ("set", "omit it: computing the fields is faster than a lookup"),
-    ("map", "write it on the node that runs for each item"),
-    ("use", "write it on the nodes of the used workflow"),
-    ("write_files", "omit it: files exist only if they are written"),
-];
-
-impl Lowering<'_> {
+impl Lowering {
     /// Reads how the current node is cached.
     pub(super) fn read_cache(&mut self, name: &NodeName, section: &Section<'_>) -> Option<Caching> {
         let yaml = section.get("cache")?;
@@ -39,14 +30,9 @@ impl Lowering<'_> {
                 Caching { age_max: Some(age_max?), ..Caching::default() }
             }
         };
-        let never = NEVER_KEPT.iter().find(|(kind, _)| section.get(kind).is_some());
-        let refusal = never.map(|(kind, help)| (format!("`{kind}`"), *help));
-        let tool = section.get("tool").and_then(Yaml::text).filter(|it| BUILT_IN.contains(it));
-        let refusal = refusal.or_else(|| {
-            let help = "omit it: a file may have changed since it was read";
-            Some((format!("the tool `{}`", tool?), help))
-        });
-        if let (Some((what, help)), Some(key)) = (refusal, section.key("cache")) {
+        let mut kinds = self.registry.kinds().iter();
+        let refusal = kinds.find_map(|it| it.kind.refuses_cache(section.get(it.key())?));
+        if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
             let message = format!("`{name}` is {what}, whose results are not cached");
             let place = self.report.place(&key.range);
             let finding = Diagnostic::error("GR049", message).at(place, "never used again");

@@ -19,7 +19,7 @@ pub(super) struct Conditions<'a> {
     pub(super) unknown: bool,
 }
 
-impl Lowering<'_> {
+impl Lowering {
     /// Checks that each case is reachable and that the cases cover every state.
     pub(super) fn check_cases(
         &mut self,

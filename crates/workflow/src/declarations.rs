@@ -10,7 +10,7 @@ use graphrun_core::{
 };
 
 use super::{
-    nodes::KINDS,
+    Registry,
     reader::{Data, SpannedText, Yaml},
     report::Report,
     shape::built_in,
@@ -51,7 +51,7 @@ pub(super) enum Follows {
 type Owners = BTreeMap<NodeName, NodeName>;
 
 impl Declarations {
-    pub(super) fn read(report: &mut Report, yaml: &Yaml) -> Self {
+    pub(super) fn read(report: &mut Report, yaml: &Yaml, registry: &Registry) -> Self {
         let mut declarations = Self::default();
         let (mut branches, mut maps, mut joins) = (Vec::new(), Vec::new(), Vec::new());
         for entry in yaml.entries() {
@@ -71,7 +71,7 @@ impl Declarations {
                 branches.push((name, parallel));
                 continue;
             }
-            if !KINDS.iter().any(|(kind, _)| entry.value.get(kind).is_some()) {
+            if !registry.kinds().iter().any(|it| entry.value.get(it.key()).is_some()) {
                 declarations.vague.insert(name.clone());
             }
             maps.extend(entry.value.get("map").map(|map| (name.clone(), map)));

@@ -11,11 +11,11 @@ use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
     graph::{Backoff, Catch, Condition, Edge, Graph, Limits, Node, NodeSpec, Policies, Scope},
     id::{ChannelName, NodeName},
-    state::{Schema, Type},
+    state::Schema,
 };
 use serde_json::{Value, json};
 
-use super::{Expression, Prompt, TestRunner};
+use super::{Expression, kind::NodeSettings};
 /// A workflow whose names, types, expressions and prompts are checked.
 #[derive(Clone, Debug)]
 pub struct Workflow {
@@ -69,8 +69,8 @@ pub struct Defaults {
 /// One node.
 #[derive(Clone, Debug)]
 pub struct NodeDefinition {
-    /// The kind of the node and its settings.
-    pub kind: NodeKind,
+    /// What its kind has read.
+    pub settings: Arc<dyn NodeSettings>,
     /// The policies: retries, bounds, limits, routes for failures.
     pub policies: Policies,
     /// The condition under which it runs; otherwise it is skipped.
@@ -95,88 +95,6 @@ pub struct Caching {
     pub key: Option<Expression>,
 }
 
-/// The kind of a node and its settings.
-#[derive(Clone, Debug)]
-pub enum NodeKind {
-    /// Asks a model.
-    Agent(AgentNode),
-    /// Runs tests in a sandbox.
-    RunTests(RunTestsNode),
-    /// Runs a command in a sandbox.
-    Run(RunNode),
-    /// Calls a tool.
-    Tool(ToolNode),
-    /// Asks a person.
-    Ask(AskNode),
-    /// Computes fields of the state.
-    Set(SetNode),
-    /// Runs a node for each item of a list.
-    Map(MapNode),
-    /// Begins a used workflow.
-    Enter(EnterNode),
-    /// Ends a used workflow.
-    Leave(LeaveNode),
-    /// Writes files to a folder.
-    WriteFiles(WriteFilesNode),
-    /// Runs the node that is registered under this name.
-    Custom(String),
-}
-
-/// A node that asks a model.
-#[derive(Clone, Debug)]
-pub struct AgentNode {
-    /// The name of the agent.
-    pub agent: String,
-    /// The models as `provider/model`, in order of fallback; at least one.
-    pub models: Vec<String>,
-    /// The system prompt.
-    pub system: Option<Prompt>,
-    /// The prompt.
-    pub prompt: Prompt,
-    /// The prompt of the second and later visits, if it differs.
-    pub prompt_again: Option<Prompt>,
-    /// The temperature, from 0 to 2.
-    pub temperature: Option<f64>,
-    /// The tools it may call before it answers, by name.
-    pub tools: Vec<String>,
-    /// The folder that the built-in tools can read.
-    pub tools_root: PathBuf,
-    /// How many rounds of tool calls it may make; then each answer must be final.
-    pub tool_rounds_max: u32,
-    /// The fields its answer is written to; at least one.
-    pub writes: Vec<ChannelName>,
-    /// How often it may repair an invalid answer.
-    pub repairs_max: u32,
-}
-
-/// A node that runs tests in a sandbox.
-#[derive(Clone, Debug)]
-pub struct RunTestsNode {
-    /// The files to test.
-    pub artifact: Expression,
-    /// The test runner.
-    pub runner: TestRunner,
-    /// The number of the attempt, for the report.
-    pub attempt: Option<Expression>,
-    /// The limits of the sandbox.
-    pub sandbox: SandboxSettings,
-    /// The fields with the output that each receives.
-    pub writes: Vec<(ChannelName, TestOutput)>,
-}
-
-/// An output of a run of tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TestOutput {
-    /// The report of the runner.
-    TestResult,
-    /// The artifact, with the result and the number of the attempt filled in.
-    CodeArtifact,
-    /// `passed` or `needs_review`.
-    Status,
-    /// The number of the attempt.
-    Attempts,
-}
-
 /// The limits of a sandbox. There is no network in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxSettings {
@@ -186,116 +104,6 @@ pub struct SandboxSettings {
     pub time: Duration,
     /// The installed Python packages, as pip names them.
     pub requirements: Vec<String>,
-}
-
-/// A node that runs a command in a sandbox.
-#[derive(Clone, Debug)]
-pub struct RunNode {
-    /// The program and its constant arguments; no value of the state is among them.
-    pub argv: Vec<String>,
-    /// The limits of the sandbox.
-    pub sandbox: SandboxSettings,
-    /// The environment variables.
-    pub env: Vec<(String, Expression)>,
-    /// The standard input: a text, or other values as JSON.
-    pub stdin: Option<Expression>,
-    /// The files, each with its path and content.
-    pub files: Option<Expression>,
-    /// The fields with the output that each receives.
-    pub writes: Vec<(ChannelName, RunOutput)>,
-}
-
-/// An output of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunOutput {
-    /// The standard output.
-    Stdout,
-    /// The standard error.
-    Stderr,
-    /// The exit code. If a field receives it, no exit code is a failure.
-    ExitCode,
-    /// Whether the exit code is zero. If a field receives it, no exit code is a failure.
-    Ok,
-    /// The standard output, parsed as JSON.
-    Json,
-}
-
-/// A node that calls a tool.
-#[derive(Clone, Debug)]
-pub struct ToolNode {
-    /// The name of the tool.
-    pub tool: String,
-    /// The folder that the built-in tools can read.
-    pub root: PathBuf,
-    /// The arguments by name.
-    pub args: Vec<(String, Expression)>,
-    /// The fields with the path of the output that each receives. An empty path is the whole
-    /// output.
-    pub writes: Vec<(ChannelName, Vec<String>)>,
-}
-
-/// A node that asks a person.
-#[derive(Clone, Debug)]
-pub struct AskNode {
-    /// The question.
-    pub prompt: Prompt,
-    /// The fields the person sees.
-    pub show: Vec<ChannelName>,
-    /// The answers to choose from. If empty, every value that fits the written field is accepted.
-    pub choices: Vec<String>,
-    /// The field the answer is written to.
-    pub writes: Option<ChannelName>,
-    /// How long the question waits for its answer.
-    pub timeout: Option<Duration>,
-}
-
-/// A node that computes fields of the state.
-#[derive(Clone, Debug)]
-pub struct SetNode {
-    /// Each field and its value; all expressions read the state before the node.
-    pub sets: Vec<(ChannelName, Expression)>,
-}
-
-/// A node that runs another one for each item of a list.
-#[derive(Clone, Debug)]
-pub struct MapNode {
-    /// The list.
-    pub over: Expression,
-    /// The node.
-    pub node: NodeName,
-    /// The name of the item in that node.
-    pub item: String,
-    /// How many items run at the same time.
-    pub width_max: Option<usize>,
-}
-
-/// A node that begins a used workflow.
-#[derive(Clone, Debug)]
-pub struct EnterNode {
-    /// The name of the used workflow.
-    pub workflow: String,
-    /// The input fields of the used workflow with their values.
-    pub sets: Vec<(ChannelName, Expression)>,
-}
-
-/// A node that runs when a used workflow has no tasks left.
-#[derive(Clone, Debug)]
-pub struct LeaveNode {
-    /// Each field that receives a result, with the field of the used workflow it comes from.
-    pub takes: Vec<(ChannelName, ChannelName)>,
-}
-
-/// A node that writes files.
-#[derive(Clone, Debug)]
-pub struct WriteFilesNode {
-    /// The folder.
-    pub to: Expression,
-    /// The files, each with its path and content.
-    pub files: Option<Expression>,
-    /// The names of files with the values that are written to them as JSON.
-    pub documents: Vec<(String, Expression)>,
-    /// The template that is rendered to `report.md`.
-    pub report: Option<Prompt>,
 }
 
 /// Makes the node values of a workflow.
@@ -344,47 +152,6 @@ impl Workflow {
             limits: self.limits,
         };
         (graph, findings)
-    }
-}
-
-impl TestOutput {
-    /// Every output.
-    pub const ALL: [Self; 4] = [Self::TestResult, Self::CodeArtifact, Self::Status, Self::Attempts];
-
-    /// The word for it in a workflow file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TestResult => "test_result",
-            Self::CodeArtifact => "code_artifact",
-            Self::Status => "status",
-            Self::Attempts => "attempts",
-        }
-    }
-}
-
-impl RunOutput {
-    /// Every output.
-    pub const ALL: [Self; 5] = [Self::Stdout, Self::Stderr, Self::ExitCode, Self::Ok, Self::Json];
-
-    /// The word for it in a workflow file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-            Self::ExitCode => "exit_code",
-            Self::Ok => "ok",
-            Self::Json => "json",
-        }
-    }
-
-    /// The type that a field must have to receive it.
-    pub fn ty(self) -> Type {
-        match self {
-            Self::Stdout | Self::Stderr => Type::String,
-            Self::ExitCode => Type::Int,
-            Self::Ok => Type::Bool,
-            Self::Json => Type::Any,
-        }
     }
 }
 

@@ -7,35 +7,12 @@ use graphrun_core::{
     diagnostic::{Diagnostic, Place},
     graph::{Edge, Target},
     id::NodeName,
-    state::Type,
 };
 
 use super::{
-    Expression, MapNode, Workflow,
-    declarations::Follows,
-    lower::Lowering,
-    nodes::Reading,
-    reader::{Entry, Yaml},
-    route::Each,
-    shape::Section,
+    Workflow, declarations::Follows, lower::Lowering, reader::Yaml, route::Each, shape::Section,
     then::is_conditional,
 };
-/// The keys of a `map`.
-pub(super) const MAP_KEYS: &[&str] = &["over", "as", "do", "width"];
-
-/// The default name of the item of a dispatched task.
-pub(super) const ITEM: &str = "item";
-
-/// The item of a node that runs for each item of a list.
-#[derive(Clone, Debug)]
-pub(super) struct Item {
-    pub(super) name: String,
-    pub(super) ty: Type,
-    pub(super) width_max: Option<usize>,
-    /// Whether it may have another name because of a reported mistake.
-    pub(super) is_vague: bool,
-}
-
 /// The continuation behind a name.
 enum Following<'y> {
     /// The targets that its `then` gives.
@@ -46,7 +23,7 @@ enum Following<'y> {
     Owned,
 }
 
-impl Lowering<'_> {
+impl Lowering {
     /// Makes the edges that leave a node, a `map` or a `parallel`.
     pub(super) fn read_following(
         &mut self,
@@ -192,75 +169,6 @@ impl Lowering<'_> {
                 }
             }
         }
-    }
-
-    /// Reads the lists of all maps; their nodes read the items.
-    pub(super) fn read_items(&mut self, nodes: &Yaml) {
-        for Entry { key, value } in nodes.entries() {
-            let (Some(map), Some(name)) =
-                (value.get("map"), self.declarations.nodes.get(key.text.as_str()).cloned())
-            else {
-                continue;
-            };
-            let written = self.flow.before(&name);
-            let over = map.get("over").and_then(|it| Some((it, self.expression(it, &written)?)));
-            let ty = over.as_ref().map_or(Type::Any, |(yaml, over)| self.item_type(yaml, over));
-            let width = map.get("width").and_then(|it| self.report.count(it, "`width`", 1));
-            let (item, is_vague) = self.item_name(map);
-            if let Some(node) = self.declarations.maps.get(&name) {
-                let item = Item { name: item, ty, width_max: width, is_vague };
-                self.items.insert(node.clone(), item);
-            }
-            self.overs.extend(over.map(|(_, over)| (name, over)));
-        }
-    }
-
-    fn item_type(&mut self, yaml: &Yaml, over: &Expression) -> Type {
-        match over.ty() {
-            Type::List(item) => Type::clone(item),
-            Type::Any => Type::Any,
-            other => {
-                let message = format!("a map needs a list, and this is `{other}`");
-                let place = self.report.place(&yaml.range);
-                self.report.push(Diagnostic::error("GR022", message).at(place, "no list"));
-                Type::Any
-            }
-        }
-    }
-
-    /// Returns the name of the item, and whether another name may have been meant.
-    fn item_name(&mut self, map: &Yaml) -> (String, bool) {
-        let Some(yaml) = map.get("as") else {
-            let is_unknown = |it: &Entry| !MAP_KEYS.contains(&it.key.text.as_str());
-            return (ITEM.to_owned(), map.entries().iter().any(is_unknown));
-        };
-        let Some(word) = self.report.word(yaml, "`as`") else { return (ITEM.to_owned(), true) };
-        let taken = self.schema.channel(&word.text).is_some();
-        if taken || self.report.node_name(&word).is_none() || word.text.contains('-') {
-            if taken {
-                let message = format!("`{}` is already a field of the state", word.text);
-                self.report.bad_value(&word, message, "choose another name for the item");
-            }
-            return (ITEM.to_owned(), true);
-        }
-        (word.text, false)
-    }
-
-    pub(super) fn read_map(&mut self, reading: Reading<'_, '_>, map: &Yaml) -> Option<MapNode> {
-        if let Some(when) = reading.section.key("when") {
-            let message = "a node that is `map` takes no key `when`";
-            let place = self.report.place(&when.range);
-            let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
-            self.report.push(finding.help("put the condition on the node that it runs"));
-        }
-        let parts = Section::read(&mut self.report, map, "`map`", MAP_KEYS)?;
-        parts.require(&mut self.report, "over", "name the list: `over: plan.tasks`");
-        parts.require(&mut self.report, "do", "name the node that runs for each item");
-        let node = self.declarations.maps.get(reading.name)?.clone();
-        let item = self.items.get(&node)?;
-        let (name, width_max) = (item.name.clone(), item.width_max);
-        let over = self.overs.get(reading.name)?.clone();
-        Some(MapNode { over, node, item: name, width_max })
     }
 
     /// A node with a `join` waits for others, each of which must lead to it.

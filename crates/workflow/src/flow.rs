@@ -343,13 +343,19 @@ impl FlowModelBuilder<'_> {
         }
         let declarations = self.sources.declarations;
         let is_vague = declarations.vague.contains(name) && !declarations.joins.contains_key(name);
-        if is_vague || lacks_writes(yaml) {
+        let kinds = self.sources.registry.kinds().iter();
+        let kinds = kinds.filter(|it| yaml.get(it.key()).is_some());
+        let mut keys: BTreeSet<&str> = ["writes"].into();
+        let mut lacks_writes = false;
+        for kind in kinds {
+            lacks_writes |= kind.requires("writes") && yaml.get("writes").is_none();
+            keys.extend(kind.keys_of_written_fields());
+        }
+        if is_vague || lacks_writes {
             return self.known(None, None);
         }
-        let mut written: Vec<&str> = yaml.get("set").map(keys).unwrap_or_default();
-        if let Some(writes) = yaml.get("writes") {
-            written.extend(words(writes));
-        }
+        let written: Vec<&str> =
+            keys.into_iter().filter_map(|it| yaml.get(it)).flat_map(words).collect();
         self.known(self.fields(&written), self.fields(&written))
     }
 
@@ -414,12 +420,6 @@ impl FlowModelBuilder<'_> {
         };
         targets.flatten().filter_map(arrow).collect()
     }
-}
-
-/// Whether a node lacks the `writes` that its kind needs.
-fn lacks_writes(yaml: &Yaml) -> bool {
-    let must = ["agent", "run_tests"].iter().any(|it| yaml.get(it).is_some());
-    must && yaml.get("writes").is_none()
 }
 
 /// A text, the texts of a list, or the keys of a mapping.

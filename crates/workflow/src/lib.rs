@@ -33,9 +33,9 @@ mod declarations;
 mod definition;
 mod expression;
 mod fan;
-mod fixed_files;
 mod flow;
 mod format;
+pub mod kind;
 mod lower;
 mod nodes;
 mod outline;
@@ -49,7 +49,7 @@ mod secrets;
 mod sections;
 mod shape;
 mod source;
-mod test_runner;
+mod structure;
 mod then;
 pub mod tool;
 mod types;
@@ -68,20 +68,15 @@ use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
 use thiserror::Error;
 
 pub use self::{
-    definition::{
-        AgentNode, AskNode, Caching, Defaults, EnterNode, LeaveNode, MapNode, NodeDefinition,
-        NodeFactory, NodeKind, RunNode, RunOutput, RunTestsNode, SandboxSettings, SetNode,
-        TestOutput, ToolNode, Workflow, WriteFilesNode,
-    },
+    definition::{Caching, Defaults, NodeDefinition, NodeFactory, SandboxSettings, Workflow},
     expression::{EvaluateError, Expression, ExpressionView},
     format::json_schema,
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     source::Buffers,
-    test_runner::{Runner, TestRunner},
+    structure::{Custom, CustomNode, EnterNode, LeaveNode, Map, MapNode, Parallel, Use},
 };
 pub use self::{
-    nodes::KINDS,
     outline::{Outline, Part, Slot, Step},
     source::source_paths,
 };

@@ -18,13 +18,14 @@ use super::{
     Defaults, Expression, Prompt, Registry, SandboxSettings, Workflow,
     declarations::Declarations,
     expression::ExpressionScope,
-    fan::Item,
     flow::{Flow, Sources},
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
     reader::{Data, SpannedText, Yaml},
     report::{FINDINGS_MAX, Report},
     sections::Agent,
     shape::Section,
+    structure::Item,
+    tool::{BUILT_IN, Tool, built_in},
     types::{read_state, refuse_private},
     used::{Chain, Takes, load_used},
     written::AssignedFields,
@@ -54,9 +55,9 @@ pub(super) const KEYS: &[&str] = &[
 
 /// The state of lowering a file to a workflow.
 #[derive(Debug)]
-pub(super) struct Lowering<'a> {
+pub(super) struct Lowering {
     pub(super) report: Report,
-    pub(super) registry: &'a Registry,
+    pub(super) registry: Registry,
     pub(super) prompts: PromptFiles,
     pub(super) schema: Schema,
     pub(super) declarations: Declarations,
@@ -118,7 +119,8 @@ pub(super) fn lower(
     let input = channels(&mut report, &top, "input", &schema);
     let output = channels(&mut report, &top, "output", &schema);
     let inbox = inbox(&mut report, &top, &schema);
-    let declarations = nodes.map(|it| Declarations::read(&mut report, it)).unwrap_or_default();
+    let declarations =
+        nodes.map(|it| Declarations::read(&mut report, it, registry)).unwrap_or_default();
     let loaded = nodes.map(|it| load_used(&mut report, it, prompts.folder(), registry, chain));
     let loaded = loaded.unwrap_or_default();
     if chain.is_too_large() {
@@ -138,7 +140,7 @@ pub(super) fn lower(
     let mut lowering = Lowering {
         prompts,
         report,
-        registry,
+        registry: registry.clone(),
         schema,
         declarations,
         flow,
@@ -223,7 +225,7 @@ fn inbox(report: &mut Report, top: &Section<'_>, schema: &Schema) -> Vec<Channel
     report.channels(yaml, "`inbox`", schema)
 }
 
-impl Lowering<'_> {
+impl Lowering {
     fn workflow(
         &self,
         name: Option<SpannedText>,
@@ -369,6 +371,23 @@ impl Lowering<'_> {
             let place = loaded.place(&self.report, &problem);
             self.report.push_problem(problem, place);
         }
+    }
+
+    /// Loads the prompt at a path.
+    pub(super) fn read_prompt(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
+        let path = self.report.word(yaml, "the path of a prompt")?;
+        self.prompts.load(&mut self.report, &path)
+    }
+
+    /// The tool of a name, registered or built in.
+    pub(super) fn find_tool(&mut self, word: &SpannedText) -> Option<Arc<dyn Tool>> {
+        let found = self.registry.find_tool(&word.text);
+        let found = found.or_else(|| built_in(&word.text, self.tools_root.clone()));
+        if found.is_none() {
+            let known = self.registry.tools().chain(BUILT_IN);
+            self.report.unknown("GR110", "tool", word, known);
+        }
+        found
     }
 
     /// The prompt for the current node.

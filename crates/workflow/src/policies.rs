@@ -10,6 +10,7 @@ use graphrun_core::{
 
 use super::{
     Expression,
+    kind::RegisteredKind,
     lower::Lowering,
     reader::{Data, Entry, Yaml},
     shape::Section,
@@ -52,9 +53,14 @@ pub(super) struct Timeouts {
     pub(super) idle: Option<Duration>,
 }
 
-impl Lowering<'_> {
-    pub(super) fn read_policies(&mut self, name: &NodeName, section: &Section<'_>) -> Policies {
-        let asks = section.get("ask").is_some();
+impl Lowering {
+    pub(super) fn read_policies(
+        &mut self,
+        name: &NodeName,
+        section: &Section<'_>,
+        kinds: &[RegisteredKind],
+    ) -> Policies {
+        let asks = kinds.iter().any(|it| it.kind.asks() && section.get(it.key()).is_some());
         let timeout = section.get("timeout").and_then(|it| self.read_timeout(it));
         let timeout = timeout.unwrap_or_default();
         if let (Some(key), true, true) = (section.key("timeout"), asks, timeout.idle.is_some()) {

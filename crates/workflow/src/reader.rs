@@ -21,34 +21,47 @@ const DEPTH_MAX: usize = 32;
 
 /// A value and its bytes in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Yaml {
-    pub(super) range: Range<usize>,
-    pub(super) data: Data,
+pub struct Yaml {
+    /// The bytes.
+    pub range: Range<usize>,
+    /// The value.
+    pub data: Data,
 }
 
+/// A value of YAML. The meaning of a scalar depends on its key, so it stays text.
 #[derive(Clone, Debug)]
-pub(super) enum Data {
+pub enum Data {
+    /// No value.
     Null,
+    /// A text, a number, a bool.
     Scalar {
+        /// The text without quotes.
         text: String,
         /// Whether it is neither quoted nor a block.
         plain: bool,
     },
+    /// A list.
     List(Vec<Yaml>),
+    /// A mapping, in the order of the file.
     Map(Vec<Entry>),
 }
 
+/// An entry of a mapping.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: SpannedText,
-    pub(super) value: Yaml,
+pub struct Entry {
+    /// The key.
+    pub key: SpannedText,
+    /// The value.
+    pub value: Yaml,
 }
 
 /// A text and its bytes in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SpannedText {
-    pub(super) text: String,
-    pub(super) range: Range<usize>,
+pub struct SpannedText {
+    /// The text.
+    pub text: String,
+    /// The bytes.
+    pub range: Range<usize>,
 }
 
 /// Reads the file of the report; `None` if it cannot be parsed, which is reported.
@@ -68,30 +81,33 @@ pub(super) fn read(report: &mut Report) -> Option<Yaml> {
 
 impl Yaml {
     /// The text of a scalar.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match &self.data {
             Data::Scalar { text, .. } => Some(text),
             Data::Null | Data::List(_) | Data::Map(_) => None,
         }
     }
 
-    pub(super) fn word(&self) -> Option<SpannedText> {
+    /// The text of a scalar with its place.
+    pub fn word(&self) -> Option<SpannedText> {
         self.text().map(|text| SpannedText { text: text.to_owned(), range: self.range.clone() })
     }
 
     /// The value of a key, if this is a mapping with that key.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         self.entries().iter().find(|it| it.key.text == key).map(|it| &it.value)
     }
 
-    pub(super) fn entries(&self) -> &[Entry] {
+    /// The entries of a mapping; none for other values.
+    pub fn entries(&self) -> &[Entry] {
         match &self.data {
             Data::Map(entries) => entries,
             Data::Null | Data::Scalar { .. } | Data::List(_) => &[],
         }
     }
 
-    pub(super) fn items(&self) -> &[Self] {
+    /// The items of a list; none for other values.
+    pub fn items(&self) -> &[Self] {
         match &self.data {
             Data::List(items) => items,
             Data::Null | Data::Scalar { .. } | Data::Map(_) => &[],

@@ -1,4 +1,4 @@
-//! The Rust parts that a workflow may name.
+//! The Rust parts that a workflow may use: kinds of nodes, and what it names.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -7,34 +7,72 @@ use graphrun_core::{
     state::{Fold, Schema},
 };
 
-use crate::tool::Tool;
+use crate::{
+    kind::{Kind, RegisteredKind},
+    structure,
+    tool::Tool,
+};
 
-/// The states, nodes, reducers and tools that workflows may name.
-#[derive(Clone, Default)]
-pub struct Registry {
+/// The kinds of nodes, and the states, nodes, reducers and tools that workflows may name. Cheap to
+/// clone.
+#[derive(Clone)]
+pub struct Registry(Arc<Parts>);
+
+#[derive(Clone)]
+struct Parts {
+    kinds: Vec<RegisteredKind>,
     states: BTreeMap<String, Schema>,
     nodes: BTreeMap<String, Arc<dyn Node>>,
     reducers: Vec<Arc<dyn Fold>>,
     tools: BTreeMap<String, Arc<dyn Tool>>,
 }
 
+impl Default for Registry {
+    fn default() -> Self {
+        let kinds = structure::kinds().into_iter().map(RegisteredKind::new).collect();
+        Self(Arc::new(Parts {
+            kinds,
+            states: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            reducers: Vec::new(),
+            tools: BTreeMap::new(),
+        }))
+    }
+}
+
 impl Registry {
-    /// A registry with the states and nodes of this library.
+    /// A registry with the kinds that run other nodes: `map`, `use`, `parallel` and `node`.
+    ///
+    /// `graphrun::nodes::registry` also has all other built-in kinds, such as `agent`.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Adds a kind of nodes behind the others. A kind with the same key is replaced.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the keys of the kind do not contain its own one, or contain one that all nodes
+    /// have.
+    #[must_use]
+    pub fn kind(mut self, kind: Arc<dyn Kind>) -> Self {
+        let kinds = &mut self.parts().kinds;
+        kinds.retain(|it| it.key() != kind.key());
+        kinds.push(RegisteredKind::new(kind));
+        self
     }
 
     /// Adds a state, for `state: NAME`.
     #[must_use]
     pub fn state(mut self, name: &str, schema: Schema) -> Self {
-        self.states.insert(name.to_owned(), schema);
+        self.parts().states.insert(name.to_owned(), schema);
         self
     }
 
     /// Adds a node, for `node: NAME`.
     #[must_use]
     pub fn node(mut self, name: &str, node: Arc<dyn Node>) -> Self {
-        self.nodes.insert(name.to_owned(), node);
+        self.parts().nodes.insert(name.to_owned(), node);
         self
     }
 
@@ -43,58 +81,74 @@ impl Registry {
     /// A built-in name keeps its meaning.
     #[must_use]
     pub fn reducer(mut self, reducer: Arc<dyn Fold>) -> Self {
-        self.reducers.retain(|it| it.name() != reducer.name());
-        self.reducers.push(reducer);
+        let reducers = &mut self.parts().reducers;
+        reducers.retain(|it| it.name() != reducer.name());
+        reducers.push(reducer);
         self
     }
 
     /// Adds a tool, for `tool: NAME` with the tool's own name.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
-        self.tools.insert(tool.name().to_owned(), tool);
+        self.parts().tools.insert(tool.name().to_owned(), tool);
         self
+    }
+
+    fn parts(&mut self) -> &mut Parts {
+        Arc::make_mut(&mut self.0)
+    }
+
+    /// The kinds of nodes, in the order in which they were added.
+    pub fn kinds(&self) -> &[RegisteredKind] {
+        &self.0.kinds
+    }
+
+    /// The kind with a key.
+    pub fn kind_of(&self, key: &str) -> Option<&RegisteredKind> {
+        self.kinds().iter().find(|it| it.key() == key)
     }
 
     /// The tool of a name, unless it is a built-in one.
     pub fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.tools.get(name).map(Arc::clone)
+        self.0.tools.get(name).map(Arc::clone)
     }
 
     /// The node registered under a name.
     pub fn custom(&self, name: &str) -> Option<Arc<dyn Node>> {
-        self.nodes.get(name).map(Arc::clone)
+        self.0.nodes.get(name).map(Arc::clone)
     }
 
     /// The state registered under a name.
     pub fn schema(&self, name: &str) -> Option<&Schema> {
-        self.states.get(name)
+        self.0.states.get(name)
     }
 
     /// The names of the registered states.
     pub fn states(&self) -> impl Iterator<Item = &str> {
-        self.states.keys().map(String::as_str)
+        self.0.states.keys().map(String::as_str)
     }
 
     pub(super) fn tools(&self) -> impl Iterator<Item = &str> {
-        self.tools.keys().map(String::as_str)
+        self.0.tools.keys().map(String::as_str)
     }
 
     pub(super) fn reducers(&self) -> &[Arc<dyn Fold>] {
-        &self.reducers
+        &self.0.reducers
     }
 
     pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.nodes.keys().map(String::as_str)
+        self.0.nodes.keys().map(String::as_str)
     }
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry")
-            .field("states", &self.states.keys())
-            .field("nodes", &self.nodes.keys())
-            .field("reducers", &self.reducers)
-            .field("tools", &self.tools.keys())
+            .field("kinds", &self.0.kinds)
+            .field("states", &self.0.states.keys())
+            .field("nodes", &self.0.nodes.keys())
+            .field("reducers", &self.0.reducers)
+            .field("tools", &self.0.tools.keys())
             .finish()
     }
 }

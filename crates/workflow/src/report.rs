@@ -11,7 +11,7 @@ pub(super) const FINDINGS_MAX: usize = 500;
 
 /// The findings about one workflow file and its prompts.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub struct Report {
     pub(super) file: Arc<SourceFile>,
     findings: Diagnostics,
     /// The reported findings with their places, so that a prompt shared by nodes is reported once.
@@ -44,12 +44,12 @@ impl Report {
     }
 
     /// The place of some bytes of the workflow file.
-    #[expect(clippy::unnecessary_wraps, reason = "it is what `Diagnostic::at` takes")]
-    pub(super) fn place(&self, range: &Range<usize>) -> Option<Place> {
+    pub fn place(&self, range: &Range<usize>) -> Option<Place> {
         Some(Place { file: Arc::clone(&self.file), range: range.clone() })
     }
 
-    pub(super) fn push(&mut self, finding: Diagnostic) {
+    /// Adds a finding, once.
+    pub fn push(&mut self, finding: Diagnostic) {
         let (name, start) = match finding.labels.first() {
             Some(label) => (label.place.file.name.clone(), label.place.range.start),
             None => (String::new(), 0),
@@ -75,7 +75,7 @@ impl Report {
     }
 
     /// Reports an unknown name, with the nearest known one.
-    pub(super) fn unknown<'n>(
+    pub fn unknown<'n>(
         &mut self,
         code: &'static str,
         kind: &str,
@@ -146,10 +146,7 @@ impl Problem {
 }
 
 /// "did you mean …?", or the list of known names; `None` if there are none.
-pub(crate) fn suggestion<'n>(
-    word: &str,
-    known: impl IntoIterator<Item = &'n str>,
-) -> Option<String> {
+pub fn suggestion<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<String> {
     const SHOWN_MAX: usize = 20;
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(near) = did_you_mean(word, known.iter().copied()) {

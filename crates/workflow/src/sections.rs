@@ -44,15 +44,20 @@ pub(super) const LIMITS_KEYS: &[&str] =
 
 /// An agent as it is declared.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Agent {
-    pub(super) models: Vec<String>,
-    pub(super) system: Option<LoadedPrompt>,
-    pub(super) temperature: Option<f64>,
-    pub(super) tools: Vec<String>,
-    pub(super) tool_rounds_max: u32,
+pub struct Agent {
+    /// The models as `provider/model`, in order of fallback.
+    pub models: Vec<String>,
+    /// The system prompt, not checked yet.
+    pub system: Option<LoadedPrompt>,
+    /// The temperature, from 0 to 2.
+    pub temperature: Option<f64>,
+    /// The tools it may call, by name.
+    pub tools: Vec<String>,
+    /// How many rounds of tool calls it may make.
+    pub tool_rounds_max: u32,
 }
 
-impl Lowering<'_> {
+impl Lowering {
     /// Reads the sections that nodes refer to, each after those it refers to itself.
     pub(super) fn read_sections(&mut self, top: &Section<'_>) {
         for Entry { key, value } in self.entries(top, "models") {

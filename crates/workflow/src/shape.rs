@@ -43,7 +43,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 /// A mapping whose keys are known.
 #[derive(Debug)]
-pub(super) struct Section<'a> {
+pub struct Section<'a> {
     what: String,
     yaml: &'a Yaml,
     entries: Vec<&'a Entry>,
@@ -88,26 +88,28 @@ impl<'a> Section<'a> {
         Some(Self { what: what.to_owned(), yaml, entries, misspelt })
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&'a Yaml> {
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&'a Yaml> {
         self.entries.iter().find(|it| it.key.text == key).map(|it| &it.value)
     }
 
-    /// The place of a key.
-    pub(super) fn key(&self, key: &str) -> Option<&'a SpannedText> {
+    /// A key with its place.
+    pub fn key(&self, key: &str) -> Option<&'a SpannedText> {
         self.entries.iter().find(|it| it.key.text == key).map(|it| &it.key)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &'a SpannedText> {
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &'a SpannedText> {
         self.entries.iter().map(|it| &it.key)
     }
 
     /// Whether the mapping has a key, or a reported one that may have been meant for it.
-    pub(super) fn has_or_means(&self, key: &str) -> bool {
+    pub fn has_or_means(&self, key: &str) -> bool {
         self.get(key).is_some() || self.misspelt.iter().any(|it| it == key)
     }
 
-    /// The value of a required key.
-    pub(super) fn require(&self, report: &mut Report, key: &str, help: &str) -> Option<&'a Yaml> {
+    /// The value of a required key; reported if there is none. `help` is what to write.
+    pub fn require(&self, report: &mut Report, key: &str, help: &str) -> Option<&'a Yaml> {
         let found = self.get(key);
         if !self.has_or_means(key) {
             // The place is the first key: the section may be as long as the file.
@@ -141,7 +143,9 @@ impl Report {
         );
     }
 
-    pub(super) fn wrong_kind(&mut self, yaml: &Yaml, what: &str, wanted: &str) {
+    /// Reports a value of another kind; `what` is the subject of the message, `wanted` what was
+    /// expected.
+    pub fn wrong_kind(&mut self, yaml: &Yaml, what: &str, wanted: &str) {
         let finding = self.of_wrong_kind(yaml, what, wanted);
         self.push(finding);
     }
@@ -169,12 +173,14 @@ impl Report {
         }
     }
 
-    pub(super) fn bad_value(&mut self, word: &SpannedText, message: impl Into<String>, help: &str) {
+    /// Reports a value that is not accepted.
+    pub fn bad_value(&mut self, word: &SpannedText, message: impl Into<String>, help: &str) {
         let finding = Diagnostic::error("GR009", message).at(self.place(&word.range), "here");
         self.push(if help.is_empty() { finding } else { finding.help(help) });
     }
 
-    pub(super) fn word(&mut self, yaml: &Yaml, what: &str) -> Option<SpannedText> {
+    /// Reads a text.
+    pub fn word(&mut self, yaml: &Yaml, what: &str) -> Option<SpannedText> {
         let word = yaml.word();
         if word.is_none() {
             self.wrong_kind(yaml, what, "a text");
@@ -183,7 +189,7 @@ impl Report {
     }
 
     /// Reads one text, or a list of texts.
-    pub(super) fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<SpannedText> {
+    pub fn words(&mut self, yaml: &Yaml, what: &str) -> Vec<SpannedText> {
         match &yaml.data {
             Data::List(items) => {
                 let item = format!("each item of {what}");
@@ -198,7 +204,7 @@ impl Report {
     }
 
     /// Reads a number within bounds.
-    pub(super) fn number<T>(
+    pub fn number<T>(
         &mut self,
         yaml: &Yaml,
         what: &str,
@@ -220,7 +226,7 @@ impl Report {
     }
 
     /// Reads `true` or `false`.
-    pub(super) fn bool(&mut self, yaml: &Yaml, what: &str) -> Option<bool> {
+    pub fn bool(&mut self, yaml: &Yaml, what: &str) -> Option<bool> {
         let value = match &yaml.data {
             Data::Scalar { text, plain: true } => text.parse().ok(),
             _ => None,
@@ -232,7 +238,7 @@ impl Report {
     }
 
     /// Reads a whole number that is at least `min`.
-    pub(super) fn count<T>(&mut self, yaml: &Yaml, what: &str, min: T) -> Option<T>
+    pub fn count<T>(&mut self, yaml: &Yaml, what: &str, min: T) -> Option<T>
     where
         T: Copy + FromStr + PartialOrd + Display,
     {
@@ -241,7 +247,7 @@ impl Report {
     }
 
     /// Reads a duration such as `90s`, `10m` or `1h30m`.
-    pub(super) fn duration(&mut self, yaml: &Yaml, what: &str) -> Option<Duration> {
+    pub fn duration(&mut self, yaml: &Yaml, what: &str) -> Option<Duration> {
         let duration = duration_of(yaml);
         if duration.is_none() {
             self.wrong_kind(yaml, what, "a span of time such as `90s`, `10m` or `24h`");
@@ -250,7 +256,7 @@ impl Report {
     }
 
     /// Reads a number of bytes such as `512M` or `2G`.
-    pub(super) fn bytes(&mut self, yaml: &Yaml, what: &str) -> Option<u64> {
+    pub fn bytes(&mut self, yaml: &Yaml, what: &str) -> Option<u64> {
         let parse = |text: &str| {
             let units = [("K", 10), ("M", 20), ("G", 30)];
             let (unit, shift) = units.into_iter().find(|(unit, _)| text.ends_with(unit))?;

@@ -24,7 +24,7 @@ pub(super) const CASE_KEYS: &[&str] = &["when", "to"];
 /// The keys of a route by value.
 pub(super) const MATCH_KEYS: &[&str] = &["match", "to"];
 
-impl Lowering<'_> {
+impl Lowering {
     pub(super) fn read_then(&mut self, from: &NodeName, then: &Yaml, workflow: &mut Workflow) {
         let place = self.report.place(&then.range);
         let route: Option<Arc<dyn Route>> = match &then.data {

@@ -7,7 +7,7 @@ pub(super) fn is_number(ty: &Type) -> bool {
 }
 
 /// The values of an enum, and of an optional one.
-pub(super) fn values_of(ty: &Type) -> Option<&[String]> {
+pub fn values_of(ty: &Type) -> Option<&[String]> {
     match ty.required() {
         Type::Enum(values) => Some(values),
         _ => None,
@@ -31,7 +31,7 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
 }
 
 /// Whether a value of one type can be assigned to a declared type.
-pub(super) fn fits(value: &Type, declared: &Type) -> bool {
+pub fn fits(value: &Type, declared: &Type) -> bool {
     match (value, declared) {
         (Type::Any, _) | (_, Type::Any) => true,
         (Type::Optional(value), Type::Optional(declared)) => fits(value, declared),
@@ -54,7 +54,7 @@ pub(super) fn fits(value: &Type, declared: &Type) -> bool {
 }
 
 /// A type as shown in a message; the type of a literal text is shown as the text.
-pub(super) fn describe(ty: &Type) -> String {
+pub fn describe(ty: &Type) -> String {
     match ty {
         Type::Enum(values) if values.len() == 1 => format!("the text \"{}\"", values[0]),
         other => format!("`{other}`"),

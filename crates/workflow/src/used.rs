@@ -22,7 +22,7 @@ use graphrun_core::{
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 
 use super::{
-    LeaveNode, NodeDefinition, NodeKind, Registry, Workflow,
+    LeaveNode, NodeDefinition, Registry, Workflow,
     reader::{SpannedText, Yaml},
     report::Report,
     source::SourceFolder,
@@ -182,7 +182,7 @@ impl Workflow {
         let resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();
         let resets = std::mem::replace(&mut user.policies.resets, resets);
         let end = NodeDefinition {
-            kind: NodeKind::Leave(LeaveNode {
+            settings: Arc::new(LeaveNode {
                 takes: takes
                     .into_iter()
                     .map(|(to, from)| (to, scope.channel_name(&from)))

@@ -6,7 +6,7 @@ use crate::{
     cli::config::{Config, FILE},
     id::NodeName,
     llm::{Price, TokenUsage},
-    workflow::{NodeKind, Workflow},
+    workflow::Workflow,
 };
 
 /// The maximum usage of model calls, by node.
@@ -30,14 +30,14 @@ impl Rates {
     pub(super) fn of(workflow: &Workflow, config: &Config) -> Self {
         let mut agents = BTreeMap::new();
         for (name, definition) in &workflow.nodes {
-            let NodeKind::Agent(agent) = &definition.kind else { continue };
+            let Some(used) = definition.settings.models() else { continue };
             let ask = |model: &String| AgentModel {
                 model: model.clone(),
-                calls: 1 + u64::from(agent.repairs_max),
+                calls: used.answers_max,
                 tokens: config.context_of(model),
                 price: config.prices.of(model).copied(),
             };
-            agents.insert(name.clone(), agent.models.iter().map(ask).collect());
+            agents.insert(name.clone(), used.models.iter().map(ask).collect());
         }
         Self { agents }
     }

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{ErrorKind, Failure, SideEffects},
+    graph::{ErrorKind, Failure},
     id::{ChannelName, NodeName},
     state::Update,
 };
 
 use super::{Answer, Answers, Turns, read::Reading};
 use crate::{
-    NodeKind,
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
     shape::Section,
@@ -19,7 +18,7 @@ use crate::{
 
 const FAIL_KEYS: &[&str] = &["fail", "message", "transient"];
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
     /// Reads `nodes`: the scripted answers of each node.
     pub(super) fn answers(&mut self, yaml: &Yaml) -> BTreeMap<NodeName, Answers> {
         let mut answers = BTreeMap::new();
@@ -78,12 +77,17 @@ impl Reading<'_> {
         if has("fail") && !is_field("fail") {
             return self.failure(&what, yaml).map(Answer::Fails);
         }
-        let asks = self.graph.nodes[node].node.side_effects() == SideEffects::Nothing
-            && self.graph.nodes[node].node.kind() == "ask";
-        if has("answer") && (asks || !is_field("answer")) {
-            return self.said(node, asks, yaml);
+        let choices = self.choices(node);
+        if has("answer") && (choices.is_some() || !is_field("answer")) {
+            return self.said(node, choices, yaml);
         }
         self.update(node, key, entries, &written).map(Answer::Writes)
+    }
+
+    /// The answers to the question of a node, if it asks a person.
+    fn choices(&self, node: &NodeName) -> Option<&'a [String]> {
+        let workflow = self.workflow;
+        workflow.nodes.get(node)?.settings.choices()
     }
 
     /// The fields that a node may write; all fields, if its contract does not list them.
@@ -116,26 +120,24 @@ impl Reading<'_> {
     }
 
     /// Reads a person's answer. The question itself checks that the answer fits.
-    fn said(&mut self, node: &NodeName, asks: bool, yaml: &Yaml) -> Option<Answer> {
+    fn said(&mut self, node: &NodeName, choices: Option<&[String]>, yaml: &Yaml) -> Option<Answer> {
         let what = format!("the answer of `{node}`");
         let section = Section::read(&mut self.report, yaml, &what, &["answer"])?;
         let said = section.get("answer")?;
-        if !asks {
+        let Some(choices) = choices else {
             let message = format!("`{node}` asks no question, so it needs no answer");
             let place = self.report.place(&said.range);
             let finding = Diagnostic::error("GR082", message).at(place, "not a question");
             self.report.push(finding.help("name the fields it writes"));
             return None;
-        }
-        if let Some(NodeKind::Ask(ask)) = self.workflow.nodes.get(node).map(|it| &it.kind)
-            && !ask.choices.is_empty()
-        {
+        };
+        if !choices.is_empty() {
             let word = self.report.word(said, "`answer`")?;
-            if !ask.choices.contains(&word.text) {
+            if !choices.contains(&word.text) {
                 let message = format!("\"{}\" is not a choice of `{node}`", word.text);
                 let place = self.report.place(&said.range);
                 let finding = Diagnostic::error("GR081", message).at(place, "no such choice");
-                let help = suggestion(&word.text, ask.choices.iter().map(String::as_str));
+                let help = suggestion(&word.text, choices.iter().map(String::as_str));
                 self.report.push(Diagnostic { help, ..finding });
                 return None;
             }
@@ -177,7 +179,7 @@ impl Reading<'_> {
                 None => fits = false,
             }
         }
-        if self.is_custom(node) || self.graph.nodes[node].node.contract().writes.is_none() {
+        if self.may_write_less(node) || self.graph.nodes[node].node.contract().writes.is_none() {
             return fits.then_some(update);
         }
         for name in written {

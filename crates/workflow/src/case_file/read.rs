@@ -12,7 +12,7 @@ use graphrun_models::Replay;
 
 use super::{Answers, Case, CaseFile, Draft, accesses};
 use crate::{
-    NodeKind, Workflow,
+    Workflow,
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     shape::Section,
@@ -233,9 +233,8 @@ impl Reading<'_> {
         None
     }
 
-    /// Whether a node is written in Rust. Such a node may write fewer fields than it declares.
-    pub(super) fn is_custom(&self, node: &NodeName) -> bool {
-        let kind = self.workflow.nodes.get(node).map(|it| &it.kind);
-        matches!(kind, Some(NodeKind::Custom(_)))
+    /// Whether a node may write fewer fields than it declares.
+    pub(super) fn may_write_less(&self, node: &NodeName) -> bool {
+        self.workflow.nodes.get(node).is_some_and(|it| it.settings.may_write_less())
     }
 }

@@ -9,7 +9,7 @@ use graphrun_core::{
     state::Reducer,
 };
 
-use crate::{NodeKind, Workflow};
+use crate::{Workflow, kind::Computation};
 
 /// The longest path into a field that is kept. A deeper path counts as this prefix of it.
 const PATH_MAX: usize = 8;
@@ -83,27 +83,8 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
 pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
     let mut computed = Vec::new();
     for (name, definition) in &workflow.nodes {
-        let parts: Vec<(ChannelName, AccessSet, bool)> = match &definition.kind {
-            NodeKind::Set(set) => expressions(&set.sets),
-            NodeKind::Enter(enter) => expressions(&enter.sets),
-            NodeKind::Leave(leave) => {
-                let take = |(to, from): &(ChannelName, ChannelName)| {
-                    let access = Access { is_whole: false, ..Access::whole(from.clone()) };
-                    let from = AccessSet { fields: vec![access], ..AccessSet::default() };
-                    (to.clone(), from, true)
-                };
-                leave.takes.iter().map(take).collect()
-            }
-            NodeKind::Agent(_)
-            | NodeKind::RunTests(_)
-            | NodeKind::Run(_)
-            | NodeKind::Tool(_)
-            | NodeKind::Ask(_)
-            | NodeKind::Map(_)
-            | NodeKind::WriteFiles(_)
-            | NodeKind::Custom(_) => Vec::new(),
-        };
-        for (to, from, is_copy) in parts {
+        let parts = definition.settings.computes().unwrap_or_default();
+        for Computation { to, from, is_copy } in parts {
             let to = definition.scopes.iter().fold(to, |it, scope| scope.channel_name(&it));
             let from = definition.scopes.iter().fold(from, |it, scope| scope.access_set(it));
             let replaces = graph
@@ -115,10 +96,6 @@ pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
         }
     }
     computed
-}
-
-fn expressions(sets: &[(ChannelName, crate::Expression)]) -> Vec<(ChannelName, AccessSet, bool)> {
-    sets.iter().map(|(to, value)| (to.clone(), value.access_set(), value.is_path())).collect()
 }
 
 impl Computed {

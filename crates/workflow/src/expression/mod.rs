@@ -30,7 +30,7 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::AccessSet,
+    graph::{AccessSet, NodeContext},
     id::{ChannelName, NodeName},
     state::{Schema, State, Type},
 };
@@ -70,6 +70,20 @@ pub struct ExpressionView<'a> {
     pub item: Option<&'a Value>,
     /// The output folder of the run, where `output.dir` may be used.
     pub output_dir: Option<&'a str>,
+}
+
+impl<'a> ExpressionView<'a> {
+    /// The values of an attempt.
+    pub fn of(ctx: &'a NodeContext) -> Self {
+        let item = ctx.input.item();
+        Self { state: &ctx.state, visits: &ctx.visits, item, output_dir: None }
+    }
+
+    /// Allows `output.dir`.
+    #[must_use]
+    pub fn with_output_dir(self, output_dir: &'a str) -> Self {
+        Self { output_dir: Some(output_dir), ..self }
+    }
 }
 
 /// The names that an expression may use.

@@ -2,7 +2,8 @@
 //! squiggles. They are not used for reading; the reader lowers by hand, so that one mistake does
 //! not hide the next.
 //!
-//! To add a key: add a field with a doc comment (the hover text) to the type of its section here.
+//! The keys of a kind of node are a struct beside the kind ([`kind`](crate::kind)). To add another
+//! key: add a field with a doc comment (the hover text) to the type of its section here.
 //! Its type is one of `values`, which describes the allowed values or names. The tests below
 //! compare the keys of every section with those that the reader takes, and fail until both are
 //! equal. A new section is a new type and a row in the table of the tests.
@@ -17,32 +18,45 @@ mod node;
 mod sections;
 #[cfg(test)]
 mod tests;
-mod values;
+pub mod values;
 
-use schemars::{Schema, generate::SchemaSettings, transform::transform_subschemas};
+use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::transform_subschemas};
 use serde_json::Value;
 
 use self::sections::WorkflowFile;
+use crate::{Registry, kind::node_schema};
 
-/// The JSON Schema of the format, for the YAML language server and for `graphrun lsp`.
+/// The pointer to the schema of a node.
+const NODE: &str = "/properties/nodes/additionalProperties";
+
+/// The JSON Schema of the format with the kinds of a registry, for the YAML language server and for
+/// `graphrun lsp`.
 ///
 /// It covers the shape of a file: keys, kinds of values, enumerated words. Only
 /// [`parse`](super::parse) checks the names.
 ///
 /// ```
-/// let schema = graphrun_workflow::json_schema();
+/// use graphrun::{nodes::registry, workflow::json_schema};
+///
+/// let schema = json_schema(&registry());
 /// let about = schema.pointer("/properties/start/description").unwrap();
 /// assert!(about.as_str().unwrap().contains("first node"));
 /// ```
-pub fn json_schema() -> Value {
+pub fn json_schema(registry: &Registry) -> Value {
+    let mut schema = schema_of::<WorkflowFile>();
+    schema["title"] = "graphrun workflow".into();
+    if let Some(node) = schema.pointer_mut(NODE) {
+        node_schema(node, registry.kinds());
+    }
+    schema
+}
+
+/// The schema of a part of the format.
+pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     // Every YAML language server supports draft 7.
     let settings = SchemaSettings::draft07().with(|it| it.inline_subschemas = true);
-    let mut schema = settings
-        .with_transform(without_null)
-        .into_generator()
-        .into_root_schema_for::<WorkflowFile>();
-    schema.insert("title".to_owned(), "graphrun workflow".into());
-    schema.to_value()
+    let generator = settings.with_transform(without_null).into_generator();
+    generator.into_root_schema_for::<T>().to_value()
 }
 
 /// An optional key is not a nullable one.

@@ -11,8 +11,8 @@ use super::{
     names::{FILTERS, FUNCTIONS, TESTS},
 };
 use crate::{
-    fan::ITEM,
     report::suggestion,
+    structure::ITEM,
     typing::{describe, natural_start, values_of},
     written::Presence,
 };

@@ -17,7 +17,7 @@ use crate::{
 
 /// A prompt and the source of its places.
 #[derive(Clone, Debug)]
-pub(crate) struct LoadedPrompt {
+pub struct LoadedPrompt {
     pub(crate) prompt: Prompt,
     origin: Origin,
 }

@@ -20,7 +20,7 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::{Input, Trigger},
+    graph::{Input, NodeContext, Trigger},
     state::State,
 };
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
@@ -32,11 +32,9 @@ use minijinja::{
 };
 use thiserror::Error;
 
+pub use self::files::LoadedPrompt;
 use self::metered::metered;
-pub(super) use self::{
-    checker::PromptScope,
-    files::{LoadedPrompt, PromptFiles},
-};
+pub(super) use self::{checker::PromptScope, files::PromptFiles};
 use super::report::Problem;
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
@@ -74,6 +72,19 @@ pub struct PromptView<'a> {
     pub trigger: &'a Trigger,
     /// The input of the task.
     pub input: &'a Input,
+}
+
+impl<'a> PromptView<'a> {
+    /// The values of an attempt.
+    pub fn of(ctx: &'a NodeContext) -> Self {
+        Self {
+            state: &ctx.state,
+            visit: ctx.visit(),
+            max_visits: ctx.max_visits,
+            trigger: &ctx.trigger,
+            input: &ctx.input,
+        }
+    }
 }
 
 /// A prompt cannot be rendered in a state.

@@ -1,0 +1,162 @@
+//! The kind `agent`: its keys, and how a node is read.
+
+use std::{path::PathBuf, sync::Arc};
+
+use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName};
+use graphrun_workflow::{
+    Prompt,
+    kind::{
+        Data, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
+        values::{AgentName, Count, Either, FieldName, OneOrMany, PromptPath, Template},
+    },
+};
+use schemars::JsonSchema;
+
+use super::{Agent, Toolbox};
+use crate::checked::Checked;
+
+/// The kind `agent`.
+#[derive(Debug)]
+pub(crate) struct AgentKind;
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct AgentKeys {
+    /// Asks one of `agents` and writes its answer to the fields of `writes`.
+    agent: AgentName,
+    /// The path of the prompt. Default: `prompts/NODE.md`.
+    prompt: Option<Either<PromptPath, PromptParts>>,
+    /// The fields it writes. A model is asked for values of their types, and its answer is checked
+    /// against them.
+    writes: OneOrMany<FieldName>,
+    /// How often it may repair an invalid answer.
+    repair: Option<Count>,
+}
+
+/// A prompt that is not simply a path.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct PromptParts {
+    /// The whole prompt, written here.
+    text: Option<Template>,
+    /// The path of the prompt of the first visit.
+    first: Option<PromptPath>,
+    /// The path of the prompt of later visits.
+    again: Option<PromptPath>,
+}
+
+/// A node that asks a model.
+#[derive(Clone, Debug)]
+pub struct AgentNode {
+    /// The name of the agent.
+    pub agent: String,
+    /// The models as `provider/model`, in order of fallback; at least one.
+    pub models: Vec<String>,
+    /// The system prompt.
+    pub system: Option<Prompt>,
+    /// The prompt.
+    pub prompt: Prompt,
+    /// The prompt of the second and later visits, if it differs.
+    pub prompt_again: Option<Prompt>,
+    /// The temperature, from 0 to 2.
+    pub temperature: Option<f64>,
+    /// The tools it may call before it answers, by name.
+    pub tools: Vec<String>,
+    /// The folder that the built-in tools can read.
+    pub tools_root: PathBuf,
+    /// How many rounds of tool calls it may make; then each answer must be final.
+    pub tool_rounds_max: u32,
+    /// The fields its answer is written to; at least one.
+    pub writes: Vec<ChannelName>,
+    /// How often it may repair an invalid answer.
+    pub repairs_max: u32,
+}
+
+impl Kind for AgentKind {
+    fn key(&self) -> &'static str {
+        "agent"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of::<AgentKeys>()
+    }
+
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+        let value = reader.value();
+        let agent = reader.report().word(value, "`agent`");
+        let found = agent.as_ref().and_then(|it| reader.agent(it));
+        let system = found.as_ref().and_then(|it| it.system.clone());
+        let (prompt, again) = read_prompts(reader);
+        for prompt in [&system, &prompt].into_iter().flatten() {
+            reader.check_prompt(prompt);
+        }
+        if let Some(again) = &again {
+            reader.check_prompt_again(again);
+        }
+        let help = "name the field for its answer";
+        let writes = reader.require("writes", help);
+        let writes = writes.map(|it| reader.channels(it, "`writes`"));
+        let repair = reader.get("repair").and_then(|it| reader.report().count(it, "`repair`", 0));
+        let (agent, found) = (agent?, found?);
+        Some(Arc::new(AgentNode {
+            agent: agent.text,
+            models: found.models,
+            system: system.map(|it| reader.finish_prompt(it)),
+            prompt: reader.finish_prompt(prompt?),
+            prompt_again: again.map(|it| reader.finish_prompt(it)),
+            temperature: found.temperature,
+            tools: found.tools,
+            tools_root: reader.tools_root().to_owned(),
+            tool_rounds_max: found.tool_rounds_max,
+            writes: writes?,
+            repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
+        }))
+    }
+}
+
+impl NodeSettings for AgentNode {
+    fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        let find = |tool: &String| Checked::find(ctx, tool, &self.tools_root);
+        let tools = self.tools.iter().map(find).collect::<Result<_, _>>()?;
+        let services = ctx.services.clone();
+        Ok(Arc::new(Agent { definition: self.clone(), services, toolbox: Toolbox::new(tools) }))
+    }
+
+    fn models(&self) -> Option<ModelUse<'_>> {
+        let answers_max = 1 + u64::from(self.repairs_max);
+        Some(ModelUse { models: &self.models, answers_max })
+    }
+
+    fn with_model(&self, model: &str) -> Option<Arc<dyn NodeSettings>> {
+        Some(Arc::new(Self { models: vec![model.to_owned()], ..self.clone() }))
+    }
+
+    fn detail(&self) -> Option<String> {
+        Some(self.agent.clone())
+    }
+}
+
+/// Reads the prompt of the first visit, and that of later ones if it differs.
+fn read_prompts(reader: &mut NodeReader<'_>) -> (Option<LoadedPrompt>, Option<LoadedPrompt>) {
+    let Some(yaml) = reader.get("prompt") else {
+        return (reader.load_default_prompt(), None);
+    };
+    if !matches!(yaml.data, Data::Map(_)) {
+        return (reader.load_prompt(yaml), None);
+    }
+    let Some(parts) = reader.parts_of("prompt") else {
+        return (None, None);
+    };
+    if let Some(text) = parts.get("text") {
+        for part in parts.keys().filter(|it| it.text != "text") {
+            let help = "remove one of them";
+            reader.report().bad_value(part, "`text` is the whole prompt", help);
+        }
+        return (reader.load_inline_prompt(text, "`prompt`"), None);
+    }
+    let first = parts.require(reader.report(), "first", "the prompt of the first visit");
+    let again = parts.require(reader.report(), "again", "the prompt of later visits");
+    let first = first.and_then(|it| reader.load_prompt(it));
+    (first, again.and_then(|it| reader.load_prompt(it)))
+}

@@ -1,0 +1,197 @@
+//! The kind `run_tests`: its keys, and how a node is read.
+
+use std::sync::Arc;
+
+use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
+use graphrun_sandbox::{Allowed, Proof, ReportForm};
+use graphrun_workflow::{
+    Expression, SandboxSettings,
+    kind::{
+        Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml, fits, suggestion,
+        values::{self, Either, FieldName, Named, OneOrMany, SandboxName, Scalar, Text},
+    },
+};
+use schemars::JsonSchema;
+
+use super::{RunTests, Runner, TestRunner, read_runner::read_test_runner};
+
+/// The kind `run_tests`.
+#[derive(Debug)]
+pub(crate) struct RunTestsKind;
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RunTestsKeys {
+    /// Runs tests in a sandbox.
+    run_tests: RunTestsParts,
+    /// One of `sandboxes`.
+    #[serde(rename = "in")]
+    within: SandboxName,
+    /// Which output goes to which field.
+    writes: Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>,
+}
+
+/// The tested files and the runner of the tests.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RunTestsParts {
+    /// The field with the files.
+    artifact: values::Expression,
+    /// The runner of the tests; without one there is a `command`.
+    runner: Option<RunnerName>,
+    /// The number of the attempt, for the report, such as `visits("sse")`.
+    attempt: Option<values::Expression>,
+    /// Files and folders with tests that a person wrote, from the folder of the workflow.
+    fixed: Option<OneOrMany<Text>>,
+    /// The weakest proof with which a result passes.
+    proof: Option<ProofName>,
+    /// The exceptions that can hide a test; `conftest` if the key is left out.
+    allow: Option<OneOrMany<AllowedName>>,
+    /// A command that runs the tests and writes a report; its result proves nothing.
+    command: Option<Vec<Scalar>>,
+    /// The form of the report of the command.
+    report: Option<ReportName>,
+    /// The file of that report; without it, the report is the output of the command.
+    report_path: Option<Text>,
+}
+
+graphrun_workflow::value_types! {
+    /// What runs tests.
+    RunnerName = {"enum": (Runner::ALL.map(Runner::as_str))};
+    /// What a result of tests proves.
+    ProofName = {"enum": (Proof::ALL.map(Proof::as_str))};
+    /// Something that a run of tests accepts.
+    AllowedName = {"enum": (Allowed::ALL.map(Allowed::as_str))};
+    /// The form of a report of tests.
+    ReportName = {"enum": (ReportForm::ALL.map(ReportForm::as_str))};
+    /// An output of a run of tests.
+    OutputName = {"type": "string", "examples": (TestOutput::ALL.map(TestOutput::as_str))};
+}
+
+/// A node that runs tests in a sandbox.
+#[derive(Clone, Debug)]
+pub struct RunTestsNode {
+    /// The files to test.
+    pub artifact: Expression,
+    /// The test runner.
+    pub runner: TestRunner,
+    /// The number of the attempt, for the report.
+    pub attempt: Option<Expression>,
+    /// The limits of the sandbox.
+    pub sandbox: SandboxSettings,
+    /// The fields with the output that each receives.
+    pub writes: Vec<(ChannelName, TestOutput)>,
+}
+
+/// An output of a run of tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestOutput {
+    /// The report of the runner.
+    TestResult,
+    /// The artifact, with the result and the number of the attempt filled in.
+    CodeArtifact,
+    /// `passed` or `needs_review`.
+    Status,
+    /// The number of the attempt.
+    Attempts,
+}
+
+impl Kind for RunTestsKind {
+    fn key(&self) -> &'static str {
+        "run_tests"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of::<RunTestsKeys>()
+    }
+
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+        let parts = reader.parts()?;
+        let artifact = parts.require(reader.report(), "artifact", "the field with the files");
+        let artifact = artifact.and_then(|it| reader.expression(it));
+        let runner = read_test_runner(reader, &parts);
+        let attempt = parts.get("attempt").and_then(|it| {
+            let attempt = reader.expression(it)?;
+            reader.expect_type(it, attempt.ty(), &Type::Int, "the number of an attempt");
+            Some(attempt)
+        });
+        let sandbox = reader.sandbox();
+        let help = "say which output goes to which field: `writes: { result: test_result }`";
+        let writes = reader.require("writes", help);
+        let writes = writes.map(|it| read_outputs(reader, it)).unwrap_or_default();
+        Some(Arc::new(RunTestsNode {
+            artifact: artifact?,
+            runner: runner?,
+            attempt,
+            sandbox: sandbox?,
+            writes,
+        }))
+    }
+}
+
+impl NodeSettings for RunTestsNode {
+    fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        Ok(Arc::new(RunTests::new(self.clone(), ctx.services.cache_dir.clone())))
+    }
+
+    fn needs_sandbox(&self) -> bool {
+        true
+    }
+}
+
+impl TestOutput {
+    /// Every output.
+    pub const ALL: [Self; 4] = [Self::TestResult, Self::CodeArtifact, Self::Status, Self::Attempts];
+
+    /// The word for it in a workflow file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TestResult => "test_result",
+            Self::CodeArtifact => "code_artifact",
+            Self::Status => "status",
+            Self::Attempts => "attempts",
+        }
+    }
+}
+
+/// Reads `field: output`, or just fields with the names of their outputs.
+fn read_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelName, TestOutput)> {
+    let mut writes = Vec::new();
+    for (field, output) in reader.pairs(yaml) {
+        let channel = reader.channel(&field);
+        let found = TestOutput::ALL.into_iter().find(|it| it.as_str() == output.text);
+        let Some(found) = found else {
+            let names = TestOutput::ALL.map(TestOutput::as_str);
+            let help = suggestion(&output.text, names).unwrap_or_default();
+            let message = format!("a run of tests gives no `{}`", output.text);
+            reader.report().bad_value(&output, message, &help);
+            continue;
+        };
+        if let Some(channel) = channel {
+            check_output(reader, &field, &channel, found);
+            writes.push((channel, found));
+        }
+    }
+    writes
+}
+
+fn check_output(
+    reader: &mut NodeReader<'_>,
+    field: &SpannedText,
+    channel: &ChannelName,
+    output: TestOutput,
+) {
+    let given = match output {
+        TestOutput::Status => Type::Enum(vec!["passed".into(), "needs_review".into()]),
+        TestOutput::Attempts => Type::Int,
+        TestOutput::TestResult | TestOutput::CodeArtifact => return,
+    };
+    let declared = reader.type_of(channel).clone();
+    if !fits(&given, &declared) {
+        let message =
+            format!("`{}` is `{given}`, and `{channel}` is `{declared}`", output.as_str());
+        let place = reader.report().place(&field.range);
+        reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
+    }
+}

@@ -1,0 +1,207 @@
+//! The runner of `run_tests`: pytest or node with their settings, or a command.
+
+use std::collections::BTreeSet;
+
+use graphrun_core::diagnostic::Diagnostic;
+use graphrun_sandbox::{
+    Allowed, FixedFile, Proof, ReportForm, TestCommand, TestSettings, check_path,
+};
+use graphrun_workflow::kind::{NodeReader, Section, SpannedText, Yaml, suggestion};
+
+use super::{Runner, TestRunner, fixed_files::read_fixed};
+
+/// The keys of a runner, and those of a command.
+const OF_A_RUNNER: [&str; 3] = ["runner", "fixed", "allow"];
+const OF_A_COMMAND: [&str; 2] = ["report", "report_path"];
+
+pub(super) fn read_test_runner(
+    reader: &mut NodeReader<'_>,
+    parts: &Section<'_>,
+) -> Option<TestRunner> {
+    let tests = reader.value();
+    let proof = parts.get("proof").and_then(|it| read_named(reader, it, "level of proof", &PROOFS));
+    let is_command = parts.get("command").is_some();
+    let other = if is_command { &OF_A_RUNNER[..] } else { &OF_A_COMMAND[..] };
+    let mut is_clean = proof.is_some() || parts.get("proof").is_none();
+    for key in other.iter().filter_map(|it| parts.key(it)) {
+        let kind = if is_command { "`command`" } else { "`runner`" };
+        let message = format!("`run_tests` with {kind} takes no key `{}`", key.text);
+        let place = reader.report().place(&key.range);
+        reader.report().push(Diagnostic::error("GR003", message).at(place, "not a key here"));
+        is_clean = false;
+    }
+    let runner = if is_command {
+        read_test_command(reader, parts, proof).map(TestRunner::Command)
+    } else {
+        read_runner(reader, tests, parts, proof)
+    };
+    runner.filter(|_| is_clean)
+}
+
+fn read_runner(
+    reader: &mut NodeReader<'_>,
+    tests: &Yaml,
+    parts: &Section<'_>,
+    proof: Option<Proof>,
+) -> Option<TestRunner> {
+    let help = "write `runner: pytest` or `runner: node`, or name a `command` and its `report`";
+    let runner = parts.require(reader.report(), "runner", help);
+    let runner = runner.and_then(|it| read_named(reader, it, "runner", &RUNNERS));
+    if let Some(Runner::Node) = runner
+        && !is_for_node(reader, parts, proof)
+    {
+        return None;
+    }
+    let fixed = parts.get("fixed").map(|it| read_fixed_files(reader, it));
+    let allow = parts.get("allow").map(|it| read_allowed(reader, it));
+    let default = TestSettings::default();
+    let proof = proof.unwrap_or(default.proof);
+    if proof == Proof::Isolated && fixed.is_none() {
+        let message = "`proof: isolated` needs `fixed`: only the tests of a person run there";
+        let key = parts.key("proof");
+        let range = key.map_or_else(|| tests.range.clone(), |it| it.range.clone());
+        let place = reader.report().place(&range);
+        let finding = Diagnostic::error("GR006", message).at(place, "without `fixed`");
+        let help = "name the files or folders with the tests: `fixed: [tests/acceptance]`";
+        reader.report().push(finding.help(help));
+        return None;
+    }
+    let runner = runner?;
+    let settings = TestSettings {
+        fixed: fixed.unwrap_or(Some(default.fixed))?,
+        proof,
+        allow: allow.unwrap_or(default.allow),
+    };
+    Some(match runner {
+        Runner::Pytest => TestRunner::Pytest(settings),
+        Runner::Node => TestRunner::Node(settings),
+    })
+}
+
+/// Whether the proof level and the exceptions exist for node's tests.
+fn is_for_node(reader: &mut NodeReader<'_>, parts: &Section<'_>, proof: Option<Proof>) -> bool {
+    if proof == Some(Proof::Isolated)
+        && let Some(key) = parts.key("proof")
+    {
+        let message = "`runner: node` runs the tests in the process of the code, and `proof: isolated` is required";
+        let place = reader.report().place(&key.range);
+        let finding = Diagnostic::error("GR009", message).at(place, "above `in_process`");
+        let help = "use `runner: pytest` with `fixed` tests that start the program: they test a program in any language";
+        reader.report().push(finding.help(help));
+        return false;
+    }
+    let words = parts.get("allow").map(|it| reader.report().words(it, "`allow`"));
+    for word in words.unwrap_or_default() {
+        if ["conftest", "config"].contains(&word.text.as_str()) {
+            let message = format!("`{}` is an exception of pytest", word.text);
+            reader.report().bad_value(&word, message, "node takes `skip` and `xfail`");
+            return false;
+        }
+    }
+    true
+}
+
+fn read_test_command(
+    reader: &mut NodeReader<'_>,
+    parts: &Section<'_>,
+    proof: Option<Proof>,
+) -> Option<TestCommand> {
+    let command = parts.get("command")?;
+    let argv = reader.report().words(command, "`command`");
+    let help = "name the form of its report: `report: junit`, `tap`, `libtest`, `go` or `jest`";
+    let report = parts.require(reader.report(), "report", help);
+    let report = report.and_then(|it| read_named(reader, it, "form of a report", &REPORTS));
+    if let Some(proof) = proof.filter(|it| *it > Proof::Unproven) {
+        let message =
+            format!("a command proves nothing, and `proof: {}` is required", proof.as_str());
+        let place = parts.key("proof").map(|it| reader.report().place(&it.range))?;
+        let finding = Diagnostic::error("GR009", message).at(place, "above `unproven`");
+        reader.report().push(finding.help("use a `runner`, or remove `proof`"));
+        return None;
+    }
+    let path = parts.get("report_path").and_then(|it| reader.report().word(it, "`report_path`"));
+    if let Some(path) = &path
+        && let Err(error) = check_path(&path.text)
+    {
+        reader.report().bad_value(path, format!("the path of the report: {error}"), "");
+        return None;
+    }
+    if path.is_none() && report.is_some_and(ReportForm::needs_file) {
+        let help = "name the file that the command writes: `report_path: report.xml`";
+        parts.require(reader.report(), "report_path", help);
+        return None;
+    }
+    (!argv.is_empty()).then_some(TestCommand {
+        argv: argv.into_iter().map(|it| it.text).collect(),
+        report: report?,
+        report_path: path.map(|it| it.text),
+    })
+}
+
+fn read_fixed_files(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Vec<FixedFile>> {
+    let mut files: Vec<FixedFile> = Vec::new();
+    let mut is_clean = true;
+    let folder = reader.open_folder();
+    for word in reader.report().words(yaml, "`fixed`") {
+        let read = match &folder {
+            Ok(folder) => read_fixed(folder, &word.text),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(read) => files.extend(read),
+            Err(reason) => {
+                refuse_fixed(reader, &word, &reason);
+                is_clean = false;
+            }
+        }
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    files.dedup();
+    is_clean.then_some(files)
+}
+
+fn refuse_fixed(reader: &mut NodeReader<'_>, word: &SpannedText, reason: &str) {
+    let message = format!("the fixed tests `{}` cannot be read: {reason}", word.text);
+    let place = reader.report().place(&word.range);
+    let finding = Diagnostic::error("GR050", message).at(place, "named here");
+    let help = "name a file or a folder in the folder of the workflow";
+    reader.report().push(finding.help(help));
+}
+
+fn read_allowed(reader: &mut NodeReader<'_>, yaml: &Yaml) -> BTreeSet<Allowed> {
+    let words = reader.report().words(yaml, "`allow`");
+    words.iter().filter_map(|word| find_named(reader, word, "exception", &ALLOWED)).collect()
+}
+
+fn read_named<T: Copy>(
+    reader: &mut NodeReader<'_>,
+    yaml: &Yaml,
+    what: &str,
+    known: &Names<T>,
+) -> Option<T> {
+    let word = reader.report().word(yaml, what)?;
+    find_named(reader, &word, what, known)
+}
+
+fn find_named<T: Copy>(
+    reader: &mut NodeReader<'_>,
+    word: &SpannedText,
+    what: &str,
+    known: &Names<T>,
+) -> Option<T> {
+    let found = known.0.iter().find(|it| known.1(**it) == word.text).copied();
+    if found.is_none() {
+        let help = suggestion(&word.text, known.0.iter().map(|it| known.1(*it)));
+        let message = format!("there is no {what} `{}`", word.text);
+        reader.report().bad_value(word, message, &help.unwrap_or_default());
+    }
+    found
+}
+
+/// Values with their names in a workflow.
+struct Names<T: 'static>(&'static [T], fn(T) -> &'static str);
+
+const PROOFS: Names<Proof> = Names(&Proof::ALL, Proof::as_str);
+const RUNNERS: Names<Runner> = Names(&Runner::ALL, Runner::as_str);
+const REPORTS: Names<ReportForm> = Names(&ReportForm::ALL, ReportForm::as_str);
+const ALLOWED: Names<Allowed> = Names(&Allowed::ALL, Allowed::as_str);

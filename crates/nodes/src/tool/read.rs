@@ -1,0 +1,224 @@
+//! The kind `tool`: its keys, and how a node is read, with arguments that fit its input and an output
+//! that fits the fields.
+
+use std::{path::PathBuf, sync::Arc};
+
+use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
+use graphrun_workflow::{
+    Expression,
+    kind::{
+        CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
+        Yaml, describe, fits, suggestion,
+        values::{self, ArgumentName, Either, FieldName, Named, OneOrMany, ToolName},
+    },
+    tool::{BUILT_IN, Tool},
+};
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::Call;
+use crate::checked::Checked;
+
+/// The kind `tool`.
+#[derive(Debug)]
+pub(crate) struct ToolKind;
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct ToolKeys {
+    /// Calls a tool: `fs.read`, `fs.list`, `fs.grep`, or one that a Rust program registers.
+    tool: ToolName,
+    /// Its arguments, by expressions.
+    args: Option<Named<ArgumentName, values::Expression>>,
+    /// A field for the whole output, or which part of it goes to which field.
+    writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputPath>>>,
+}
+
+graphrun_workflow::value_types! {
+    /// A path into the output of a tool.
+    OutputPath = {"type": "string"};
+}
+
+/// A node that calls a tool.
+#[derive(Clone, Debug)]
+pub struct ToolNode {
+    /// The name of the tool.
+    pub tool: String,
+    /// The folder that the built-in tools can read.
+    pub root: PathBuf,
+    /// The arguments by name.
+    pub args: Vec<(String, Expression)>,
+    /// The fields with the path of the output that each receives. An empty path is the whole
+    /// output.
+    pub writes: Vec<(ChannelName, Vec<String>)>,
+}
+
+impl Kind for ToolKind {
+    fn key(&self) -> &'static str {
+        "tool"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of::<ToolKeys>()
+    }
+
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+        let value = reader.value();
+        let word = reader.report().word(value, "`tool`")?;
+        let tool = reader.tool(&word)?;
+        let mut args = Vec::new();
+        if let Some(yaml) = reader.get("args") {
+            if !matches!(yaml.data, Data::Map(_)) {
+                let wanted = "a mapping from names to expressions";
+                reader.report().wrong_kind(yaml, "`args`", wanted);
+            }
+            for Entry { key, value } in yaml.entries() {
+                let expression = reader.expression(value);
+                if let Some(expression) = &expression {
+                    reader.refuse_named_secret(&key.text, &value.range, expression);
+                }
+                check_argument(reader, tool.as_ref(), key, value, expression.as_ref());
+                args.extend(expression.map(|it| (key.text.clone(), it)));
+            }
+        }
+        let given = reader.get("args").map(Yaml::entries).unwrap_or_default();
+        check_missing(reader, tool.as_ref(), &word, given);
+        let writes = reader.get("writes").map(|it| read_tool_writes(reader, tool.as_ref(), it));
+        let root = reader.tools_root().to_owned();
+        let writes = writes.unwrap_or_default();
+        Some(Arc::new(ToolNode { tool: word.text, root, args, writes }))
+    }
+
+    fn refuses_cache(&self, value: &Yaml) -> Option<CacheRefusal> {
+        let tool = value.text().filter(|it| BUILT_IN.contains(it))?;
+        let help = "omit it: a file may have changed since it was read";
+        Some(CacheRefusal { what: format!("the tool `{tool}`"), help })
+    }
+}
+
+impl NodeSettings for ToolNode {
+    fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        let tool = Checked::find(ctx, &self.tool, &self.root)?;
+        Ok(Arc::new(Call { definition: self.clone(), tool }))
+    }
+}
+
+fn check_argument(
+    reader: &mut NodeReader<'_>,
+    tool: &dyn Tool,
+    key: &SpannedText,
+    value: &Yaml,
+    expression: Option<&Expression>,
+) {
+    let input = Type::of_schema(tool.input_schema());
+    let Type::Record(record) = &input else { return };
+    let Some(field) = record.fields.iter().find(|it| it.name == key.text) else {
+        // The schema may allow arguments that it does not list.
+        if tool.input_schema().get("additionalProperties") == Some(&Value::Bool(false)) {
+            let message = format!("`{}` takes no argument `{}`", tool.name(), key.text);
+            let place = reader.report().place(&key.range);
+            let help = suggestion(&key.text, record.fields.iter().map(|it| it.name.as_str()));
+            let finding = Diagnostic::error("GR114", message).at(place, "no such argument");
+            reader.report().push(Diagnostic { help, ..finding });
+        }
+        return;
+    };
+    if let Some(expression) = expression
+        && !fits(expression.ty(), &field.ty)
+    {
+        let (shown, declared) = (describe(expression.ty()), &field.ty);
+        let message = format!("the argument `{}` is `{declared}`, and this is {shown}", key.text);
+        let place = reader.report().place(&value.range);
+        reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
+    }
+}
+
+fn check_missing(
+    reader: &mut NodeReader<'_>,
+    tool: &dyn Tool,
+    word: &SpannedText,
+    given: &[Entry],
+) {
+    let required = tool.input_schema().get("required").and_then(Value::as_array);
+    let required = required.into_iter().flatten().filter_map(Value::as_str);
+    let missing: Vec<String> = required
+        .filter(|name| given.iter().all(|it| it.key.text != *name))
+        .map(|it| format!("`{it}`"))
+        .collect();
+    if !missing.is_empty() {
+        let message = format!("`{}` needs {}", tool.name(), missing.join(" and "));
+        let place = reader.report().place(&word.range);
+        let finding = Diagnostic::error("GR114", message).at(place, "an argument is missing");
+        reader.report().push(finding.help("write `args: { NAME: EXPRESSION }`"));
+    }
+}
+
+/// Reads a field for the whole output, or fields with paths into it.
+fn read_tool_writes(
+    reader: &mut NodeReader<'_>,
+    tool: &dyn Tool,
+    yaml: &Yaml,
+) -> Vec<(ChannelName, Vec<String>)> {
+    let output = Type::of_schema(tool.output_schema());
+    let mut writes = Vec::new();
+    if !matches!(yaml.data, Data::Map(_)) {
+        let Some(field) = reader.report().word(yaml, "`writes`") else { return writes };
+        let channel = reader.channel(&field);
+        if let Some(channel) = channel {
+            check_tool_output(reader, &field, &channel, &output);
+            writes.push((channel, Vec::new()));
+        }
+        return writes;
+    }
+    for Entry { key, value } in yaml.entries() {
+        let channel = reader.channel(key);
+        let Some(path) = reader.report().word(value, "a part of the output") else { continue };
+        let parts: Vec<String> = path.text.split('.').map(str::to_owned).collect();
+        let Some(ty) = part_of(&output, &parts) else {
+            let message = format!("the output of `{}` has no `{}`", tool.name(), path.text);
+            let place = reader.report().place(&path.range);
+            let known = match output.required() {
+                Type::Record(record) => record.fields.iter().map(|it| it.name.as_str()).collect(),
+                _ => Vec::new(),
+            };
+            let help = suggestion(&path.text, known);
+            let finding = Diagnostic::error("GR021", message).at(place, "no such field");
+            reader.report().push(Diagnostic { help, ..finding });
+            continue;
+        };
+        if let Some(channel) = channel {
+            check_tool_output(reader, key, &channel, &ty);
+            writes.push((channel, parts));
+        }
+    }
+    writes
+}
+
+fn check_tool_output(
+    reader: &mut NodeReader<'_>,
+    field: &SpannedText,
+    channel: &ChannelName,
+    given: &Type,
+) {
+    let declared = reader.type_of(channel).clone();
+    if !fits(given, &declared) {
+        let message =
+            format!("the tool gives {}, and `{channel}` is `{declared}`", describe(given));
+        let place = reader.report().place(&field.range);
+        reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
+    }
+}
+
+/// The type at a path. A part of an optional value is optional too.
+fn part_of(output: &Type, path: &[String]) -> Option<Type> {
+    let mut ty = output.clone();
+    for name in path {
+        if *ty.required() == Type::Any {
+            return Some(Type::Any);
+        }
+        let is_optional = matches!(ty, Type::Optional(_) | Type::Map(_));
+        let part = ty.field(name)?.clone();
+        ty = if is_optional { part.optional() } else { part };
+    }
+    Some(ty)
+}

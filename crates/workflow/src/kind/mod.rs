@@ -1,0 +1,292 @@
+//! What a kind of node is: the keys it takes, how they are read, and what its nodes need.
+//!
+//! A kind is two traits. A [`Kind`] belongs to the format: its keys, and how a node is read from
+//! them with a [`NodeReader`]. The [`NodeSettings`] that it reads belong to one node of a workflow:
+//! they make the node that runs, and answer what the checks, the drawings, the test cases and the
+//! command line ask about it. Nothing else in the program lists kinds: whatever a kind is asked is a
+//! method here, with a default that suits a small kind.
+//!
+//! The built-in kinds are in `graphrun-nodes`, one file or folder each, and are registered there in
+//! one list. A program adds its own with [`Registry::kind`], in the same way.
+//!
+//! To add a kind: a struct with a field for each key, a type with the settings, the two traits, and
+//! the kind's line in the list of `graphrun-nodes`. To add a key: a field of that struct, and the
+//! code that reads it.
+
+mod keys;
+mod reader;
+mod services;
+
+use std::{any::Any, fmt, sync::Arc};
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Place},
+    graph::{AccessSet, Node},
+    id::{ChannelName, NodeName},
+};
+
+pub(crate) use self::keys::node_schema;
+pub use self::{
+    keys::{KeyValue, Keys, RegisteredKind},
+    reader::NodeReader,
+    services::{ModelSource, Services},
+};
+use crate::{Expression, Registry};
+pub use crate::{
+    format::values,
+    prompt::LoadedPrompt,
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::{Report, suggestion},
+    sections::Agent,
+    shape::Section,
+    typing::{describe, fits, values_of},
+    value_types,
+};
+
+/// A kind of node in the format, such as `run`.
+///
+/// A kind is a trait and not an enum, because programs add kinds. Its keys are one struct: the
+/// reader, the JSON Schema, hover texts and completion all come from it, so that they cannot
+/// disagree.
+///
+/// The example adds a kind `shout`, which writes a text in capitals.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use async_trait::async_trait;
+/// use graphrun::{
+///     diagnostic::Diagnostic,
+///     graph::{Command, Contract, Node, NodeContext, NodeError},
+///     id::ChannelName,
+///     state::Update,
+///     workflow::{
+///         Expression, ExpressionView, Registry,
+///         kind::{Keys, Kind, MakeContext, NodeReader, NodeSettings, values},
+///     },
+/// };
+/// use schemars::JsonSchema;
+///
+/// /// The keys of `shout`.
+/// #[derive(JsonSchema)]
+/// #[expect(dead_code, reason = "only its schema is used")]
+/// struct ShoutKeys {
+///     /// Writes this text in capitals.
+///     shout: values::Expression,
+///     /// The field that receives the text.
+///     writes: values::FieldName,
+/// }
+///
+/// #[derive(Debug)]
+/// struct Shout;
+///
+/// #[derive(Clone, Debug)]
+/// struct ShoutNode {
+///     text: Expression,
+///     writes: ChannelName,
+/// }
+///
+/// impl Kind for Shout {
+///     fn key(&self) -> &'static str {
+///         "shout"
+///     }
+///
+///     fn keys(&self) -> Keys {
+///         Keys::of::<ShoutKeys>()
+///     }
+///
+///     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+///         let text = reader.expression(reader.value());
+///         let writes = reader.require("writes", "name the field that receives the text")?;
+///         let writes = reader.report().word(writes, "`writes`")?;
+///         let writes = reader.channel(&writes);
+///         Some(Arc::new(ShoutNode { text: text?, writes: writes? }))
+///     }
+/// }
+///
+/// impl NodeSettings for ShoutNode {
+///     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+///         Ok(Arc::new(self.clone()))
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl Node for ShoutNode {
+///     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+///         let text = self.text.evaluate(&ExpressionView::of(&ctx))?;
+///         let text = text.as_str().unwrap_or_default().to_uppercase();
+///         Ok(Update::default().write(self.writes.clone(), text.into()).into())
+///     }
+///
+///     fn contract(&self) -> Contract {
+///         Contract { reads: None, writes: Some(vec![self.writes.clone()]) }
+///     }
+///
+///     fn kind(&self) -> &'static str {
+///         "shout"
+///     }
+/// }
+///
+/// let registry = Registry::new().kind(Arc::new(Shout));
+/// let schema = graphrun_workflow::json_schema(&registry);
+/// let key = schema.pointer("/properties/nodes/additionalProperties/properties/shout").unwrap();
+/// assert_eq!(key["description"], "Kind: writes this text in capitals.");
+/// ```
+pub trait Kind: fmt::Debug + Send + Sync {
+    /// Returns the key that makes a node one of this kind.
+    fn key(&self) -> &'static str;
+
+    /// Returns the keys of its nodes, the key of the kind among them.
+    fn keys(&self) -> Keys;
+
+    /// Reads a node. Mistakes are reported to the reader, all of them; without valid settings the
+    /// result is `None`.
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>>;
+
+    /// Returns why results of a node are never cached, if they are not. `value` is the value of the
+    /// kind's key.
+    ///
+    /// By default results are cached where the workflow wants it.
+    fn refuses_cache(&self, _value: &Yaml) -> Option<CacheRefusal> {
+        None
+    }
+
+    /// Whether its nodes ask a person.
+    ///
+    /// Then `timeout` limits the wait for the answer instead of an attempt: the kind takes it from
+    /// [`NodeReader::timeout`], and the defaults of a workflow do not apply.
+    fn asks(&self) -> bool {
+        false
+    }
+
+    /// Whether its nodes only run others, so that a node has no `when`.
+    fn runs_others(&self) -> bool {
+        false
+    }
+}
+
+/// The settings of a node, as its kind has read them.
+///
+/// Only [`make`](Self::make) is needed. The other methods answer what other parts of the program
+/// would otherwise have to know about kinds; their defaults suit a node that needs no services.
+pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
+    /// Makes the node that runs.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a description of the missing part if this machine cannot run the node.
+    fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic>;
+
+    /// Returns the models that it asks, if it asks any.
+    fn models(&self) -> Option<ModelUse<'_>> {
+        None
+    }
+
+    /// Returns the settings with another model in place of all of its models; `None` if it asks no
+    /// model.
+    fn with_model(&self, _model: &str) -> Option<Arc<dyn NodeSettings>> {
+        None
+    }
+
+    /// Whether it runs code in a sandbox.
+    fn needs_sandbox(&self) -> bool {
+        false
+    }
+
+    /// Whether it writes to the output folder of the run.
+    fn needs_output_dir(&self) -> bool {
+        false
+    }
+
+    /// Returns the answers that a person can choose from, if it asks a person. If there are none,
+    /// every value that fits the written field is an answer.
+    fn choices(&self) -> Option<&[String]> {
+        None
+    }
+
+    /// Returns the fields that it computes, if its result depends on expressions over the state
+    /// alone, or on a person. By default it may depend on anything that its contract reads.
+    fn computes(&self) -> Option<Vec<Computation>> {
+        None
+    }
+
+    /// Whether it may write fewer fields than its contract names.
+    fn may_write_less(&self) -> bool {
+        false
+    }
+
+    /// Returns the text that a drawing shows beside the kind.
+    fn detail(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns a name that its cached results belong to, for nodes whose
+    /// [identity](Node::identity) does not tell them apart.
+    fn cache_label(&self) -> Option<&str> {
+        None
+    }
+}
+
+impl dyn NodeSettings {
+    /// The settings as the type that a kind reads, if they are of that type.
+    pub fn downcast_ref<T: NodeSettings>(&self) -> Option<&T> {
+        let any: &dyn Any = self;
+        any.downcast_ref()
+    }
+}
+
+/// The surroundings of a node that is made.
+#[derive(Clone, Copy, Debug)]
+pub struct MakeContext<'a> {
+    /// The name of the node.
+    pub name: &'a NodeName,
+    /// Where the node is written.
+    pub place: &'a Place,
+    /// The external services.
+    pub services: &'a Services,
+    /// The nodes and tools that the program registers.
+    pub registry: &'a Registry,
+}
+
+/// The models of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelUse<'a> {
+    /// The models as `provider/model`, in order of fallback.
+    pub models: &'a [String],
+    /// The most answers that one attempt asks each model for.
+    pub answers_max: u64,
+}
+
+/// A field that a node computes.
+#[derive(Clone, Debug)]
+pub struct Computation {
+    /// The field.
+    pub to: ChannelName,
+    /// The fields that it is computed from.
+    pub from: AccessSet,
+    /// Whether the value is a plain copy.
+    pub is_copy: bool,
+}
+
+impl Computation {
+    /// The computation of a field by an expression.
+    pub fn of(to: &ChannelName, value: &Expression) -> Self {
+        Self { to: to.clone(), from: value.access_set(), is_copy: value.is_path() }
+    }
+}
+
+/// The reason why results of a kind are never cached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheRefusal {
+    /// What is never cached, as a message names it: a kind, or the tool that a node calls.
+    pub what: String,
+    /// The alternative.
+    pub help: &'static str,
+}
+
+impl CacheRefusal {
+    /// Refuses to cache any node of a kind.
+    pub fn of_kind(kind: &dyn Kind, help: &'static str) -> Self {
+        Self { what: format!("`{}`", kind.key()), help }
+    }
+}

@@ -1,0 +1,328 @@
+//! What a kind may use while one of its nodes is read.
+
+use std::{ops::Range, path::Path, sync::Arc, time::Duration};
+
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    id::{ChannelName, NodeName},
+    state::{Reducer, Schema, Type},
+};
+use graphrun_guard::beneath::{BeneathError, Folder};
+
+use super::RegisteredKind;
+use crate::{
+    Defaults, Expression, Prompt, SandboxSettings,
+    expression::OutputPathError,
+    lower::Lowering,
+    prompt::LoadedPrompt,
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::{Report, suggestion},
+    sections::Agent,
+    shape::Section,
+    tool::Tool,
+    types::refuse_private,
+    typing::{describe, fits, values_of},
+};
+
+/// A node that is read: its keys, and what they may refer to.
+///
+/// The reader reports mistakes instead of failing at the first one. A method that returns an
+/// `Option` has reported the reason when it returns `None`.
+#[derive(Debug)]
+pub struct NodeReader<'a> {
+    pub(crate) lowering: &'a mut Lowering,
+    pub(crate) name: &'a NodeName,
+    /// The name of the node as it is written.
+    pub(crate) name_key: &'a SpannedText,
+    pub(crate) section: &'a Section<'a>,
+    pub(crate) kind: &'a RegisteredKind,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The keys of the node.
+impl<'a> NodeReader<'a> {
+    /// Returns the name of the node.
+    pub fn name(&self) -> &'a NodeName {
+        self.name
+    }
+
+    /// Returns the value of the kind's key.
+    pub fn value(&self) -> &'a Yaml {
+        self.get(self.kind.key()).expect("a node is read by the kind whose key it has")
+    }
+
+    /// Returns the value of a key.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the struct with the keys of the kind has no such key, because a node could never
+    /// have it.
+    pub fn get(&self, key: &str) -> Option<&'a Yaml> {
+        let kind = self.kind.key();
+        assert!(self.kind.takes(key), "the kind `{kind}` reads `{key}`, which it does not declare");
+        self.section.get(key)
+    }
+
+    /// Returns a key with its place.
+    pub fn key(&self, key: &str) -> Option<&'a SpannedText> {
+        self.section.key(key)
+    }
+
+    /// Returns the value of a key that the node must have. `help` is what to write.
+    pub fn require(&mut self, key: &str, help: &str) -> Option<&'a Yaml> {
+        self.section.require(self.report(), key, help)
+    }
+
+    /// Reads the mapping under the kind's key. The struct with the kind's keys has the known ones.
+    pub fn parts(&mut self) -> Option<Section<'a>> {
+        self.parts_of(self.kind.key())
+    }
+
+    /// Reads the mapping under a key. The struct with the kind's keys has the known ones.
+    pub fn parts_of(&mut self, key: &str) -> Option<Section<'a>> {
+        let known = self.kind.keys_within(key);
+        let yaml = self.get(key)?;
+        Section::read(&mut self.lowering.report, yaml, &format!("`{key}`"), &known)
+    }
+
+    /// Returns the `timeout` of the node, if its kind [asks](super::Kind::asks) a person.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Returns the findings, to read simple values and to report mistakes.
+    pub fn report(&mut self) -> &mut Report {
+        &mut self.lowering.report
+    }
+}
+
+/// The fields of the state.
+impl NodeReader<'_> {
+    /// Returns the fields of the state.
+    pub fn schema(&self) -> &Schema {
+        &self.lowering.schema
+    }
+
+    /// Returns the type of a field.
+    pub fn type_of(&self, channel: &ChannelName) -> &Type {
+        self.schema().channel(channel.as_str()).map_or(&Type::Any, |it| it.ty())
+    }
+
+    /// Reads the name of a field.
+    pub fn channel(&mut self, word: &SpannedText) -> Option<ChannelName> {
+        self.lowering.report.channel(word, &self.lowering.schema)
+    }
+
+    /// Reads the name of a field, or a list of names.
+    pub fn channels(&mut self, yaml: &Yaml, what: &str) -> Vec<ChannelName> {
+        self.lowering.report.channels(yaml, what, &self.lowering.schema)
+    }
+
+    /// Reports fields that only nodes can use.
+    pub fn refuse_private(&mut self, yaml: &Yaml, what: &str) {
+        refuse_private(&mut self.lowering.report, yaml, what, &self.lowering.schema);
+    }
+
+    /// Reads the pairs of `writes`: `field: output`, or just fields with the names of their
+    /// outputs.
+    pub fn pairs(&mut self, yaml: &Yaml) -> Vec<(SpannedText, SpannedText)> {
+        let report = &mut self.lowering.report;
+        if let Data::Map(entries) = &yaml.data {
+            let pair = |Entry { key, value }: &Entry| {
+                Some((key.clone(), report.word(value, "an output")?))
+            };
+            return entries.iter().filter_map(pair).collect();
+        }
+        let words = report.words(yaml, "`writes`");
+        words.into_iter().map(|it| (it.clone(), it)).collect()
+    }
+}
+
+/// Expressions.
+impl NodeReader<'_> {
+    /// Reads an expression, which may use the fields that are assigned when the node starts.
+    pub fn expression(&mut self, yaml: &Yaml) -> Option<Expression> {
+        let written = self.lowering.flow.before(self.name);
+        self.lowering.expression(yaml, &written)
+    }
+
+    /// Reads a folder at or below `output.dir`.
+    pub fn output_folder(&mut self, yaml: &Yaml) -> Option<Expression> {
+        let written = self.lowering.flow.before(self.name);
+        let to = self.lowering.expression_with_output(yaml, &written)?;
+        self.expect_type(yaml, to.ty(), &Type::String, "a folder");
+        if fits(to.ty(), &Type::String) {
+            self.check_output_path(yaml, &to);
+        }
+        Some(to)
+    }
+
+    /// Refuses a folder that no run could accept.
+    fn check_output_path(&mut self, yaml: &Yaml, to: &Expression) {
+        let Err(error) = to.check_output_path() else { return };
+        let message = match error {
+            OutputPathError::Elsewhere => {
+                format!("`{}` is not a path below `output.dir`", to.source())
+            }
+            OutputPathError::Beside(text) => {
+                format!("`output.dir` followed by {text:?} names a folder beside the output folder")
+            }
+            OutputPathError::Below { path, error } => {
+                format!("files cannot be delivered to {path:?} below `output.dir`: {error}")
+            }
+        };
+        let report = self.report();
+        let finding = Diagnostic::error("GR056", message).at(report.place(&yaml.range), "here");
+        let help = "write `output.dir`, or a path below it, as in `output.dir + \"/docs\"`";
+        report.push(finding.help(help));
+    }
+
+    /// Reads an expression for a list of files.
+    pub fn files(&mut self, yaml: &Yaml) -> Option<Expression> {
+        let files = self.expression(yaml)?;
+        if !matches!(files.ty(), Type::List(_) | Type::Map(_) | Type::Any) {
+            let message =
+                format!("`files` is a list of files, and this is {}", describe(files.ty()));
+            let place = self.report().place(&yaml.range);
+            self.report().push(Diagnostic::error("GR022", message).at(place, "no list"));
+        }
+        Some(files)
+    }
+
+    /// Reports a value whose type does not fit the declared one. `what` is the subject of the
+    /// message.
+    pub fn expect_type(&mut self, yaml: &Yaml, ty: &Type, declared: &Type, what: &str) {
+        if fits(ty, declared) {
+            return;
+        }
+        let report = self.report();
+        let place = report.place(&yaml.range);
+        if let (Some(given), Some(values)) = (values_of(ty), values_of(declared))
+            && let Some(text) = given.iter().find(|it| !values.contains(it))
+        {
+            let message = format!("\"{text}\" is never a value of {what}");
+            let finding = Diagnostic::error("GR023", message).at(place, "no such value");
+            let help = suggestion(text, values.iter().map(String::as_str));
+            report.push(Diagnostic { help, ..finding });
+            return;
+        }
+        let message = format!("{what} is `{declared}`, and this is {}", describe(ty));
+        report.push(Diagnostic::error("GR022", message).at(place, "another type"));
+    }
+
+    /// Reports a value whose type cannot be an update of a field.
+    pub fn expect_update(&mut self, yaml: &Yaml, channel: &ChannelName, ty: &Type) {
+        let Some(declared) = self.schema().channel(channel.as_str()) else { return };
+        let item = match (declared.reducer(), declared.ty()) {
+            (Reducer::Append | Reducer::Union, Type::List(item)) => fits(ty, item),
+            // The update is a part of the value; the whole is checked once it is folded.
+            (Reducer::Merge | Reducer::Messages | Reducer::Custom(_), _) => true,
+            _ => false,
+        };
+        if !item {
+            let declared = declared.ty().clone();
+            self.expect_type(yaml, ty, &declared, &format!("`{channel}`"));
+        }
+    }
+
+    /// Reports a literal text under the name of a secret.
+    pub fn refuse_named_secret(
+        &mut self,
+        name: &str,
+        range: &Range<usize>,
+        expression: &Expression,
+    ) {
+        self.lowering.report.refuse_named_secret(name, range, expression);
+    }
+}
+
+/// Prompts. A prompt is loaded, then checked for the visits that use it, and finished.
+impl NodeReader<'_> {
+    /// Loads the prompt at a path.
+    pub fn load_prompt(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
+        self.lowering.read_prompt(yaml)
+    }
+
+    /// Loads a prompt that is written in the workflow.
+    pub fn load_inline_prompt(&mut self, yaml: &Yaml, what: &str) -> Option<LoadedPrompt> {
+        LoadedPrompt::inline(&mut self.lowering.report, yaml, what)
+    }
+
+    /// Loads the prompt of a node that names none: `prompts/NODE.md`.
+    pub fn load_default_prompt(&mut self) -> Option<LoadedPrompt> {
+        self.lowering.prompts.load_default(&mut self.lowering.report, self.name_key)
+    }
+
+    /// Checks a prompt of any visit.
+    pub fn check_prompt(&mut self, prompt: &LoadedPrompt) {
+        self.lowering.check_prompt(prompt, self.name, self.is_bounded());
+    }
+
+    /// Checks the prompt of all visits but the first.
+    pub fn check_prompt_again(&mut self, prompt: &LoadedPrompt) {
+        self.lowering.check_prompt_again(prompt, self.name, self.is_bounded());
+    }
+
+    /// Returns the prompt for this node.
+    pub fn finish_prompt(&self, prompt: LoadedPrompt) -> Prompt {
+        self.lowering.prompt_of(prompt)
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.section.has_or_means("max_visits")
+    }
+}
+
+/// The sections of the workflow, and what the program registers.
+impl NodeReader<'_> {
+    /// Returns the `defaults` of the workflow.
+    pub fn defaults(&self) -> &Defaults {
+        &self.lowering.defaults
+    }
+
+    /// Returns the agent of a name.
+    pub fn agent(&mut self, word: &SpannedText) -> Option<Agent> {
+        let Lowering { agents, report, .. } = &mut *self.lowering;
+        let found = agents.get(&word.text).cloned();
+        match &found {
+            None => report.unknown("GR011", "agent", word, agents.keys().map(String::as_str)),
+            Some(_) => self.lowering.uses("agents", &word.text),
+        }
+        found
+    }
+
+    /// Returns the sandbox that the key `in` of the node names.
+    pub fn sandbox(&mut self) -> Option<SandboxSettings> {
+        let help = "name one of `sandboxes`: generated code runs only in a sandbox";
+        let sandbox = self.require("in", help)?;
+        let Lowering { sandboxes, report, .. } = &mut *self.lowering;
+        let word = report.word(sandbox, "`in`")?;
+        let settings = sandboxes.get(&word.text).cloned();
+        if settings.is_none() {
+            let known = sandboxes.keys().map(String::as_str);
+            report.unknown("GR015", "sandbox", &word, known);
+        } else {
+            self.lowering.uses("sandboxes", &word.text);
+        }
+        settings
+    }
+
+    /// Returns the tool of a name, registered or built in.
+    pub fn tool(&mut self, word: &SpannedText) -> Option<Arc<dyn Tool>> {
+        self.lowering.find_tool(word)
+    }
+
+    /// Returns the folder that the built-in tools can read.
+    pub fn tools_root(&self) -> &Path {
+        &self.lowering.tools_root
+    }
+
+    /// Opens the folder of the workflow.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be opened.
+    pub fn open_folder(&self) -> Result<Folder, BeneathError> {
+        self.lowering.prompts.folder().open_folder()
+    }
+}

@@ -1,0 +1,56 @@
+//! The external services of nodes.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use graphrun_models::{ChatModel, ModelError, Prices};
+use graphrun_sandbox::Replace;
+
+/// The source of the models of agents.
+pub trait ModelSource: fmt::Debug + Send + Sync {
+    /// Returns the model of that name, such as `openai/gpt-5-mini`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason if the model cannot be used.
+    fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
+}
+
+/// The external services of nodes.
+#[derive(Clone, Debug)]
+pub struct Services {
+    /// The source of the models of agents.
+    pub models: Arc<dyn ModelSource>,
+    /// The prices of models, as far as they are known.
+    pub prices: Arc<Prices>,
+    /// The folder for environments of generated code.
+    pub cache_dir: PathBuf,
+    /// The folder that a run delivers to.
+    pub output_dir: PathBuf,
+    /// The files there that it may replace.
+    pub replace: Replace,
+}
+
+impl Services {
+    /// No models, and deliveries to `out` in the current folder: enough for workflows that compute,
+    /// ask people, or run custom nodes.
+    pub fn offline() -> Self {
+        Self {
+            models: Arc::new(NoModels),
+            prices: Arc::default(),
+            cache_dir: PathBuf::from(".graphrun/cache"),
+            output_dir: PathBuf::from("out"),
+            replace: Replace::default(),
+        }
+    }
+}
+
+/// A source that has no model.
+#[derive(Debug)]
+struct NoModels;
+
+impl ModelSource for NoModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        let message = format!("no models are connected here, so `{name}` is unavailable");
+        Err(ModelError::Auth { message })
+    }
+}

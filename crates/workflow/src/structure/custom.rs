@@ -1,0 +1,80 @@
+//! `node`: runs a node that a Rust program registers.
+
+use std::sync::Arc;
+
+use graphrun_core::{diagnostic::Diagnostic, graph::Node};
+use schemars::JsonSchema;
+
+use crate::{
+    kind::{Keys, Kind, MakeContext, NodeReader, NodeSettings, values::CustomName},
+    report::suggestion,
+};
+
+/// The kind `node`.
+#[derive(Debug)]
+pub struct Custom;
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct CustomKeys {
+    /// Runs the node that a Rust program has registered under this name.
+    node: CustomName,
+}
+
+/// A node that runs the one that is registered under a name.
+#[derive(Clone, Debug)]
+pub struct CustomNode {
+    /// The name.
+    pub name: String,
+}
+
+impl Kind for Custom {
+    fn key(&self) -> &'static str {
+        "node"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of::<CustomKeys>()
+    }
+
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+        let value = reader.value();
+        let name = reader.report().word(value, "`node`")?;
+        let registry = &reader.lowering.registry;
+        if registry.custom(&name.text).is_some() {
+            return Some(Arc::new(CustomNode { name: name.text }));
+        }
+        let help = suggestion(&name.text, registry.nodes())
+            .unwrap_or_else(|| "a Rust program registers nodes; none is registered".to_owned());
+        let message = format!("no node `{}` is registered", name.text);
+        let report = reader.report();
+        let place = report.place(&name.range);
+        report.push(Diagnostic::error("GR010", message).at(place, "not registered").help(help));
+        None
+    }
+}
+
+impl NodeSettings for CustomNode {
+    fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        let (node, name) = (ctx.name, &self.name);
+        ctx.registry.custom(name).ok_or_else(|| {
+            let message = format!("node `{node}` names `{name}`, which is not registered");
+            Diagnostic::error("GR010", message)
+                .at(Some(ctx.place.clone()), "no such node in Rust")
+                .help("register it with `Registry::node`, in the program that loads the file")
+        })
+    }
+
+    /// An optional field of its struct may stay unwritten.
+    fn may_write_less(&self) -> bool {
+        true
+    }
+
+    fn detail(&self) -> Option<String> {
+        Some(self.name.clone())
+    }
+
+    fn cache_label(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+}

@@ -1,0 +1,214 @@
+//! `map`: runs a node for each item of a list.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{Command, Contract, Node, NodeContext, NodeError, SideEffects},
+    id::NodeName,
+    state::Type,
+};
+use schemars::JsonSchema;
+
+use crate::{
+    Expression,
+    kind::{
+        CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
+        values::{self, NodeRef, Positive, Text},
+    },
+    lower::Lowering,
+    reader::{Entry, Yaml},
+};
+
+/// The key of the kind.
+const MAP: &str = "map";
+
+/// The default name of the item of a dispatched task.
+pub(crate) const ITEM: &str = "item";
+
+/// The kind `map`.
+#[derive(Debug)]
+pub struct Map;
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct MapKeys {
+    /// Runs a node for each item of a list, in parallel; `then` waits for all of them.
+    map: MapParts,
+}
+
+/// A node that runs for each item of a list.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct MapParts {
+    /// The list, such as `plan.tasks`.
+    over: values::Expression,
+    /// The name of the item in the prompts and expressions of that node. Default: `item`.
+    #[serde(rename = "as")]
+    name: Option<Text>,
+    /// The node. It has no `then`; the map leads on.
+    #[serde(rename = "do")]
+    node: NodeRef,
+    /// The most items that run at the same time.
+    width: Option<Positive>,
+}
+
+/// A node that runs another one for each item of a list.
+#[derive(Clone, Debug)]
+pub struct MapNode {
+    /// The list.
+    pub over: Expression,
+    /// The node.
+    pub node: NodeName,
+    /// The name of the item in that node.
+    pub item: String,
+    /// How many items run at the same time.
+    pub width_max: Option<usize>,
+}
+
+/// The item of a node that runs for each item of a list.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) name: String,
+    pub(crate) ty: Type,
+    pub(crate) width_max: Option<usize>,
+    /// Whether it may have another name because of a reported mistake.
+    pub(crate) is_vague: bool,
+}
+
+impl Kind for Map {
+    fn key(&self) -> &'static str {
+        MAP
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of::<MapKeys>()
+    }
+
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+        if let Some(when) = reader.key("when") {
+            let message = "a node that is `map` takes no key `when`";
+            let place = reader.report().place(&when.range);
+            let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
+            reader.report().push(finding.help("put the condition on the node that it runs"));
+        }
+        let parts = reader.parts()?;
+        parts.require(reader.report(), "over", "name the list: `over: plan.tasks`");
+        parts.require(reader.report(), "do", "name the node that runs for each item");
+        let Lowering { declarations, items, overs, .. } = &*reader.lowering;
+        let node = declarations.maps.get(reader.name)?.clone();
+        let item = items.get(&node)?;
+        let (name, width_max) = (item.name.clone(), item.width_max);
+        let over = overs.get(reader.name)?.clone();
+        Some(Arc::new(MapNode { over, node, item: name, width_max }))
+    }
+
+    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+        Some(CacheRefusal::of_kind(self, "write it on the node that runs for each item"))
+    }
+
+    fn runs_others(&self) -> bool {
+        true
+    }
+}
+
+impl NodeSettings for MapNode {
+    fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        // The route behind the node dispatches the items.
+        Ok(Arc::new(Pass))
+    }
+
+    /// It computes nothing itself; its route reads the list.
+    fn computes(&self) -> Option<Vec<Computation>> {
+        Some(Vec::new())
+    }
+
+    fn detail(&self) -> Option<String> {
+        Some(format!("over {}", self.over.source()))
+    }
+}
+
+/// Does nothing, and exists for its edges.
+#[derive(Debug)]
+struct Pass;
+
+#[async_trait]
+impl Node for Pass {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        Ok(Command::default())
+    }
+
+    fn contract(&self) -> Contract {
+        Contract { reads: Some(Vec::new()), writes: Some(Vec::new()) }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        MAP
+    }
+
+    fn side_effects(&self) -> SideEffects {
+        SideEffects::Nothing
+    }
+}
+
+impl Lowering {
+    /// Reads the lists of all maps; their nodes read the items.
+    pub(crate) fn read_items(&mut self, nodes: &Yaml) {
+        for Entry { key, value } in nodes.entries() {
+            let (Some(map), Some(name)) =
+                (value.get(MAP), self.declarations.nodes.get(key.text.as_str()).cloned())
+            else {
+                continue;
+            };
+            let written = self.flow.before(&name);
+            let over = map.get("over").and_then(|it| Some((it, self.expression(it, &written)?)));
+            let ty = over.as_ref().map_or(Type::Any, |(yaml, over)| self.item_type(yaml, over));
+            let width = map.get("width").and_then(|it| self.report.count(it, "`width`", 1));
+            let (item, is_vague) = self.item_name(map);
+            if let Some(node) = self.declarations.maps.get(&name) {
+                let item = Item { name: item, ty, width_max: width, is_vague };
+                self.items.insert(node.clone(), item);
+            }
+            self.overs.extend(over.map(|(_, over)| (name, over)));
+        }
+    }
+
+    fn item_type(&mut self, yaml: &Yaml, over: &Expression) -> Type {
+        match over.ty() {
+            Type::List(item) => Type::clone(item),
+            Type::Any => Type::Any,
+            other => {
+                let message = format!("a map needs a list, and this is `{other}`");
+                let place = self.report.place(&yaml.range);
+                self.report.push(Diagnostic::error("GR022", message).at(place, "no list"));
+                Type::Any
+            }
+        }
+    }
+
+    /// Returns the name of the item, and whether another name may have been meant.
+    fn item_name(&mut self, map: &Yaml) -> (String, bool) {
+        let Some(yaml) = map.get("as") else {
+            let known = self.registry.kind_of(MAP).map(|it| it.keys_within(MAP));
+            let known = known.unwrap_or_default();
+            let is_unknown = |it: &Entry| !known.contains(&it.key.text.as_str());
+            return (ITEM.to_owned(), map.entries().iter().any(is_unknown));
+        };
+        let Some(word) = self.report.word(yaml, "`as`") else { return (ITEM.to_owned(), true) };
+        let taken = self.schema.channel(&word.text).is_some();
+        if taken || self.report.node_name(&word).is_none() || word.text.contains('-') {
+            if taken {
+                let message = format!("`{}` is already a field of the state", word.text);
+                self.report.bad_value(&word, message, "choose another name for the item");
+            }
+            return (ITEM.to_owned(), true);
+        }
+        (word.text, false)
+    }
+}

@@ -1,0 +1,26 @@
+//! The kinds that give a workflow its structure: `map`, `use` and `parallel`, which run other nodes,
+//! and `node`, which runs one that a program registers.
+//!
+//! They are kinds like all others, and every registry has them. They stay beside the format because
+//! the names, the data flow and the edges of a workflow depend on them.
+
+mod custom;
+mod map;
+mod parallel;
+mod use_workflow;
+
+use std::sync::Arc;
+
+pub(crate) use self::map::{ITEM, Item};
+pub use self::{
+    custom::{Custom, CustomNode},
+    map::{Map, MapNode},
+    parallel::Parallel,
+    use_workflow::{EnterNode, LeaveNode, Use},
+};
+use crate::kind::Kind;
+
+/// The kinds of this module.
+pub(crate) fn kinds() -> [Arc<dyn Kind>; 4] {
+    [Arc::new(Map), Arc::new(Use), Arc::new(Custom), Arc::new(Parallel)]
+}

@@ -1,0 +1,291 @@
+//! `use`: runs another workflow as a part of this one.
+//!
+//! `used` loads it, and makes its nodes a part of this workflow. Here are the kind, and the first and
+//! last node of a used workflow: one fills its fields, the other takes its results.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{
+        Access, AccessSet, Command, Contract, Node, NodeContext, NodeError, Read, SideEffects,
+    },
+    id::ChannelName,
+    state::{Channel, Type, Update},
+};
+use schemars::JsonSchema;
+
+use crate::{
+    Expression, ExpressionView, Workflow,
+    kind::{
+        CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
+        values::{self, FieldName, Named, Text},
+    },
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::suggestion,
+    shape::Section,
+};
+
+/// The common keys that do not apply to a node that uses a workflow.
+const REFUSED: &[(&str, &str)] = &[
+    ("when", "put the condition into the route that leads here"),
+    ("timeout", "each node of the used workflow has its own"),
+    ("retry", "each node of the used workflow has its own"),
+];
+
+/// The kind `use`.
+#[derive(Debug)]
+pub struct Use;
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct UseKeys {
+    /// Runs another workflow as a part of this one.
+    #[serde(rename = "use")]
+    used: UseParts,
+}
+
+/// Another workflow with its inputs and outputs.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct UseParts {
+    /// The file, from the folder of this one or the one above.
+    workflow: Text,
+    /// Its inputs, each with an expression over the state here.
+    #[serde(rename = "in")]
+    input: Option<Named<Text, values::Expression>>,
+    /// The fields of this workflow that receive its outputs when it is done.
+    #[serde(rename = "out")]
+    output: Option<Named<FieldName, Text>>,
+}
+
+/// A node that begins a used workflow.
+#[derive(Clone, Debug)]
+pub struct EnterNode {
+    /// The name of the used workflow.
+    pub workflow: String,
+    /// The input fields of the used workflow with their values.
+    pub sets: Vec<(ChannelName, Expression)>,
+}
+
+/// A node that runs when a used workflow has no tasks left.
+#[derive(Clone, Debug)]
+pub struct LeaveNode {
+    /// Each field that receives a result, with the field of the used workflow it comes from.
+    pub takes: Vec<(ChannelName, ChannelName)>,
+}
+
+impl Kind for Use {
+    fn key(&self) -> &'static str {
+        "use"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of::<UseKeys>()
+    }
+
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+        for (key, help) in REFUSED {
+            if let Some(key) = reader.key(key) {
+                let message = format!("a node that is `use` takes no key `{}`", key.text);
+                let place = reader.report().place(&key.range);
+                let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
+                reader.report().push(finding.help(*help));
+            }
+        }
+        let parts = reader.parts()?;
+        parts.require(reader.report(), "workflow", "name a file: `workflow: review.yaml`");
+        let name = reader.name;
+        let used = reader.lowering.loaded.remove(name)?;
+        let sets = reader.read_in(&parts, &used);
+        let takes = parts.get("out").map(|it| reader.read_out(it, &used)).unwrap_or_default();
+        let enter = EnterNode {
+            workflow: used.name.clone(),
+            sets: sets.iter().map(|(it, value)| (it.within(name), value.clone())).collect(),
+        };
+        reader.lowering.uses.insert(name.clone(), (used, takes));
+        Some(Arc::new(enter))
+    }
+
+    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+        Some(CacheRefusal::of_kind(self, "write it on the nodes of the used workflow"))
+    }
+
+    fn runs_others(&self) -> bool {
+        true
+    }
+}
+
+impl NodeSettings for EnterNode {
+    fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn computes(&self) -> Option<Vec<Computation>> {
+        Some(self.sets.iter().map(|(to, value)| Computation::of(to, value)).collect())
+    }
+}
+
+impl NodeSettings for LeaveNode {
+    fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn computes(&self) -> Option<Vec<Computation>> {
+        let take = |(to, from): &(ChannelName, ChannelName)| {
+            let access = Access { is_whole: false, ..Access::whole(from.clone()) };
+            let from = AccessSet { fields: vec![access], ..AccessSet::default() };
+            Computation { to: to.clone(), from, is_copy: true }
+        };
+        Some(self.takes.iter().map(take).collect())
+    }
+}
+
+#[async_trait]
+impl Node for EnterNode {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let view = ExpressionView::of(&ctx);
+        let mut update = Update::default();
+        for (channel, expression) in &self.sets {
+            update = update.write_shared(channel.clone(), expression.evaluate(&view)?);
+        }
+        Ok(update.into())
+    }
+
+    fn contract(&self) -> Contract {
+        let set = self.sets.iter().map(|(channel, _)| channel.clone());
+        Contract { reads: None, writes: Some(set.collect()) }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "use"
+    }
+
+    fn side_effects(&self) -> SideEffects {
+        SideEffects::Nothing
+    }
+}
+
+#[async_trait]
+impl Node for LeaveNode {
+    /// Fields that the used workflow has not assigned are left unchanged.
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let mut update = Update::default();
+        for (to, from) in &self.takes {
+            if let Some(value) = ctx.state.get(from.as_str()) {
+                update = update.write(to.clone(), value.clone());
+            }
+        }
+        Ok(update.into())
+    }
+
+    fn contract(&self) -> Contract {
+        let read = |(_, from): &(_, ChannelName)| Read { channel: from.clone(), required: false };
+        Contract {
+            reads: Some(self.takes.iter().map(read).collect()),
+            writes: Some(self.takes.iter().map(|(to, _)| to.clone()).collect()),
+        }
+    }
+
+    fn calls_max(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn kind(&self) -> &'static str {
+        "end of use"
+    }
+
+    fn side_effects(&self) -> SideEffects {
+        SideEffects::Nothing
+    }
+}
+
+impl NodeReader<'_> {
+    fn read_in(&mut self, parts: &Section<'_>, used: &Workflow) -> Vec<(ChannelName, Expression)> {
+        let mut sets = Vec::new();
+        let given = parts.get("in");
+        if let Some(yaml) = given.filter(|it| !matches!(it.data, Data::Map(_))) {
+            let wanted = "a mapping from inputs to expressions";
+            self.report().wrong_kind(yaml, "`in`", wanted);
+        }
+        for Entry { key, value } in given.map(Yaml::entries).unwrap_or_default() {
+            let expression = self.expression(value);
+            let Some(channel) = input_of(used, &key.text) else {
+                let known = used.input.iter().map(ChannelName::as_str);
+                self.unknown_field(used, key, "takes no input", known);
+                continue;
+            };
+            let Some(expression) = expression else { continue };
+            let what = format!("the input `{}`", key.text);
+            self.expect_type(value, expression.ty(), channel.ty(), &what);
+            sets.push((channel.name().clone(), expression));
+        }
+        let is_given =
+            |it: &ChannelName| given.is_some_and(|given| given.get(it.as_str()).is_some());
+        for input in used.input.iter().filter(|it| !is_given(it)) {
+            let needed = used
+                .schema
+                .channel(input.as_str())
+                .is_some_and(|it| it.default().is_none() && !matches!(it.ty(), Type::Optional(_)));
+            if needed {
+                let message = format!("`{}` needs the input `{input}`", used.name);
+                let key = parts.key("in").unwrap_or(self.name_key);
+                let place = self.report().place(&key.range);
+                let finding = Diagnostic::error("GR071", message).at(place, "not given");
+                self.report().push(finding.help(format!("add `in: {{ {input}: … }}`")));
+            }
+        }
+        sets
+    }
+
+    fn read_out(&mut self, yaml: &Yaml, used: &Workflow) -> Vec<(ChannelName, ChannelName)> {
+        let Data::Map(entries) = &yaml.data else {
+            let wanted = "a mapping from fields to outputs of the used workflow";
+            self.report().wrong_kind(yaml, "`out`", wanted);
+            return Vec::new();
+        };
+        let mut takes = Vec::new();
+        for Entry { key, value } in entries {
+            let field = self.channel(key);
+            let Some(output) = self.report().word(value, "an output") else { continue };
+            let known = || {
+                let fields = used.schema.channels().iter().filter(|it| !it.is_private());
+                fields.filter(|it| used.output.is_empty() || used.output.contains(it.name()))
+            };
+            let Some(channel) = known().find(|it| it.name().as_str() == output.text) else {
+                let known = known().map(|it| it.name().as_str());
+                self.unknown_field(used, &output, "gives no output", known);
+                continue;
+            };
+            let Some(field) = field else { continue };
+            self.expect_update(value, &field, channel.ty().required());
+            takes.push((field, channel.name().clone()));
+        }
+        takes
+    }
+
+    fn unknown_field<'n>(
+        &mut self,
+        used: &Workflow,
+        word: &SpannedText,
+        what: &str,
+        known: impl Iterator<Item = &'n str>,
+    ) {
+        let message = format!("the workflow `{}` {what} `{}`", used.name, word.text);
+        let place = self.report().place(&word.range);
+        let help = suggestion(&word.text, known);
+        let finding = Diagnostic::error("GR072", message).at(place, "not known there");
+        self.report().push(Diagnostic { help, ..finding });
+    }
+}
+
+fn input_of<'a>(used: &'a Workflow, name: &str) -> Option<&'a Channel> {
+    let is_input = used.input.iter().any(|it| it.as_str() == name);
+    used.schema.channel(name).filter(|_| is_input)
+}
