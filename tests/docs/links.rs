@@ -26,3 +26,20 @@ fn has_anchor(target: &Path, anchor: &str) -> bool {
         || target.extension().is_some_and(|it| it == "md")
             && Page::read(target).anchors().contains(anchor)
 }
+
+/// Pages name places in the source as `crates/engine/src/driver.rs` or `tests/storage`.
+#[test]
+fn every_path_in_a_sentence_exists() {
+    let folders = ["crates/", "src/", "tests/", "docs/", "graphs/", "examples/", "scripts/"];
+    let mut missing = Vec::new();
+    for page in page::all() {
+        for code in page.inline_code() {
+            let path = code.split("::").next().unwrap_or_default();
+            let is_path = folders.iter().any(|it| path.starts_with(it));
+            if is_path && !path.contains([' ', '*', '@', '<']) && !Path::new(path).exists() {
+                missing.push(format!("{}: {path}", page.path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "there is no such file:\n{}", missing.join("\n"));
+}

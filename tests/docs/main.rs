@@ -8,6 +8,7 @@ mod command_line;
 mod commands;
 mod links;
 mod page;
+mod providers;
 mod sessions;
 mod summary;
 mod workflows;
