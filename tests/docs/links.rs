@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::{fs, path::Path};
 
 use crate::page::{self, Page};
 
@@ -19,6 +19,30 @@ fn every_link_leads_to_a_file_and_a_heading() {
         }
     }
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// mdBook copies nothing but the folder `docs`.
+#[test]
+fn links_of_the_book_stay_in_the_book() {
+    let mut outside = Vec::new();
+    for page in page::all().iter().filter(|it| it.path.starts_with("docs")) {
+        let folder = page.path.parent().unwrap();
+        let included = page.text.split_once("{{#include ").and_then(|(_, it)| it.split_once(':'));
+        if let Some((path, _)) = included {
+            assert!(folder.join(path).exists(), "{} includes no file", page.path.display());
+            continue;
+        }
+        for link in page.links().iter().filter(|it| !it.contains("://") && !it.starts_with('#')) {
+            let target = folder.join(link.split('#').next().unwrap_or_default());
+            if !target
+                .canonicalize()
+                .is_ok_and(|it| it.starts_with(fs::canonicalize("docs").unwrap()))
+            {
+                outside.push(format!("{}: {link}", page.path.display()));
+            }
+        }
+    }
+    assert!(outside.is_empty(), "links out of the book:\n{}", outside.join("\n"));
 }
 
 fn has_anchor(target: &Path, anchor: &str) -> bool {
