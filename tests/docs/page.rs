@@ -27,7 +27,8 @@ pub(crate) struct Block<'p> {
 impl Page {
     pub(crate) fn read(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let text =
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Self { path, text }
     }
 

@@ -157,7 +157,7 @@ fn steady(output: &str) -> String {
             } else if bare.parse::<jiff::Timestamp>().is_ok() {
                 words[at] = words[at].replace(&bare, "2026-01-31T12:00:00Z");
             } else if bare == "ms" && at > 0 && words[at - 1].parse::<u64>().is_ok() {
-                words[at - 1] = "1".to_owned();
+                "1".clone_into(&mut words[at - 1]);
             }
         }
         text.push_str(words.join(" ").trim_end());
